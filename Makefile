@@ -1,0 +1,44 @@
+# `make demo` and `make test` need nothing but Python 3.11+ and Java 17 (installed on Debian as root).
+.DEFAULT_GOAL := help
+SHELL := bash
+BIN := .venv/bin
+READY := .venv/.ready
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt scripts/make_venv.sh
+	@scripts/make_venv.sh
+	@touch $@
+
+setup: $(READY)  ## the virtual environment alone
+
+java:
+	@scripts/need_java.sh
+
+demo: $(READY)  ## the most complete thing that works so far
+	@$(BIN)/python examples/demo.py
+
+check: $(READY)  ## format, lint, types, import contracts
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo | tail -n 4
+
+unit: $(READY)  ## the inner loop: everything that needs no Java
+	@$(BIN)/pytest -q -n 2 tests --ignore=tests/interop
+
+test: java check  ## everything CI runs
+	@$(BIN)/pytest -n 2 --dist loadgroup tests
+
+test-long: java check  ## the same proofs with counts that take hours
+	@ROQUET_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup tests
+
+bench: $(READY)  ## measure; numbers are ratios within one run
+	@for bench in bench/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+
+clean:  ## remove everything that is made, not written
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help setup java demo check unit test test-long bench clean

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Creates .venv with the project and everything its checks and tests need.
+set -euo pipefail
+python=${PYTHON:-python3}
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "Roquet needs Python 3.11 or newer; set PYTHON=/path/to/python3.11 when 'python3' is older" >&2
+    exit 1
+fi
+if ! "$python" -m venv .venv; then
+    # Debian ships venv apart from Python.
+    if [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ]; then
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv
+        "$python" -m venv .venv
+    else
+        echo "Python's venv module is missing: install it (on Debian: apt-get install python3-venv)" >&2
+        exit 1
+    fi
+fi
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
