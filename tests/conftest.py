@@ -1,0 +1,18 @@
+"""Hypothesis profiles: `normal` for every run, `long` when ROQUET_LONG is set."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Shared machines are slow in bursts, so neither a slow example nor slow data generation is
+# a finding. A failure prints the blob that replays it.
+settings.register_profile(
+    "normal",
+    max_examples=200,
+    deadline=None,
+    print_blob=True,
+    derandomize=False,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("long", settings.get_profile("normal"), max_examples=20_000)
+settings.load_profile("long" if os.environ.get("ROQUET_LONG") else "normal")
