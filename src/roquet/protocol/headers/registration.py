@@ -1,0 +1,75 @@
+"""Headers between brokers and the name server: register, heartbeat, members, permissions."""
+
+from msgspec import field
+
+from roquet.protocol.fields import Header, Int32, Int64
+
+
+class RegisterBrokerHeader(Header):
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str
+    broker_id: Int64
+    compressed: bool = False
+    body_crc32: Int32 = 0  # 0 means: do not check
+    heartbeat_timeout_millis: Int64 | None = None
+    enable_acting_master: bool | None = None
+    zone_name: str | None = field(name="__ZONE_NAME", default=None)
+
+
+class RegisterBrokerReplyHeader(Header):
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+class UnregisterBrokerHeader(Header):
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: Int64
+
+
+class QueryDataVersionHeader(Header):
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: Int64
+
+
+class QueryDataVersionReplyHeader(Header):
+    changed: bool
+
+
+class BrokerHeartbeatHeader(Header):
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: Int64 | None = None
+    epoch: Int32 | None = None
+    max_offset: Int64 | None = None
+    confirm_offset: Int64 | None = None
+    # "Mills" is how the reference implementation spells it here, unlike in a registration.
+    heartbeat_timeout_millis: Int64 | None = field(name="heartbeatTimeoutMills", default=None)
+    election_priority: Int32 | None = None
+
+
+class BrokerMemberGroupHeader(Header):
+    cluster_name: str
+    broker_name: str
+
+
+class WipeWritePermissionHeader(Header):
+    broker_name: str
+
+
+class WipeWritePermissionReplyHeader(Header):
+    wipe_topic_count: Int32
+
+
+class AddWritePermissionHeader(Header):
+    broker_name: str
+
+
+class AddWritePermissionReplyHeader(Header):
+    add_topic_count: Int32

@@ -1,0 +1,37 @@
+"""Headers between the replicas of one broker name (5.x): who leads, who holds what."""
+
+from roquet.protocol.fields import Header, Int64
+
+
+class AddBrokerHeader(Header):
+    config_path: str | None = None
+
+
+class RemoveBrokerHeader(Header):
+    broker_name: str
+    broker_cluster_name: str
+    broker_id: Int64
+
+
+class MinBrokerIdChangedHeader(Header):
+    min_broker_id: Int64 | None = None
+    broker_name: str | None = None
+    min_broker_addr: str | None = None
+    offline_broker_addr: str | None = None
+    ha_broker_addr: str | None = None
+
+
+class ExchangeReplicaInfoHeader(Header):
+    master_ha_address: str | None = None
+    master_flush_offset: Int64 | None = None
+    master_address: str | None = None
+
+
+class ExchangeReplicaInfoReplyHeader(Header):
+    master_ha_address: str | None = None
+    master_flush_offset: Int64 | None = None
+    master_address: str | None = None
+
+
+class ResetMasterFlushOffsetHeader(Header):
+    master_flush_offset: Int64

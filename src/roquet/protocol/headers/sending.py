@@ -1,0 +1,92 @@
+"""Headers of sends, send replies, replies pushed to a requester, send-backs and recalls."""
+
+from msgspec import field
+
+from roquet.protocol.fields import Header, Int32, Int64
+from roquet.protocol.headers.addressed import AddressedHeader, TopicAddressedHeader
+
+
+class SendMessageHeader(TopicAddressedHeader, kw_only=True):
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool = False
+    max_reconsume_times: Int32 | None = None
+    batch: bool = False
+
+
+class SendMessageHeaderV2(SendMessageHeader, kw_only=True):
+    """The same header under one-letter names; one handler serves both."""
+
+    producer_group: str = field(name="a")
+    topic: str = field(name="b")
+    default_topic: str = field(name="c")
+    default_topic_queue_nums: Int32 = field(name="d")
+    queue_id: Int32 = field(name="e")
+    sys_flag: Int32 = field(name="f")
+    born_timestamp: Int64 = field(name="g")
+    flag: Int32 = field(name="h")
+    properties: str | None = field(name="i", default=None)
+    reconsume_times: Int32 | None = field(name="j", default=None)
+    unit_mode: bool = field(name="k", default=False)
+    max_reconsume_times: Int32 | None = field(name="l", default=None)
+    batch: bool = field(name="m", default=False)
+    broker_name: str | None = field(name="n", default=None)
+
+
+class SendMessageReplyHeader(Header):
+    msg_id: str  # the offset id; of a batch all of them, joined by commas
+    queue_id: Int32
+    queue_offset: Int64
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+    region_id: str | None = field(name="MSG_REGION", default=None)
+    is_traced: bool | None = field(name="TRACE_ON", default=None)
+
+
+class PushReplyHeader(Header):
+    """A reply message on its way from the broker to the client that asked."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    born_host: str
+    store_host: str
+    store_timestamp: Int64
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool = False
+
+
+class SendBackHeader(AddressedHeader):
+    offset: Int64  # physical
+    group: str
+    delay_level: Int32
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: Int32 | None = None
+
+
+class RecallMessageHeader(TopicAddressedHeader):
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+class RecallMessageReplyHeader(Header):
+    msg_id: str
+    region_id: str | None = field(name="MSG_REGION", default=None)
