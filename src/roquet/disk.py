@@ -1,0 +1,199 @@
+"""The file system, in one place: the seam at which tests lose power, fill disks and fail syncs.
+
+Everything that reads, writes or syncs a file is handed a `Disk`. It raises nothing but OSError;
+the rooms above turn that into their own errors. Descriptors are plain integers.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import sys
+from math import ceil
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, final
+
+PAGE_SIZE: Final = 4096
+DIRECTORY_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+
+
+class Entry(NamedTuple):
+    """What a directory says about one of its entries."""
+
+    name: str
+    size: int
+    modified_ms: int
+    is_directory: bool
+
+
+class Space(NamedTuple):
+    used: int
+    usable: int
+
+    @property
+    def used_percent(self) -> int:
+        """Rounded up, of what this user could have, as `df` and Apache count it."""
+        whole = self.used + self.usable
+        return ceil(100 * self.used / whole) if whole else 100
+
+
+class Disk(Protocol):
+    def create(self, path: Path, size: int) -> int:
+        """A descriptor of a file of `size` zero bytes; what was there is gone."""
+
+    def open(self, path: Path, *, writable: bool) -> int: ...
+
+    def close(self, descriptor: int) -> None: ...
+
+    def allocate(self, descriptor: int, position: int, size: int) -> None:
+        """Make sure that later writes to this range cannot run out of space."""
+
+    def map(self, descriptor: int, size: int, *, writable: bool) -> mmap.mmap: ...
+
+    def read(self, descriptor: int, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file."""
+
+    def write(self, descriptor: int, position: int, data: bytes) -> None: ...
+
+    def sync(self, descriptor: int) -> None:
+        """Return when content and size of the file survive a power cut."""
+
+    def lock(self, descriptor: int) -> bool:
+        """Take the file for this process until the descriptor is closed; False if it is taken."""
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """A second name for the same file."""
+
+    def remove(self, path: Path) -> None: ...
+
+    def make_directory(self, path: Path) -> None:
+        """With its parents; it may exist."""
+
+    def remove_directory(self, path: Path) -> None: ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the names in the directory survive a power cut."""
+
+    def entries(self, path: Path) -> list[Entry]:
+        """Sorted by name; empty for a directory that does not exist."""
+
+    def exists(self, path: Path) -> bool: ...
+
+    def space(self, path: Path) -> Space: ...
+
+
+def is_full(error: OSError) -> bool:
+    """Whether `error` says that the disk, or this user's share of it, is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+# The mapping outlives our descriptor without a copy of it; older Pythons always make one.
+_MAP_OPTIONS: Final[dict[str, Any]] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+
+@final
+class SystemDisk:
+    """The real one."""
+
+    def create(self, path: Path, size: int) -> int:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def open(self, path: Path, *, writable: bool) -> int:
+        return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def allocate(self, descriptor: int, position: int, size: int) -> None:
+        os.posix_fallocate(descriptor, position, size)
+
+    def map(self, descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        return mmap.mmap(descriptor, size, access=access, **_MAP_OPTIONS)
+
+    def read(self, descriptor: int, position: int, size: int) -> bytes:
+        return os.pread(descriptor, size, position)
+
+    def write(self, descriptor: int, position: int, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(descriptor, rest, position)
+            position += written
+            rest = rest[written:]
+
+    def sync(self, descriptor: int) -> None:
+        # Not `mmap.flush`: that one keeps every other Python thread waiting.
+        os.fdatasync(descriptor)
+
+    def lock(self, descriptor: int) -> bool:
+        try:
+            # A JVM sees only the record lock on the first byte. That one does not keep out a
+            # second owner in this very process, so a lock of the open file is taken too.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def link(self, source: Path, target: Path) -> None:
+        target.hardlink_to(source)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def make_directory(self, path: Path) -> None:
+        if not path.is_dir():
+            self.make_directory(path.parent)
+            path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+
+    def remove_directory(self, path: Path) -> None:
+        path.rmdir()
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def entries(self, path: Path) -> list[Entry]:
+        found = []
+        try:
+            with os.scandir(path) as items:
+                for item in items:
+                    status = item.stat()
+                    found.append(
+                        Entry(
+                            item.name,
+                            status.st_size,
+                            status.st_mtime_ns // 1_000_000,
+                            item.is_dir(),
+                        )
+                    )
+        except FileNotFoundError:
+            return []
+        return sorted(found)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def space(self, path: Path) -> Space:
+        status = os.statvfs(path)
+        return Space(
+            used=(status.f_blocks - status.f_bfree) * status.f_frsize,
+            usable=status.f_bavail * status.f_frsize,
+        )
