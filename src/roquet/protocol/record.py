@@ -1,0 +1,388 @@
+"""A stored message: the same bytes in the commit log, in a pull reply and between replicas.
+
+      0  int32   total size, itself included
+      4  int32   magic: what follows is a message, or the blank end of a log file
+      8  int32   CRC-32 of the body, 31 bits
+     12  int32   queue id
+     16  int32   flag, the user's
+     20  int64   offset in the queue
+     28  int64   physical offset: the position of byte 0 in the log
+     36  int32   system flag
+     40  int64   born timestamp, ms
+     48  8 | 20  born host (`host.py`): 20 bytes if system flag & 0x10
+     56  int64   store timestamp, ms
+     64  8 | 20  store host: 20 bytes if system flag & 0x20
+     72  int32   reconsume times
+     76  int64   prepared transaction offset
+     84  int32   size, body
+         int8    size, topic (int16 with magic V2)
+         int16   size, properties (`properties.py`)
+
+The CRC covers the body alone. So the last property may be a checksum of all bytes before
+it: `__CRC32#` 0x01, ten decimal digits with the least significant one first, 0x02. That is
+what 5.x writes with `enabledAppendPropCRC`.
+"""
+
+import struct
+from mmap import mmap
+from struct import Struct
+from typing import Any, Final, NamedTuple, TypeAlias, final
+from zlib import crc32
+
+import msgspec
+
+from roquet.protocol.errors import BadMessage, TooLarge
+from roquet.protocol.host import HOST_SIZE_V4, HOST_SIZE_V6
+from roquet.protocol.message import StoredMessage
+from roquet.protocol.properties import PROPERTIES_SIZE_MAX, without_property_bytes
+
+MAGIC_V1: Final = -626843481  # 0xDAA320A7
+MAGIC_V2: Final = -626843477  # 0xDAA320AB, written by 5.x for topics over 127 bytes
+MAGIC_BLANK: Final = -875286124  # 0xCBD43194, fills the end of a log file
+
+TOPIC_SIZE_MAX_V1: Final = 127
+TOPIC_SIZE_MAX_V2: Final = 32767
+# The largest record there is: every size in the log and in its queues is an int32.
+RECORD_SIZE_MAX: Final = 2**31 - 1
+
+ReadBuffer: TypeAlias = bytes | bytearray | memoryview | mmap
+WriteBuffer: TypeAlias = bytearray | memoryview | mmap
+
+
+def _layout(born_host_size: int, store_host_size: int) -> Struct:
+    return Struct(
+        ">i"  # total size
+        "i"  # magic
+        "i"  # body CRC
+        "i"  # queue id
+        "i"  # flag
+        "q"  # queue offset
+        "q"  # physical offset
+        "i"  # system flag
+        "q"  # born timestamp
+        f"{born_host_size}s"
+        "q"  # store timestamp
+        f"{store_host_size}s"
+        "i"  # reconsume times
+        "q"  # prepared transaction offset
+        "i"  # body size
+    )
+
+
+# Indexed by the two address bits of the system flag, so no field needs a branch.
+LAYOUTS: Final = (
+    _layout(HOST_SIZE_V4, HOST_SIZE_V4),
+    _layout(HOST_SIZE_V6, HOST_SIZE_V4),
+    _layout(HOST_SIZE_V4, HOST_SIZE_V6),
+    _layout(HOST_SIZE_V6, HOST_SIZE_V6),
+)
+assert [layout.size for layout in LAYOUTS] == [88, 100, 100, 112]
+_ADDRESS_SHIFT: Final = 4
+_ADDRESS_BITS: Final = 0x30
+_PREFIX: Final = Struct(">ii")  # total size and magic: all that a blank has
+
+CRC_MASK: Final = 0x7FFFFFFF
+_CHECKSUM_NAME: Final = b"__CRC32#"
+_CHECKSUM_MARK: Final = _CHECKSUM_NAME + b"\x01"
+CHECKSUM_SIZE: Final = len(_CHECKSUM_MARK) + 11  # ... ten digits and a separator
+
+
+@final
+class RecordDraft(msgspec.Struct, kw_only=True, gc=False):
+    """Everything of a record but what the append assigns: offsets and store time.
+
+    The address bits of `sys_flag` follow from the hosts, whatever was handed in. Raises
+    TooLarge when topic, properties or the whole do not fit into a record, and BadMessage
+    when a host is neither IPv4 nor IPv6.
+    """
+
+    queue_id: int
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    body: bytes | memoryview
+    topic: bytes
+    properties: bytes
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    magic: int = MAGIC_V1
+    has_checksum: bool = False
+    # The draft fills in the rest itself.
+    size: int = 0
+    body_crc: int = 0
+    layout: Struct = LAYOUTS[0]
+    tail: bytes = b""  # all between the fixed part and the checksum
+
+    def __post_init__(self) -> None:
+        body = self.body
+        topic = self.topic
+        properties = self.properties
+        checksum_size = 0
+        if self.has_checksum:
+            properties = _before_checksum(properties)
+            checksum_size = CHECKSUM_SIZE
+        topic_size = len(topic)
+        topic_size_max = TOPIC_SIZE_MAX_V1 if self.magic == MAGIC_V1 else TOPIC_SIZE_MAX_V2
+        if topic_size > topic_size_max:
+            raise TooLarge("topic", topic_size, topic_size_max)
+        properties_size = len(properties) + checksum_size
+        if properties_size > PROPERTIES_SIZE_MAX:
+            raise TooLarge("properties", properties_size, PROPERTIES_SIZE_MAX)
+        topic_size_size = 1 if self.magic == MAGIC_V1 else 2
+        self.tail = b"".join(
+            (
+                body,
+                topic_size.to_bytes(topic_size_size),
+                topic,
+                properties_size.to_bytes(2),
+                properties,
+            )
+        )
+        self._set_layout()
+        self.size = self.layout.size + len(self.tail) + checksum_size
+        if self.size > RECORD_SIZE_MAX:
+            raise TooLarge("record", self.size, RECORD_SIZE_MAX)
+        self.body_crc = crc32(body) & CRC_MASK
+
+    def _set_layout(self) -> None:
+        is_born_v6 = len(self.born_host) == HOST_SIZE_V6
+        is_store_v6 = len(self.store_host) == HOST_SIZE_V6
+        addresses = is_born_v6 | is_store_v6 << 1
+        self.sys_flag = self.sys_flag & ~_ADDRESS_BITS | addresses << _ADDRESS_SHIFT
+        self.layout = LAYOUTS[addresses]
+
+
+def write_record(
+    buffer: WriteBuffer,
+    position: int,
+    draft: RecordDraft,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp: int,
+) -> None:
+    """Writes `draft.size` bytes or, when a number does not fit its field, none.
+
+    Raises BadMessage in that case. Six parameters and no value object to hold them, because
+    a broker does nothing more often.
+    """
+    size = draft.size
+    try:
+        fixed = draft.layout.pack(
+            size,
+            draft.magic,
+            draft.body_crc,
+            draft.queue_id,
+            draft.flag,
+            queue_offset,
+            physical_offset,
+            draft.sys_flag,
+            draft.born_timestamp,
+            draft.born_host,
+            store_timestamp,
+            draft.store_host,
+            draft.reconsume_times,
+            draft.prepared_transaction_offset,
+            len(draft.body),
+        )
+    except struct.error as error:
+        raise BadMessage(f"record: {error}") from None
+    record = fixed + draft.tail
+    if draft.has_checksum:
+        record += _checksum(record)
+    buffer[position : position + size] = record
+
+
+class RecordHead(NamedTuple):
+    """What recovery and dispatch want to know of a record. A blank has only size and magic."""
+
+    size: int
+    magic: int
+    body_crc: int = 0
+    queue_id: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    sys_flag: int = 0
+    store_timestamp: int = 0
+    prepared_transaction_offset: int = 0
+    topic: bytes = b""
+    # Positions in the buffer. The properties are the end of the record.
+    body_start: int = 0
+    body_end: int = 0
+    properties_start: int = 0
+    properties_end: int = 0
+
+
+def peek_record(buffer: ReadBuffer, position: int = 0) -> RecordHead:
+    """The record or blank at `position`, its sizes checked, its body not touched.
+
+    Raises BadMessage when there is neither.
+    """
+    if position + _PREFIX.size > len(buffer):
+        raise BadMessage(f"no record begins at byte {position} of {len(buffer)}")
+    size, magic = _PREFIX.unpack_from(buffer, position)
+    if magic == MAGIC_BLANK:
+        if not _PREFIX.size <= size <= len(buffer) - position:
+            raise BadMessage(f"a blank of {size} bytes does not fit at byte {position}")
+        return RecordHead(size, magic)
+    (
+        _,
+        _,
+        body_crc,
+        queue_id,
+        _flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        _born_timestamp,
+        _born_host,
+        store_timestamp,
+        _store_host,
+        _reconsume_times,
+        prepared_transaction_offset,
+        body_size,
+    ) = _unpack_fixed(buffer, position)
+    body_start = position + LAYOUTS[(sys_flag & _ADDRESS_BITS) >> _ADDRESS_SHIFT].size
+    topic_start, topic_end = _check_sizes(buffer, position, size, magic, body_start, body_size)
+    return RecordHead(
+        size,
+        magic,
+        body_crc,
+        queue_id,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        store_timestamp,
+        prepared_transaction_offset,
+        bytes(buffer[topic_start:topic_end]),
+        body_start,
+        body_start + body_size,
+        topic_end + 2,
+        position + size,
+    )
+
+
+def verify_record(buffer: ReadBuffer, head: RecordHead) -> None:
+    """Compares the body with its CRC and the record with its checksum, if it ends in one.
+
+    `head` is what `peek_record` said of the same buffer. Raises BadMessage.
+    """
+    if crc32(buffer[head.body_start : head.body_end]) & CRC_MASK != head.body_crc:
+        raise BadMessage(f"the body of the message at {head.physical_offset} breaks its CRC")
+    end = head.properties_end
+    checksum_start = max(end - CHECKSUM_SIZE, head.properties_start)
+    checksum = bytes(buffer[checksum_start:end])
+    if checksum.startswith(_CHECKSUM_MARK) and checksum != _checksum(
+        buffer[end - head.size : checksum_start]
+    ):
+        raise BadMessage(f"the message at {head.physical_offset} breaks its checksum")
+
+
+def read_record(buffer: ReadBuffer, position: int = 0) -> StoredMessage:
+    """The message at `position`, its sizes and the CRC of its body checked. Raises BadMessage.
+
+    The checksum is left to `verify_record`: when a broker that knows nothing of it copies a
+    message with all properties, the copy carries an outdated one and is no worse for that.
+    """
+    (
+        size,
+        magic,
+        body_crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body_size,
+    ) = _unpack_fixed(buffer, position)
+    body_start = position + LAYOUTS[(sys_flag & _ADDRESS_BITS) >> _ADDRESS_SHIFT].size
+    topic_start, topic_end = _check_sizes(buffer, position, size, magic, body_start, body_size)
+    body = bytes(buffer[body_start : body_start + body_size])
+    if crc32(body) & CRC_MASK != body_crc:
+        raise BadMessage(f"the body of the message at {physical_offset} breaks its CRC")
+    return StoredMessage(
+        size,
+        magic,
+        body_crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body,
+        str(buffer[topic_start:topic_end], "utf-8", "replace"),
+        bytes(buffer[topic_end + 2 : position + size]),
+    )
+
+
+def split_records(body: bytes) -> list[StoredMessage]:
+    """The messages of a pull reply, which is records and nothing else. Raises BadMessage."""
+    messages: list[StoredMessage] = []
+    position = 0
+    while position < len(body):
+        message = read_record(body, position)
+        messages.append(message)
+        position += message.size
+    return messages
+
+
+def _unpack_fixed(buffer: ReadBuffer, position: int) -> tuple[Any, ...]:
+    """The values of the layout. None of them can be believed yet."""
+    try:
+        fixed = LAYOUTS[0].unpack_from(buffer, position)
+        addresses = (fixed[7] & _ADDRESS_BITS) >> _ADDRESS_SHIFT
+        if addresses:
+            return LAYOUTS[addresses].unpack_from(buffer, position)
+    except struct.error:
+        raise BadMessage(f"no record fits between bytes {position} and {len(buffer)}") from None
+    return fixed
+
+
+def _check_sizes(
+    buffer: ReadBuffer, position: int, size: int, magic: int, body_start: int, body_size: int
+) -> tuple[int, int]:
+    """Makes sure that the parts add up to the record; returns start and end of the topic."""
+    if magic == MAGIC_V1:
+        topic_start = body_start + body_size + 1
+        topic_size_max = TOPIC_SIZE_MAX_V1
+    elif magic == MAGIC_V2:
+        topic_start = body_start + body_size + 2
+        topic_size_max = TOPIC_SIZE_MAX_V2
+    else:
+        raise BadMessage(f"no record begins with magic {magic}")
+    end = position + size
+    if body_size < 0 or end > len(buffer) or topic_start + 2 > end:
+        raise BadMessage(f"a body of {body_size} bytes does not fit a record of {size}")
+    topic_size = int.from_bytes(buffer[body_start + body_size : topic_start])
+    topic_end = topic_start + topic_size
+    if topic_size > topic_size_max or topic_end + 2 > end:
+        raise BadMessage(f"a topic of {topic_size} bytes does not fit the record")
+    properties_size = int.from_bytes(buffer[topic_end : topic_end + 2])
+    if properties_size > PROPERTIES_SIZE_MAX or topic_end + 2 + properties_size != end:
+        raise BadMessage(f"the parts of a record do not add up to its {size} bytes")
+    return topic_start, topic_end
+
+
+def _before_checksum(properties: bytes) -> bytes:
+    """What stands before a checksum: no older one, and a separator behind the last property."""
+    properties = without_property_bytes(properties, _CHECKSUM_NAME)
+    if properties and not properties.endswith(b"\x02"):
+        properties += b"\x02"
+    return properties
+
+
+def _checksum(covered: bytes | bytearray | memoryview) -> bytes:
+    return _CHECKSUM_MARK + (b"\x02%010d" % (crc32(covered) & CRC_MASK))[::-1]
