@@ -64,9 +64,6 @@ class Disk(Protocol):
 
     def rename(self, source: Path, target: Path) -> None: ...
 
-    def link(self, source: Path, target: Path) -> None:
-        """A second name for the same file."""
-
     def remove(self, path: Path) -> None: ...
 
     def make_directory(self, path: Path) -> None:
@@ -148,9 +145,6 @@ class SystemDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
-
-    def link(self, source: Path, target: Path) -> None:
-        target.hardlink_to(source)
 
     def remove(self, path: Path) -> None:
         path.unlink()

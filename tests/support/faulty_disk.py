@@ -1,0 +1,272 @@
+"""A disk that loses power, fails syncs and runs full, on top of a real directory.
+
+Programs work on the real files and mappings below `root`. Next to them the disk keeps what
+would survive a power cut: contents as of the last `sync`, names as of the last
+`sync_directory`. `cut_power` writes one possible outcome of a cut to another directory:
+every page and every name that was not synced has made it, or has not, as `chance` decides.
+"""
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from roquet.disk import PAGE_SIZE, Entry, Space, SystemDisk
+
+SECTOR_SIZE = 512
+
+
+class PowerCut(Exception):
+    """Raised by every call after the moment chosen with `cut_after`."""
+
+
+@dataclass
+class _Contents:
+    """What the platter has of one file."""
+
+    durable: bytes = b""
+    # What the kernel dropped after a failed sync: it believes that these pages are clean.
+    dropped: bytes | None = None
+    was_synced: bool = False
+
+
+@dataclass
+class _Change:
+    """A change of names that is not durable yet; inode None removes the name."""
+
+    directories: set[Path]
+    names: dict[Path, int | None]
+
+
+@dataclass
+class FaultyDisk:
+    root: Path
+    system: SystemDisk = field(default_factory=SystemDisk)
+    is_full: bool = False
+    free_space: Space = field(default_factory=lambda: Space(50, 50))
+    syncs: int = 0
+    calls: int = 0
+    directory_syncs_work: bool = True
+    syncs_work: bool = True
+    _sync_failures: int = 0
+    _calls_left: int | None = None
+    _contents: dict[int, _Contents] = field(default_factory=dict)
+    _names: dict[Path, int] = field(default_factory=dict)
+    _changes: list[_Change] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """What is there already is as safe as it can be."""
+        for path in self.root.rglob("*"):
+            inode = path.stat().st_ino
+            self._names[path] = inode
+            if path.is_file():
+                self._contents[inode] = _Contents(path.read_bytes(), was_synced=True)
+
+    # What tests do to it.
+
+    def fail_next_sync(self, count: int = 1) -> None:
+        self._sync_failures = count
+
+    def cut_after(self, calls: int) -> None:
+        """Let `calls` more calls pass, then raise PowerCut for ever."""
+        self._calls_left = calls
+
+    def cut_power(self, target: Path, chance: Random) -> None:
+        """Write to `target` what might be found under `root` when power is back."""
+        names = self._surviving_names(chance)
+        for path, inode in sorted(names.items()):
+            if not all(parent in names for parent in _parents(path, self.root)):
+                continue
+            survivor = target / path.relative_to(self.root)
+            if inode in self._contents:
+                survivor.write_bytes(self._surviving_content(inode, chance))
+            else:
+                survivor.mkdir(exist_ok=True)
+
+    # What programs call.
+
+    def create(self, path: Path, size: int) -> int:
+        self._step()
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        existed = path.exists()
+        descriptor = self.system.create(path, size)
+        inode = os.fstat(descriptor).st_ino
+        if not existed:
+            # The kernel may give the number of a removed file to a new one.
+            self._contents[inode] = _Contents()
+            self._change({path: inode})
+        return descriptor
+
+    def open(self, path: Path, *, writable: bool) -> int:
+        self._step()
+        return self.system.open(path, writable=writable)
+
+    def close(self, descriptor: int) -> None:
+        # Closing must work after a cut too, or tests would leak descriptors.
+        self.system.close(descriptor)
+
+    def allocate(self, descriptor: int, position: int, size: int) -> None:
+        self._step()
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.system.allocate(descriptor, position, size)
+
+    def map(self, descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
+        return self.system.map(descriptor, size, writable=writable)
+
+    def read(self, descriptor: int, position: int, size: int) -> bytes:
+        return self.system.read(descriptor, position, size)
+
+    def write(self, descriptor: int, position: int, data: bytes) -> None:
+        self._step()
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.system.write(descriptor, position, data)
+
+    def sync(self, descriptor: int) -> None:
+        self._step()
+        self.syncs += 1
+        contents = self._contents[os.fstat(descriptor).st_ino]
+        current = _content(descriptor)
+        if self._sync_failures:
+            self._sync_failures -= 1
+            contents.dropped = current
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if self.syncs_work:
+            contents.durable = b"".join(_synced_pages(contents, current))
+            contents.was_synced = True
+
+    def lock(self, descriptor: int) -> bool:
+        return self.system.lock(descriptor)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._step()
+        self.system.rename(source, target)
+        self._change({source: None, target: target.stat().st_ino})
+
+    def remove(self, path: Path) -> None:
+        self._step()
+        self.system.remove(path)
+        self._change({path: None})
+
+    def make_directory(self, path: Path) -> None:
+        self._step()
+        missing = [path, *path.parents]
+        missing = [each for each in missing if not each.exists()]
+        self.system.make_directory(path)
+        for each in reversed(missing):
+            self._change({each: each.stat().st_ino})
+
+    def remove_directory(self, path: Path) -> None:
+        self._step()
+        self.system.remove_directory(path)
+        self._change({path: None})
+
+    def sync_directory(self, path: Path) -> None:
+        self._step()
+        self.system.sync_directory(path)
+        if not self.directory_syncs_work:
+            return
+        for change in self._changes:
+            if path in change.directories:
+                self._names = _changed(self._names, change)
+        self._changes = [each for each in self._changes if path not in each.directories]
+
+    def entries(self, path: Path) -> list[Entry]:
+        return self.system.entries(path)
+
+    def exists(self, path: Path) -> bool:
+        return self.system.exists(path)
+
+    def space(self, path: Path) -> Space:
+        path.stat()  # as the real one, it knows nothing of what is not there
+        return Space(95, 5) if self.is_full else self.free_space
+
+    # How it works.
+
+    def _step(self) -> None:
+        self.calls += 1
+        if self._calls_left is not None:
+            self._calls_left -= 1
+            if self._calls_left < 0:
+                raise PowerCut
+
+    def _change(self, names: dict[Path, int | None]) -> None:
+        self._changes.append(_Change({path.parent for path in names}, names))
+
+    def _surviving_names(self, chance: Random) -> dict[Path, int]:
+        names = self._names
+        # A journal keeps the order: what survives of the changes is the beginning.
+        for change in self._changes[: chance.randint(0, len(self._changes))]:
+            names = _changed(names, change)
+        return names
+
+    def _surviving_content(self, inode: int, chance: Random) -> bytes:
+        contents = self._contents[inode]
+        current = self._current(inode)
+        if current is None:
+            return contents.durable
+        if not contents.was_synced and chance.random() < 0.2:
+            return b""
+        pages = []
+        for position in range(0, len(current), PAGE_SIZE):
+            new = current[position : position + PAGE_SIZE]
+            old = _page(contents.durable, position, len(new))
+            pages.append(new if new == old else _surviving_page(old, new, chance))
+        return b"".join(pages)
+
+    def _current(self, inode: int) -> bytes | None:
+        for path in self.root.rglob("*"):
+            if path.is_file() and path.stat().st_ino == inode:
+                return path.read_bytes()
+        return None
+
+
+def _changed(names: dict[Path, int], change: _Change) -> dict[Path, int]:
+    changed = names | {path: inode for path, inode in change.names.items() if inode is not None}
+    for path, inode in change.names.items():
+        if inode is None:
+            changed.pop(path, None)
+    return changed
+
+
+def _parents(path: Path, root: Path) -> Iterator[Path]:
+    for parent in path.parents:
+        if parent == root:
+            return
+        yield parent
+
+
+def _content(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def _page(content: bytes, position: int, size: int) -> bytes:
+    return content[position : position + size].ljust(size, b"\0")
+
+
+def _synced_pages(contents: _Contents, current: bytes) -> Iterator[bytes]:
+    """Pages that were dropped after a failed sync and not touched since stay as they were."""
+    for position in range(0, len(current), PAGE_SIZE):
+        page = current[position : position + PAGE_SIZE]
+        dropped = contents.dropped
+        if dropped is not None and page == _page(dropped, position, len(page)):
+            page = _page(contents.durable, position, len(page))
+        yield page
+
+
+def _surviving_page(old: bytes, new: bytes, chance: Random) -> bytes:
+    """The old page, the new one, or some sectors of each."""
+    fate = chance.random()
+    if fate < 0.4:
+        return old
+    if fate < 0.8:
+        return new
+    return b"".join(
+        (new if chance.random() < 0.5 else old)[position : position + SECTOR_SIZE]
+        for position in range(0, len(new), SECTOR_SIZE)
+    )
