@@ -6,73 +6,69 @@ The units are UTF-16 code units, so a character beyond the basic plane counts as
 """
 
 from collections.abc import Sequence
-from operator import mul
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 _WORD: Final = 2**32
-_INVERSE_OF_31: Final = pow(31, -1, _WORD)
-# Enough for tags and keys as people write them; longer texts take the way of many.
-_POWERS: Final = tuple(pow(31, exponent, _WORD) for exponent in range(256))
+_HALF_WORD: Final = 2**31
+_SHORT: Final = 256
 
 
 def java_hash(text: str) -> int:
     """The signed 32-bit hash of one text."""
-    if len(text) > len(_POWERS) or not text.isascii():
+    if len(text) > _SHORT or not text.isascii():
         return int(java_hashes([text])[0])
-    # Summed in C: a loop over the characters costs three times as much.
-    result: int = sum(map(mul, reversed(text.encode()), _POWERS)) % _WORD
-    return result - _WORD if result >= _WORD // 2 else result
+    result = 0
+    # The number may grow: cutting it to 32 bits once is cheaper than at every step.
+    for unit in text.encode():
+        result = 31 * result + unit
+    return (result + _HALF_WORD) % _WORD - _HALF_WORD
 
 
 def java_hashes(texts: Sequence[str]) -> npt.NDArray[np.int32]:
-    """The hashes of many texts, about 0.2 us each."""
+    """The hashes of many texts: 0.2 us each for hundreds of keys, 0.6 for fifty."""
     joined = "".join(texts)
-    units: npt.NDArray[np.integer]
     if joined.isascii():
-        units = np.frombuffer(joined.encode(), np.uint8)
-        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
-    else:
-        units = _utf16_units(joined)
-        sizes = np.fromiter((len(_utf16_units(text)) for text in texts), np.int64, len(texts))
-    ends = np.cumsum(sizes)
-    return hashes_of_units(units, ends - sizes, ends)
+        sizes = np.fromiter(map(len, texts), np.int32, len(texts))
+        return hashes_of_units(np.frombuffer(joined.encode(), np.uint8), sizes)
+    sizes = np.fromiter((len(_utf16_units(text)) for text in texts), np.int32, len(texts))
+    return hashes_of_units(_utf16_units(joined), sizes)
 
 
 def hashes_of_units(
-    units: npt.NDArray[np.integer], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    units: npt.NDArray[np.uint8] | npt.NDArray[np.uint16], sizes: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int32]:
-    """The hashes of the texts `units[start:end]`.
+    """The hashes of texts that lie in `units` one behind the other.
 
-    The units may be the bytes of ASCII texts. The texts may overlap and leave gaps.
+    The bytes of ASCII texts are units too. The sizes must add up to the number of units.
     """
-    # With u the units and p the powers of 31, a text's hash is the sum of u[i] * p[end - 1 - i].
-    # As 31 has an inverse in 32 bits, that is p[end] * (S[end] - S[start]) with the running
-    # sums S of u[i] / p[i + 1], and those are the same for all texts.
-    weights = np.full(len(units), _INVERSE_OF_31, np.uint32).cumprod(dtype=np.uint32)
-    sums = np.zeros(len(units) + 1, np.uint32)
-    np.cumsum(units.astype(np.uint32) * weights, dtype=np.uint32, out=sums[1:])
-    powers = np.ones(len(units) + 1, np.uint32)
-    np.cumprod(np.full(len(units), 31, np.uint32), dtype=np.uint32, out=powers[1:])
-    return ((sums[ends] - sums[starts]) * powers[ends]).view(np.int32)
+    ends = np.cumsum(sizes, dtype=np.int32)
+    distances_to_end = np.repeat(ends, sizes)
+    distances_to_end -= np.arange(1, len(units) + 1, dtype=np.int32)
+    powers = np.full(sizes.max(initial=0) + 1, 31, np.uint32)
+    powers[0] = 1
+    np.cumprod(powers, dtype=np.uint32, out=powers)
+    # One unit more than there are, so that an empty text at the end begins somewhere.
+    weighted = np.zeros(len(units) + 1, np.uint32)
+    np.multiply(units, powers[distances_to_end], out=weighted[:-1])
+    hashes = np.add.reduceat(weighted, ends - sizes, dtype=np.uint32)
+    hashes[sizes == 0] = 0
+    return hashes.view(np.int32)
 
 
 def index_hash(text: str) -> int:
     """The hash under which the key index files a text: never negative."""
-    result = abs(java_hash(text))
-    return 0 if result == _WORD // 2 else result
+    return abs(java_hash(text)) % _HALF_WORD
 
 
 def index_hashes(hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """The same for many hashes."""
-    positive = np.abs(hashes)
-    # The smallest number has no opposite in 32 bits and stays negative.
-    positive[positive < 0] = 0
-    return positive
+    # The smallest number has no opposite in 32 bits: it stays negative and becomes 0.
+    return np.maximum(np.abs(hashes), 0)
 
 
 def _utf16_units(text: str) -> npt.NDArray[np.uint16]:
-    # A lone surrogate is a unit like any other to Java.
+    # To Java a lone surrogate is a unit like any other.
     return np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2")

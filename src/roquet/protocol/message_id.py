@@ -1,24 +1,45 @@
 """Message ids: where a message lies, and who made it when.
 
     offset id   store host (8 or 20) | int64 physical offset
-    unique id   IP (4 or 16) | uint16 pid | uint32 salt | uint32 ms of the month | uint16 counter
+    unique id   IP (4 or 16) | uint16 process | uint32 salt | uint32 month ms | uint16 counter
 
-Both are written as upper-case hex: 32 or 56 characters. The month begins in the local
-time zone of the producer; clock, counter and process are handed in.
+Both are written as upper-case hex, 32 or 56 characters. A month begins in the local time
+zone of whoever makes or reads the id. Clock, zone and process are handed in.
 """
 
+from datetime import datetime, timedelta, tzinfo
+from ipaddress import ip_address
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from roquet.protocol.errors import BadMessage
-from roquet.protocol.host import HOST_SIZE_V4, HOST_SIZE_V6, Address, unpack_host
+from roquet.protocol.host import Address, unpack_host
 
 _OFFSET: Final = Struct(">q")
+_PROCESS: Final = Struct(">HI")
+_MOMENT: Final = Struct(">IH")
+_IP_SIZES: Final = (4, 16)
+_ID_SIZES: Final = (16, 28)
 
 
 class OffsetId(NamedTuple):
     store_address: Address
     physical_offset: int
+
+
+class UniqueId(NamedTuple):
+    ip: str
+    process: int
+    salt: int
+    month_ms: int
+    counter: int
+
+    def made_at_ms(self, now_ms: int, zone: tzinfo | None = None) -> int:
+        """When the id was made, if that was within a month before now."""
+        made_at_ms = month_start_ms(now_ms, zone) + self.month_ms
+        if made_at_ms <= now_ms:
+            return made_at_ms
+        return month_start_ms(month_start_ms(now_ms, zone) - 1, zone) + self.month_ms
 
 
 def offset_id(store_host: bytes, physical_offset: int) -> str:
@@ -28,15 +49,67 @@ def offset_id(store_host: bytes, physical_offset: int) -> str:
 
 def parse_offset_id(text: str) -> OffsetId:
     """Raises BadMessage."""
-    data = _bytes_of(text)
-    if len(data) not in (HOST_SIZE_V4 + _OFFSET.size, HOST_SIZE_V6 + _OFFSET.size):
-        raise BadMessage(f"{text[:100]!r} is not an offset id")
+    data = _id_bytes(text)
     (physical_offset,) = _OFFSET.unpack_from(data, len(data) - _OFFSET.size)
     return OffsetId(unpack_host(data[: -_OFFSET.size]), physical_offset)
 
 
-def _bytes_of(text: str) -> bytes:
+def parse_unique_id(text: str) -> UniqueId:
+    """Raises BadMessage. Some clients make other ids; those cannot be parsed."""
+    data = _id_bytes(text)
+    ip_size = len(data) - _PROCESS.size - _MOMENT.size
+    process, salt = _PROCESS.unpack_from(data, ip_size)
+    month_ms, counter = _MOMENT.unpack_from(data, ip_size + _PROCESS.size)
+    return UniqueId(str(ip_address(data[:ip_size])), process, salt, month_ms, counter)
+
+
+@final
+class UniqueIdMaker:
+    """Makes the ids of one process. The salt tells processes apart that share IP and number."""
+
+    __slots__ = ("_counter", "_month_end_ms", "_month_start_ms", "_prefix", "_zone")
+
+    def __init__(self, ip: bytes, process: int, salt: int, zone: tzinfo | None = None) -> None:
+        assert len(ip) in _IP_SIZES
+        self._prefix = (ip + _PROCESS.pack(process & 0xFFFF, salt & 0xFFFFFFFF)).hex().upper()
+        self._zone = zone
+        self._counter = 0
+        self._month_start_ms = self._month_end_ms = 0
+
+    def make(self, now_ms: int) -> str:
+        if not self._month_start_ms <= now_ms < self._month_end_ms:
+            self._month_start_ms = month_start_ms(now_ms, self._zone)
+            self._month_end_ms = next_month_start_ms(now_ms, self._zone)
+        counter = self._counter
+        self._counter = counter + 1 & 0xFFFF
+        return f"{self._prefix}{now_ms - self._month_start_ms:08X}{counter:04X}"
+
+
+def month_start_ms(now_ms: int, zone: tzinfo | None = None) -> int:
+    """Midnight of the first of the month, in `zone` or else where this process runs."""
+    return _timestamp_ms(_first_of_month(now_ms, zone))
+
+
+def next_month_start_ms(now_ms: int, zone: tzinfo | None = None) -> int:
+    # Calendar arithmetic, so that a change of the clocks in between does not matter.
+    in_next_month = _first_of_month(now_ms, zone) + timedelta(days=32)
+    return _timestamp_ms(in_next_month.replace(day=1))
+
+
+def _first_of_month(now_ms: int, zone: tzinfo | None) -> datetime:
+    now = datetime.fromtimestamp(now_ms // 1000, zone)
+    return now.replace(day=1, hour=0, minute=0, second=0, fold=0)
+
+
+def _timestamp_ms(moment: datetime) -> int:
+    return int(moment.timestamp()) * 1000
+
+
+def _id_bytes(text: str) -> bytes:
     try:
-        return bytes.fromhex(text)
+        data = bytes.fromhex(text)
     except ValueError:
-        raise BadMessage(f"{text[:100]!r} is not hexadecimal") from None
+        raise BadMessage(f"message id {text[:100]!r} is not hexadecimal") from None
+    if len(data) not in _ID_SIZES:
+        raise BadMessage(f"message id {text[:100]!r} is of no known form")
+    return data

@@ -67,7 +67,8 @@ def without_property(text: str, name: str) -> str:
 
 def without_property_bytes(data: bytes, name: bytes) -> bytes:
     mark = name + b"\x01"
-    return _without(data, mark, b"\x02") if mark in data else data
+    # Not `in`, which with bytes first tries its left side as a number and takes twice as long.
+    return data if data.find(mark) < 0 else _without(data, mark, b"\x02")
 
 
 def with_property(text: str, name: str, value: str) -> str:

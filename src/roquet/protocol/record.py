@@ -26,7 +26,7 @@ what 5.x writes with `enabledAppendPropCRC`.
 import struct
 from mmap import mmap
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 from zlib import crc32
 
 import msgspec
@@ -42,6 +42,11 @@ MAGIC_BLANK: Final = -875286124  # 0xCBD43194, fills the end of a log file
 
 TOPIC_SIZE_MAX_V1: Final = 127
 TOPIC_SIZE_MAX_V2: Final = 32767
+# By magic. All sizes are signed, so half of the range is not a size.
+_TOPIC_SIZES: Final = {MAGIC_V1: Struct(">b"), MAGIC_V2: Struct(">h")}
+_INT16: Final = Struct(">h")
+_unpack_int16 = _INT16.unpack_from
+_pack_int16 = _INT16.pack
 # The largest record there is: every size in the log and in its queues is an int32.
 RECORD_SIZE_MAX: Final = 2**31 - 1
 
@@ -82,6 +87,7 @@ _ADDRESS_BITS: Final = 0x30
 _PREFIX: Final = Struct(">ii")  # total size and magic: all that a blank has
 
 CRC_MASK: Final = 0x7FFFFFFF
+_SEPARATOR_BYTE: Final = 2
 _CHECKSUM_NAME: Final = b"__CRC32#"
 _CHECKSUM_MARK: Final = _CHECKSUM_NAME + b"\x01"
 CHECKSUM_SIZE: Final = len(_CHECKSUM_MARK) + 11  # ... ten digits and a separator
@@ -116,37 +122,41 @@ class RecordDraft(msgspec.Struct, kw_only=True, gc=False):
     tail: bytes = b""  # all between the fixed part and the checksum
 
     def __post_init__(self) -> None:
+        if (
+            len(self.born_host) != HOST_SIZE_V4
+            or len(self.store_host) != HOST_SIZE_V4
+            or self.sys_flag & _ADDRESS_BITS
+        ):
+            self._find_layout()
         body = self.body
+        self.body_crc = crc32(body) & CRC_MASK
         topic = self.topic
+        topic_size = len(topic)
+        topic_size_max = TOPIC_SIZE_MAX_V1 if self.magic == MAGIC_V1 else TOPIC_SIZE_MAX_V2
+        if topic_size > topic_size_max:
+            raise TooLarge("topic", topic_size, topic_size_max)
         properties = self.properties
         checksum_size = 0
         if self.has_checksum:
             properties = _before_checksum(properties)
             checksum_size = CHECKSUM_SIZE
-        topic_size = len(topic)
-        topic_size_max = TOPIC_SIZE_MAX_V1 if self.magic == MAGIC_V1 else TOPIC_SIZE_MAX_V2
-        if topic_size > topic_size_max:
-            raise TooLarge("topic", topic_size, topic_size_max)
         properties_size = len(properties) + checksum_size
         if properties_size > PROPERTIES_SIZE_MAX:
             raise TooLarge("properties", properties_size, PROPERTIES_SIZE_MAX)
-        topic_size_size = 1 if self.magic == MAGIC_V1 else 2
-        self.tail = b"".join(
+        self.tail = tail = b"".join(
             (
                 body,
-                topic_size.to_bytes(topic_size_size),
+                _TOPIC_SIZES[self.magic].pack(topic_size),
                 topic,
-                properties_size.to_bytes(2),
+                _pack_int16(properties_size),
                 properties,
             )
         )
-        self._set_layout()
-        self.size = self.layout.size + len(self.tail) + checksum_size
-        if self.size > RECORD_SIZE_MAX:
-            raise TooLarge("record", self.size, RECORD_SIZE_MAX)
-        self.body_crc = crc32(body) & CRC_MASK
+        self.size = size = self.layout.size + len(tail) + checksum_size
+        if size > RECORD_SIZE_MAX:
+            raise TooLarge("record", size, RECORD_SIZE_MAX)
 
-    def _set_layout(self) -> None:
+    def _find_layout(self) -> None:
         is_born_v6 = len(self.born_host) == HOST_SIZE_V6
         is_store_v6 = len(self.store_host) == HOST_SIZE_V6
         addresses = is_born_v6 | is_store_v6 << 1
@@ -194,7 +204,8 @@ def write_record(
     buffer[position : position + size] = record
 
 
-class RecordHead(NamedTuple):
+@final
+class RecordHead(msgspec.Struct, gc=False):
     """What recovery and dispatch want to know of a record. A blank has only size and magic."""
 
     size: int
@@ -271,11 +282,13 @@ def verify_record(buffer: ReadBuffer, head: RecordHead) -> None:
     if crc32(buffer[head.body_start : head.body_end]) & CRC_MASK != head.body_crc:
         raise BadMessage(f"the body of the message at {head.physical_offset} breaks its CRC")
     end = head.properties_end
-    checksum_start = max(end - CHECKSUM_SIZE, head.properties_start)
+    checksum_start = end - CHECKSUM_SIZE
+    if checksum_start < head.properties_start:
+        return
     checksum = bytes(buffer[checksum_start:end])
-    if checksum.startswith(_CHECKSUM_MARK) and checksum != _checksum(
-        buffer[end - head.size : checksum_start]
-    ):
+    if not checksum.startswith(_CHECKSUM_MARK):
+        return
+    if checksum != _checksum(buffer[end - head.size : checksum_start]):
         raise BadMessage(f"the message at {head.physical_offset} breaks its checksum")
 
 
@@ -355,34 +368,32 @@ def _check_sizes(
     buffer: ReadBuffer, position: int, size: int, magic: int, body_start: int, body_size: int
 ) -> tuple[int, int]:
     """Makes sure that the parts add up to the record; returns start and end of the topic."""
-    if magic == MAGIC_V1:
-        topic_start = body_start + body_size + 1
-        topic_size_max = TOPIC_SIZE_MAX_V1
-    elif magic == MAGIC_V2:
-        topic_start = body_start + body_size + 2
-        topic_size_max = TOPIC_SIZE_MAX_V2
-    else:
-        raise BadMessage(f"no record begins with magic {magic}")
+    topic_size_layout = _TOPIC_SIZES.get(magic)
+    if topic_size_layout is None:
+        raise BadMessage(f"no record begins with magic {magic:#x}")
+    body_end = body_start + body_size
+    topic_start = body_end + topic_size_layout.size
     end = position + size
     if body_size < 0 or end > len(buffer) or topic_start + 2 > end:
         raise BadMessage(f"a body of {body_size} bytes does not fit a record of {size}")
-    topic_size = int.from_bytes(buffer[body_start + body_size : topic_start])
+    (topic_size,) = topic_size_layout.unpack_from(buffer, body_end)
     topic_end = topic_start + topic_size
-    if topic_size > topic_size_max or topic_end + 2 > end:
-        raise BadMessage(f"a topic of {topic_size} bytes does not fit the record")
-    properties_size = int.from_bytes(buffer[topic_end : topic_end + 2])
-    if properties_size > PROPERTIES_SIZE_MAX or topic_end + 2 + properties_size != end:
-        raise BadMessage(f"the parts of a record do not add up to its {size} bytes")
+    if topic_size < 0 or topic_end + 2 > end:
+        raise BadMessage(f"a topic of {topic_size} bytes does not fit a record of {size}")
+    (properties_size,) = _unpack_int16(buffer, topic_end)
+    if properties_size < 0 or topic_end + 2 + properties_size != end:
+        raise BadMessage(f"properties of {properties_size} bytes do not fit a record of {size}")
     return topic_start, topic_end
 
 
 def _before_checksum(properties: bytes) -> bytes:
     """What stands before a checksum: no older one, and a separator behind the last property."""
     properties = without_property_bytes(properties, _CHECKSUM_NAME)
-    if properties and not properties.endswith(b"\x02"):
+    if properties and properties[-1] != _SEPARATOR_BYTE:
         properties += b"\x02"
     return properties
 
 
 def _checksum(covered: bytes | bytearray | memoryview) -> bytes:
-    return _CHECKSUM_MARK + (b"\x02%010d" % (crc32(covered) & CRC_MASK))[::-1]
+    # Formatted back to front, because the digits are.
+    return (b"\x02%010d\x01#23CRC__" % (crc32(covered) & CRC_MASK))[::-1]
