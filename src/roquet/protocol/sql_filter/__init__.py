@@ -1,0 +1,45 @@
+"""SQL92 filters: an expression over message properties, compiled once, asked per message.
+
+    text -> lexer.py -> parser.py -> tree.py -> compiler.py -> SqlFilter
+
+`values.py` says how a property, which is always a text, meets a number. What
+Apache's parser accepts is accepted here, its oddities included; each is named
+where it is coded. Keeping compiled filters is the caller's business.
+"""
+
+from collections.abc import Mapping
+from typing import Final, final
+
+from roquet.protocol.errors import TooLarge
+from roquet.protocol.sql_filter.compiler import Evaluator, compile_tree
+from roquet.protocol.sql_filter.parser import parse
+from roquet.protocol.sql_filter.values import Unconvertible
+
+EXPRESSION_SIZE_MAX: Final = 16 * 1024
+
+__all__ = ["EXPRESSION_SIZE_MAX", "SqlFilter", "compile_filter"]
+
+
+@final
+class SqlFilter:
+    """A compiled expression; it holds no state, so one serves any number of messages."""
+
+    __slots__ = ("_evaluate", "expression")
+
+    def __init__(self, expression: str, evaluate: Evaluator) -> None:
+        self.expression = expression
+        self._evaluate = evaluate
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        """Only true delivers: unknown, or a property that is no number where one is needed, not."""
+        try:
+            return self._evaluate(properties) is True
+        except Unconvertible:
+            return False
+
+
+def compile_filter(expression: str) -> SqlFilter:
+    """Raises BadExpression or TooLarge."""
+    if len(expression) > EXPRESSION_SIZE_MAX:
+        raise TooLarge("filter expression", len(expression), EXPRESSION_SIZE_MAX)
+    return SqlFilter(expression, compile_tree(parse(expression)))
