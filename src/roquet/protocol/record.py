@@ -19,8 +19,8 @@
          int16   size, properties (`properties.py`)
 
 The CRC covers the body alone. So the last property may be a checksum of all bytes before
-it: `__CRC32#` 0x01, ten decimal digits with the least significant one first, 0x02. That is
-what 5.x writes with `enabledAppendPropCRC`.
+it, in 31 bits: `__CRC32#` 0x01, ten decimal digits, the least significant one first, 0x02.
+That is what 5.x writes with `enabledAppendPropCRC`.
 """
 
 import struct
@@ -47,8 +47,8 @@ _TOPIC_SIZES: Final = {MAGIC_V1: Struct(">b"), MAGIC_V2: Struct(">h")}
 _INT16: Final = Struct(">h")
 _unpack_int16 = _INT16.unpack_from
 _pack_int16 = _INT16.pack
-# The largest record there is: every size in the log and in its queues is an int32.
-RECORD_SIZE_MAX: Final = 2**31 - 1
+# No log file is larger, and every size is an int32. Brokers allow far less.
+BODY_SIZE_MAX: Final = 2**30
 
 ReadBuffer: TypeAlias = bytes | bytearray | memoryview | mmap
 WriteBuffer: TypeAlias = bytearray | memoryview | mmap
@@ -74,13 +74,14 @@ def _layout(born_host_size: int, store_host_size: int) -> Struct:
     )
 
 
-# Indexed by the two address bits of the system flag, so no field needs a branch.
-LAYOUTS: Final = (
-    _layout(HOST_SIZE_V4, HOST_SIZE_V4),
-    _layout(HOST_SIZE_V6, HOST_SIZE_V4),
-    _layout(HOST_SIZE_V4, HOST_SIZE_V6),
-    _layout(HOST_SIZE_V6, HOST_SIZE_V6),
+_HOST_SIZES: Final = (
+    (HOST_SIZE_V4, HOST_SIZE_V4),
+    (HOST_SIZE_V6, HOST_SIZE_V4),
+    (HOST_SIZE_V4, HOST_SIZE_V6),
+    (HOST_SIZE_V6, HOST_SIZE_V6),
 )
+# Indexed by the two address bits of the system flag, so no field needs a branch.
+LAYOUTS: Final[tuple[Struct, ...]] = tuple(_layout(*host_sizes) for host_sizes in _HOST_SIZES)
 assert [layout.size for layout in LAYOUTS] == [88, 100, 100, 112]
 _ADDRESS_SHIFT: Final = 4
 _ADDRESS_BITS: Final = 0x30
@@ -98,8 +99,8 @@ class RecordDraft(msgspec.Struct, kw_only=True, gc=False):
     """Everything of a record but what the append assigns: offsets and store time.
 
     The address bits of `sys_flag` follow from the hosts, whatever was handed in. Raises
-    TooLarge when topic, properties or the whole do not fit into a record, and BadMessage
-    when a host is neither IPv4 nor IPv6.
+    TooLarge when body, topic or properties do not fit into a record, and BadMessage when a host
+    is neither IPv4 nor IPv6.
     """
 
     queue_id: int
@@ -123,23 +124,29 @@ class RecordDraft(msgspec.Struct, kw_only=True, gc=False):
 
     def __post_init__(self) -> None:
         if (
-            len(self.born_host) != HOST_SIZE_V4
-            or len(self.store_host) != HOST_SIZE_V4
-            or self.sys_flag & _ADDRESS_BITS
+            len(self.born_host) == HOST_SIZE_V4
+            and len(self.store_host) == HOST_SIZE_V4
+            and not self.sys_flag & _ADDRESS_BITS
         ):
+            self.layout = LAYOUTS[0]
+        else:
             self._find_layout()
         body = self.body
+        if len(body) > BODY_SIZE_MAX:
+            raise TooLarge("body", len(body), BODY_SIZE_MAX)
         self.body_crc = crc32(body) & CRC_MASK
         topic = self.topic
         topic_size = len(topic)
         topic_size_max = TOPIC_SIZE_MAX_V1 if self.magic == MAGIC_V1 else TOPIC_SIZE_MAX_V2
         if topic_size > topic_size_max:
             raise TooLarge("topic", topic_size, topic_size_max)
-        properties = self.properties
+        # A checksum that came along belongs to another record and would condemn this one.
+        properties = without_property_bytes(self.properties, _CHECKSUM_NAME)
         checksum_size = 0
         if self.has_checksum:
-            properties = _before_checksum(properties)
             checksum_size = CHECKSUM_SIZE
+            if properties and properties[-1] != _SEPARATOR_BYTE:
+                properties += b"\x02"
         properties_size = len(properties) + checksum_size
         if properties_size > PROPERTIES_SIZE_MAX:
             raise TooLarge("properties", properties_size, PROPERTIES_SIZE_MAX)
@@ -152,14 +159,13 @@ class RecordDraft(msgspec.Struct, kw_only=True, gc=False):
                 properties,
             )
         )
-        self.size = size = self.layout.size + len(tail) + checksum_size
-        if size > RECORD_SIZE_MAX:
-            raise TooLarge("record", size, RECORD_SIZE_MAX)
+        self.size = self.layout.size + len(tail) + checksum_size
 
     def _find_layout(self) -> None:
-        is_born_v6 = len(self.born_host) == HOST_SIZE_V6
-        is_store_v6 = len(self.store_host) == HOST_SIZE_V6
-        addresses = is_born_v6 | is_store_v6 << 1
+        host_sizes = len(self.born_host), len(self.store_host)
+        if host_sizes not in _HOST_SIZES:
+            raise BadMessage(f"hosts of {host_sizes} bytes are neither IPv4 nor IPv6")
+        addresses = _HOST_SIZES.index(host_sizes)
         self.sys_flag = self.sys_flag & ~_ADDRESS_BITS | addresses << _ADDRESS_SHIFT
         self.layout = LAYOUTS[addresses]
 
@@ -282,14 +288,12 @@ def verify_record(buffer: ReadBuffer, head: RecordHead) -> None:
     if crc32(buffer[head.body_start : head.body_end]) & CRC_MASK != head.body_crc:
         raise BadMessage(f"the body of the message at {head.physical_offset} breaks its CRC")
     end = head.properties_end
-    checksum_start = end - CHECKSUM_SIZE
-    if checksum_start < head.properties_start:
-        return
-    checksum = bytes(buffer[checksum_start:end])
-    if not checksum.startswith(_CHECKSUM_MARK):
-        return
-    if checksum != _checksum(buffer[end - head.size : checksum_start]):
-        raise BadMessage(f"the message at {head.physical_offset} breaks its checksum")
+    # With the separator before it, for only a property of its own is a checksum.
+    properties = b"\x02" + buffer[head.properties_start : end]
+    if properties[-CHECKSUM_SIZE - 1 :].startswith(b"\x02" + _CHECKSUM_MARK):
+        covered = buffer[end - head.size : end - CHECKSUM_SIZE]
+        if not properties.endswith(_checksum(covered)):
+            raise BadMessage(f"the message at {head.physical_offset} breaks its checksum")
 
 
 def read_record(buffer: ReadBuffer, position: int = 0) -> StoredMessage:
@@ -356,7 +360,7 @@ def _unpack_fixed(buffer: ReadBuffer, position: int) -> tuple[Any, ...]:
     """The values of the layout. None of them can be believed yet."""
     try:
         fixed = LAYOUTS[0].unpack_from(buffer, position)
-        addresses = (fixed[7] & _ADDRESS_BITS) >> _ADDRESS_SHIFT
+        addresses: int = (fixed[7] & _ADDRESS_BITS) >> _ADDRESS_SHIFT
         if addresses:
             return LAYOUTS[addresses].unpack_from(buffer, position)
     except struct.error:
@@ -384,14 +388,6 @@ def _check_sizes(
     if properties_size < 0 or topic_end + 2 + properties_size != end:
         raise BadMessage(f"properties of {properties_size} bytes do not fit a record of {size}")
     return topic_start, topic_end
-
-
-def _before_checksum(properties: bytes) -> bytes:
-    """What stands before a checksum: no older one, and a separator behind the last property."""
-    properties = without_property_bytes(properties, _CHECKSUM_NAME)
-    if properties and properties[-1] != _SEPARATOR_BYTE:
-        properties += b"\x02"
-    return properties
 
 
 def _checksum(covered: bytes | bytearray | memoryview) -> bytes:
