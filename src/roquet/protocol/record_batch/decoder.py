@@ -1,0 +1,91 @@
+"""From a buffer of records to a RecordBatch: regular records at once, the others one by one."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from roquet.protocol.errors import TooLarge
+from roquet.protocol.message import StoredMessage
+from roquet.protocol.record import ReadBuffer
+from roquet.protocol.record_batch.arrays import Bytes, IrregularRows, Positions
+from roquet.protocol.record_batch.columns import (
+    COLUMN_NAMES,
+    Column,
+    PropertiesForm,
+    choose_columns,
+)
+from roquet.protocol.record_batch.irregular import read_irregular
+from roquet.protocol.record_batch.regular import RegularRecords, regular_records
+from roquet.protocol.record_batch.starts import check_record_starts, find_record_starts
+
+# A log file of the usual size. With all that irregular records may grow to, a column stays
+# below the 2 GiB that Arrow's 32-bit offsets can count.
+DATA_SIZE_MAX: Final = 1024 * 1024 * 1024
+
+
+def decode_records(
+    data: ReadBuffer,
+    names: Sequence[str] = COLUMN_NAMES,
+    *,
+    starts: npt.ArrayLike | None = None,
+    properties: PropertiesForm = PropertiesForm.STRING,
+    broker_name: str | None = None,
+    check_bodies: bool = True,
+) -> pa.RecordBatch:
+    """The messages of a pull reply or of a slice of a log file, with the columns `names`.
+
+    `starts` chooses records by where they begin, in ascending order; by default it is all.
+    `check_bodies=False` saves the CRC of regular bodies, about half the time of a decode
+    without properties. Nothing in the result refers to `data`.
+    Raises BadMessage for anything that is not a record, TooLarge and UnknownColumn.
+    """
+    columns = choose_columns(names, properties, broker_name)
+    buffer = np.frombuffer(data, np.uint8)
+    if buffer.size > DATA_SIZE_MAX:
+        raise TooLarge("record data", buffer.size, DATA_SIZE_MAX)
+    if starts is None:
+        positions = find_record_starts(buffer)
+    else:
+        positions = check_record_starts(buffer, starts)
+    arrays = _decode(buffer, positions, columns, check_bodies)
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _decode(
+    buffer: Bytes, starts: Positions, columns: Sequence[Column], check_bodies: bool
+) -> list[pa.Array]:
+    if not starts.size:
+        return [pa.array([], column.type) for column in columns]
+    regular, arrays = _decode_regular(regular_records(buffer, starts), columns, check_bodies)
+    if regular.numbers.size == starts.size:
+        return arrays
+    is_irregular = np.ones(starts.size, np.bool_)
+    is_irregular[regular.numbers] = False
+    messages, numbers = read_irregular(buffer, starts, np.flatnonzero(is_irregular))
+    order = pa.array(np.argsort(np.concatenate((regular.numbers, numbers)), kind="stable"))
+    return [
+        pa.concat_arrays([array, _array_of(column, messages)]).take(order)
+        for column, array in zip(columns, arrays, strict=True)
+    ]
+
+
+def _array_of(column: Column, messages: Sequence[StoredMessage]) -> pa.Array:
+    return pa.array([column.of_message(message) for message in messages], column.type)
+
+
+def _decode_regular(
+    records: RegularRecords, columns: Sequence[Column], check_bodies: bool
+) -> tuple[RegularRecords, list[pa.Array]]:
+    """The arrays of `columns`, and the records in them, which may be less than were given."""
+    while records.numbers.size:
+        try:
+            if check_bodies:
+                records.check_bodies()
+            return records, [column.of_records(records) for column in columns]
+        except IrregularRows as found:
+            # Each check is about single rows, so it can fail here only once.
+            records = records.only(~found.rows)
+    return records, [pa.array([], column.type) for column in columns]
