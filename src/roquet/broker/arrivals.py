@@ -1,0 +1,119 @@
+"""Pulls that wait for a message, and how they are woken.
+
+A pull that finds nothing registers here, looks again, and only then sleeps: what arrives in
+between is not missed. Arrivals of one turn of the loop wake a pull once, so a burst of sends is
+answered with one batch and not with its first message.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar, final
+
+from roquet.clock import Clock
+
+K = TypeVar("K")
+
+# How late a pull may be told that nothing came. Its client waits seconds longer than that.
+_TICK_S: Final = 0.1
+
+
+class QueueName(NamedTuple):
+    topic: str
+    queue_id: int
+
+
+@final
+class Sleeper:
+    """One waiting pull. `look` answers it and returns True, or returns False: keep waiting.
+
+    `give_up` answers it when its time is over.
+    """
+
+    __slots__ = ("give_up", "last_tick", "look", "queue")
+
+    def __init__(
+        self, queue: QueueName, look: Callable[[], bool], give_up: Callable[[], None]
+    ) -> None:
+        self.queue = queue
+        self.look = look
+        self.give_up = give_up
+        self.last_tick = 0
+
+
+@final
+class Arrivals:
+    """Belongs to the event loop, like everything it wakes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_queue: dict[QueueName, set[Sleeper]] = {}
+        # Deadlines are rounded up to ticks, so that one timer serves any number of pulls and a
+        # pull that is woken early leaves nothing behind.
+        self._by_tick: dict[int, set[Sleeper]] = {}
+        self._arrived: set[QueueName] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def sleeper_count(self) -> int:
+        return sum(map(len, self._by_queue.values()))
+
+    def wait(self, sleeper: Sleeper, timeout_s: float) -> None:
+        """Registers `sleeper`, lets it look once more, and keeps it if it found nothing."""
+        sleeper.last_tick = int((self._clock.monotonic_s() + timeout_s) / _TICK_S) + 1
+        self._by_queue.setdefault(sleeper.queue, set()).add(sleeper)
+        self._by_tick.setdefault(sleeper.last_tick, set()).add(sleeper)
+        if sleeper.look():
+            self.forget(sleeper)
+        elif self._timer is None:
+            self._set_timer()
+
+    def forget(self, sleeper: Sleeper) -> None:
+        """The pull was answered, or its connection is gone."""
+        _discard(self._by_queue, sleeper.queue, sleeper)
+        _discard(self._by_tick, sleeper.last_tick, sleeper)
+
+    def announce(self, topic: str, queue_id: int) -> None:
+        """A message of this queue can be read now. Costs next to nothing when nobody waits."""
+        if not self._by_queue:
+            return
+        queue = QueueName(topic, queue_id)
+        if queue in self._by_queue:
+            if not self._arrived:
+                asyncio.get_running_loop().call_soon(self._wake_arrived)
+            self._arrived.add(queue)
+
+    def close(self) -> None:
+        """Nobody is answered any more: the broker stops, and its connections with it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._by_queue.clear()
+        self._by_tick.clear()
+
+    def _wake_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, set()
+        for queue in arrived:
+            for sleeper in tuple(self._by_queue.get(queue, ())):
+                if sleeper.look():
+                    self.forget(sleeper)
+
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now_tick = int(self._clock.monotonic_s() / _TICK_S)
+        for tick in [each for each in self._by_tick if each <= now_tick]:
+            for sleeper in tuple(self._by_tick.get(tick, ())):
+                self.forget(sleeper)
+                sleeper.give_up()
+        if self._by_tick and self._timer is None:
+            self._set_timer()
+
+
+def _discard(table: dict[K, set[Sleeper]], key: K, sleeper: Sleeper) -> None:
+    members = table.get(key)
+    if members is not None:
+        members.discard(sleeper)
+        if not members:
+            del table[key]

@@ -1,0 +1,68 @@
+"""Names with a meaning: topics and groups that belong to the system, and who may use them."""
+
+import re
+from typing import Final
+
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+SYSTEM_PREFIX: Final = "rmq_sys_"
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+TEMPLATE_TOPIC: Final = "TBW102"  # what topics made by a send inherit from
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TOO_MANY_CHECKS_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+BENCHMARK_TOPIC: Final = "BenchmarkTest"
+OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+BUILT_IN_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+# What only the broker itself writes to.
+CLOSED_TOPICS: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        TOO_MANY_CHECKS_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    }
+)
+SYSTEM_TOPICS: Final = CLOSED_TOPICS | {TEMPLATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
+
+NAME_SIZE_MAX: Final = 127
+_matches_name = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{NAME_SIZE_MAX}}}").fullmatch
+
+
+def is_name(text: str) -> bool:
+    """Whether a topic or group may be called that. Names become directories: no dots, no slashes."""
+    return _matches_name(text) is not None
+
+
+def is_system_topic(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    return f"{cluster}_REPLY_TOPIC"

@@ -1,0 +1,59 @@
+"""Which consumer of a group owns which queue, so that order survives a rebalance.
+
+Locks live in memory only and end by themselves after a minute; their owners renew them.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, final
+
+from roquet.clock import Clock
+
+LOCK_TIME_S: Final = 60.0
+
+
+class QueueKey(NamedTuple):
+    group: str
+    topic: str
+    queue_id: int
+
+
+class _Lock(NamedTuple):
+    client_id: str
+    end_s: float
+
+
+@final
+class QueueLocks:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._locks: dict[QueueKey, _Lock] = {}
+
+    def lock(self, client_id: str, queues: Iterable[QueueKey]) -> list[QueueKey]:
+        """Takes or renews what it can; returns the queues that `client_id` owns now."""
+        now_s = self._clock.monotonic_s()
+        owned = [queue for queue in queues if self._is_free_for(client_id, queue, now_s)]
+        for queue in owned:
+            self._locks[queue] = _Lock(client_id, now_s + LOCK_TIME_S)
+        return owned
+
+    def unlock(self, client_id: str, queues: Iterable[QueueKey]) -> None:
+        """Gives back what `client_id` owns of `queues`."""
+        for queue in queues:
+            lock = self._locks.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del self._locks[queue]
+
+    def owner(self, queue: QueueKey) -> str | None:
+        lock = self._locks.get(queue)
+        if lock is None or lock.end_s < self._clock.monotonic_s():
+            return None
+        return lock.client_id
+
+    def forget_ended(self) -> None:
+        """Drops locks nobody renewed, so that groups that went away cost nothing."""
+        now_s = self._clock.monotonic_s()
+        self._locks = {queue: lock for queue, lock in self._locks.items() if lock.end_s >= now_s}
+
+    def _is_free_for(self, client_id: str, queue: QueueKey, now_s: float) -> bool:
+        lock = self._locks.get(queue)
+        return lock is None or lock.client_id == client_id or lock.end_s < now_s
