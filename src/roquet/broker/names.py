@@ -48,7 +48,7 @@ _matches_name = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{NAME_SIZE_MAX}}}").fullmatch
 
 
 def is_name(text: str) -> bool:
-    """Whether a topic or group may be called that. Names become directories: no dots, no slashes."""
+    """Whether a topic or group may be called that. Names become directories: no dots or slashes."""
     return _matches_name(text) is not None
 
 
