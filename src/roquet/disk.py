@@ -82,6 +82,14 @@ class Disk(Protocol):
     def space(self, path: Path) -> Space: ...
 
 
+def make_safe_directory(disk: Disk, path: Path) -> None:
+    """Make a directory, with its parents, that survives a power cut."""
+    missing = [each for each in (path, *path.parents) if not disk.exists(each)]
+    disk.make_directory(path)
+    for each in reversed(missing):
+        disk.sync_directory(each.parent)
+
+
 def is_full(error: OSError) -> bool:
     """Whether `error` says that the disk, or this user's share of it, is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

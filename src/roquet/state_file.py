@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, final
 
-from roquet.disk import Disk
+from roquet.disk import Disk, make_safe_directory
 from roquet.errors import RoquetError
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class StateFile:
     def _save(self, content: bytes) -> None:
         disk = self._disk
         aside = self._path.with_name(self._path.name + ".tmp")
-        disk.make_directory(self._path.parent)
+        make_safe_directory(disk, self._path.parent)
         descriptor = disk.create(aside, 0)
         try:
             disk.write(descriptor, 0, content)

@@ -86,6 +86,15 @@ class FaultyDisk:
             else:
                 survivor.mkdir(exist_ok=True)
 
+    def unsynced(self) -> list[Path]:
+        """Files whose content or name could be lost by a power cut now."""
+        unsafe = [path for change in self._changes for path in change.names]
+        for path, inode in self._names.items():
+            contents = self._contents.get(inode)
+            if contents is not None and path.is_file() and path.read_bytes() != contents.durable:
+                unsafe.append(path)
+        return sorted({path for path in unsafe if path.is_file()})
+
     # What programs call.
 
     def create(self, path: Path, size: int) -> int:
@@ -171,10 +180,16 @@ class FaultyDisk:
         self.system.sync_directory(path)
         if not self.directory_syncs_work:
             return
+        pending: list[_Change] = []
         for change in self._changes:
-            if path in change.directories:
-                self._names = _changed(self._names, change)
-        self._changes = [each for each in self._changes if path not in each.directories]
+            if path not in change.directories:
+                pending.append(change)
+                continue
+            self._names = _changed(self._names, change)
+            # A rename that is durable leaves nothing of how its source came to be.
+            gone = {name for name, inode in change.names.items() if inode is None}
+            pending = [each for each in pending if not each.names.keys() <= gone]
+        self._changes = pending
 
     def entries(self, path: Path) -> list[Entry]:
         return self.system.entries(path)

@@ -1,0 +1,273 @@
+"""All messages in the order of their arrival: records one behind the other in large files.
+
+A record lies in one file. The last 8 bytes of a file are never used for records: they leave
+room for the blank that fills what the next record did not fit into,
+
+      0  int32  size of the blank, to the end of the file
+      4  int32  magic of a blank
+
+which is also what a file ends with if it is full to the last byte that may be used.
+"""
+
+from collections.abc import Iterator, Sequence
+from mmap import mmap
+from pathlib import Path
+from struct import Struct
+from threading import Lock
+from typing import final
+
+from roquet.disk import Disk, is_full, make_safe_directory
+from roquet.protocol.errors import BadMessage, TooLarge
+from roquet.protocol.record import MAGIC_BLANK, RecordDraft, write_record
+from roquet.store.errors import BadRecord, DiskFull, StoreUnavailable
+from roquet.store.log_scan import (
+    BLANK_SIZE_MIN,
+    LogRecord,
+    find_record,
+    read_log_record,
+    scan_file,
+)
+from roquet.store.mapped_file import MappedFile
+from roquet.store.mapped_run import MappedRun
+
+_pack_blank_into = Struct(">ii").pack_into
+
+
+@final
+class CommitLog:
+    """Written by one owner. `sync` and `make_next_file` are for the thread that flushes."""
+
+    __slots__ = (
+        "_disk",
+        "_file_start",
+        "_making",
+        "_mapping",
+        "_next_file",
+        "_run",
+        "_used_end",
+        "end",
+        "last_store_timestamp",
+        "synced_end",
+    )
+
+    def __init__(self, disk: Disk, directory: Path, file_size: int) -> None:
+        self._disk = disk
+        self._run = MappedRun(disk, directory, file_size)
+        # The physical offset of the record to come. Set after the bytes before it are written,
+        # so that another thread can take everything before it for written.
+        self.end = 0
+        self.synced_end = 0
+        self.last_store_timestamp = 0
+        # The file that is written to, and the end of what records may use of it.
+        self._mapping: mmap | None = None
+        self._file_start = 0
+        self._used_end = 0
+        self._next_file: MappedFile | None = None
+        self._making = Lock()
+
+    @property
+    def files(self) -> Sequence[MappedFile]:
+        return self._run.files
+
+    @property
+    def start(self) -> int:
+        """The physical offset of the first byte there is."""
+        return self._run.files[0].start if self._run.files else 0
+
+    @property
+    def record_size_max(self) -> int:
+        return self._run.file_size - BLANK_SIZE_MIN
+
+    # Writing
+
+    def append(self, draft: RecordDraft, queue_offset: int, store_timestamp: int) -> int:
+        """Write one record; its physical offset.
+
+        Raises DiskFull or StoreUnavailable when a new file is needed and cannot be had, and
+        TooLarge or BadMessage for a draft that makes no record. Then nothing has changed.
+        """
+        physical_offset = self.end
+        end = physical_offset + draft.size
+        if end > self._used_end:
+            physical_offset = self._make_room(draft.size)
+            end = physical_offset + draft.size
+        write_record(
+            self._mapping,  # type: ignore[arg-type]  # there is one behind `_make_room`
+            physical_offset - self._file_start,
+            draft,
+            queue_offset,
+            physical_offset,
+            store_timestamp,
+        )
+        self.last_store_timestamp = store_timestamp
+        self.end = end
+        return physical_offset
+
+    def append_batch(
+        self, drafts: Sequence[RecordDraft], queue_offset: int, store_timestamp: int
+    ) -> int:
+        """Write records with consecutive queue offsets to one file; the first one's offset.
+
+        Raises as `append` does; then none of them is there.
+        """
+        size = sum([draft.size for draft in drafts])
+        physical_offset = self.end
+        if physical_offset + size > self._used_end:
+            physical_offset = self._make_room(size)
+        mapping = self._mapping
+        assert mapping is not None
+        start = self._file_start
+        end = physical_offset
+        try:
+            for draft in drafts:
+                write_record(mapping, end - start, draft, queue_offset, end, store_timestamp)
+                queue_offset += 1
+                end += draft.size
+        except BadMessage:
+            # Whole records behind the end could come to life in a recovery.
+            mapping[physical_offset - start : end - start] = bytes(end - physical_offset)
+            raise
+        self.last_store_timestamp = store_timestamp
+        self.end = end
+        return physical_offset
+
+    def make_next_file(self) -> None:
+        """Have the next file ready before it is needed. Raises OSError, but not for lack of space.
+
+        A full disk is reported when the file is really needed.
+        """
+        if self._next_file is not None or self._used_end - self.end > self._run.file_size // 2:
+            return
+        with self._making:
+            if self._next_file is None:
+                try:
+                    self._next_file = self._create_file(self._file_start + self._run.file_size)
+                except OSError as error:
+                    if not is_full(error):
+                        raise
+
+    def sync(self) -> int:
+        """Return when all bytes before the returned offset survive a power cut."""
+        # Read before the sync: what is appended during it may not be covered.
+        end = self.end
+        if end > self.synced_end:
+            self._run.sync(self.synced_end, end)
+            self.synced_end = end
+        return end
+
+    # Reading
+
+    def bytes_at(self, physical_offset: int, size: int) -> bytes | None:
+        """Bytes as they lie there, unchecked; None if one file does not hold them all."""
+        file = self._run.file_at(physical_offset)
+        if file is None or size < 0 or physical_offset + size > min(file.end, self.end):
+            return None
+        position = physical_offset - file.start
+        return file.mapping[position : position + size]
+
+    def file_at(self, physical_offset: int) -> MappedFile | None:
+        return self._run.file_at(physical_offset)
+
+    def record_at(self, physical_offset: int) -> LogRecord:
+        """Raises BadRecord unless a good record lies exactly there."""
+        file = self._run.file_at(physical_offset)
+        if file is None or physical_offset >= self.end:
+            raise BadRecord(physical_offset, "not in the log")
+        return read_log_record(file.mapping, physical_offset - file.start, file.start)
+
+    def scan(self, start: int, end: int) -> Iterator[LogRecord]:
+        """The records from the one at `start` on. Raises BadRecord at the first bad one."""
+        for file in self._run.files_between(start, end):
+            yield from scan_file(file, max(start - file.start, 0), min(end - file.start, file.size))
+
+    def find_record(self, physical_offset: int) -> LogRecord | None:
+        """The first good record at or behind an offset, in whichever file."""
+        for file in self._run.files_between(physical_offset, self.files_end):
+            record = find_record(file, max(physical_offset - file.start, 0))
+            if record is not None:
+                return record
+        return None
+
+    # Loading, cutting and forgetting
+
+    def load(self) -> None:
+        """Find the files; `resume` says where records end. Raises BadStoreDirectory."""
+        self._run.load()
+        self.end = self.files_end
+
+    @property
+    def files_end(self) -> int:
+        return self._run.files[-1].end if self._run.files else 0
+
+    def cut(self, end: int) -> None:
+        """Let the log end here. Nothing behind it is left."""
+        self._run.cut(end)
+        self.end = end
+
+    def resume(self) -> None:
+        """Get ready for appending at `end`. Raises DiskFull or StoreUnavailable."""
+        try:
+            make_safe_directory(self._disk, self._run.directory)
+            files = self._run.files
+            if not files or self.end == files[-1].end:
+                file_size = self._run.file_size
+                files.append(self._create_file(self.end - self.end % file_size))
+            files[-1].reserve(files[-1].size, files[-1].size)
+        except OSError as error:
+            raise _refusal(error) from error
+        self._write_to(files[-1])
+
+    def forget(self, count: int) -> list[MappedFile]:
+        """Take the first files out of the log; the caller removes them."""
+        assert count < len(self._run.files), "the last file is never forgotten"
+        gone = self._run.files[:count]
+        del self._run.files[:count]
+        return gone
+
+    def close(self) -> None:
+        """An unused next file is removed, as Apache does: it would be taken for written."""
+        self._mapping = None
+        if self._next_file is not None:
+            self._next_file.remove()
+            self._next_file = None
+        self._run.close()
+
+    # How it works
+
+    def _make_room(self, size: int) -> int:
+        """Go on in the next file; its start."""
+        if size > self.record_size_max:
+            raise TooLarge("record", size, self.record_size_max)
+        start = self._file_start + self._run.file_size
+        with self._making:
+            try:
+                next_file = self._next_file or self._create_file(start)
+            except OSError as error:
+                raise _refusal(error) from error
+            self._next_file = None
+        position = self.end - self._file_start
+        assert self._mapping is not None, "the log was not resumed"
+        _pack_blank_into(self._mapping, position, self._run.file_size - position, MAGIC_BLANK)
+        self._run.files.append(next_file)
+        self._write_to(next_file)
+        self.end = start
+        return start
+
+    def _create_file(self, start: int) -> MappedFile:
+        """A file that survives a power cut and can be written without asking for space."""
+        file = self._run.create(start, allocated_size=self._run.file_size)
+        file.sync()
+        self._disk.sync_directory(self._run.directory)
+        file.is_verified = True
+        return file
+
+    def _write_to(self, file: MappedFile) -> None:
+        self._mapping = file.mapping
+        self._file_start = file.start
+        self._used_end = file.end - BLANK_SIZE_MIN
+
+
+def _refusal(error: OSError) -> StoreUnavailable:
+    if is_full(error):
+        return DiskFull(f"no space for another file of the commit log: {error}")
+    return StoreUnavailable(f"the commit log cannot go on: {error}")

@@ -1,0 +1,337 @@
+"""One queue of a topic: where each of its messages lies in the commit log.
+
+    entry i, at byte 20 * i of the queue
+      0  int64  physical offset of the record
+      8  int32  size of the record
+     12  int64  hash of the tag; the time of delivery in the queues of delayed messages
+
+Zeros follow the last entry. A queue that begins in the middle of a file, or lost a message
+for ever, is filled with blank entries: offset 0 and the largest size. The queue is a cache
+of the log: what is not sound is cut off here and made again by recovery.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from mmap import mmap
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+from roquet.disk import Disk
+from roquet.store.errors import BadStoreDirectory
+from roquet.store.mapped_file import MappedFile
+from roquet.store.mapped_run import MappedRun
+
+ENTRY_SIZE: Final = 20
+ENTRY_TYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+Entries: TypeAlias = npt.NDArray[np.void]
+
+BLANK_SIZE: Final = 2**31 - 1
+# How many bytes of a queue file are taken from the disk at once: a broker can have thousands
+# of queues, and most of them are short.
+RESERVE_STEP: Final = 1 << 16
+# So many files at the end are looked at when a queue is loaded. The older ones were whole when
+# these began, and every entry is compared with its record again when it is read.
+CHECKED_FILES: Final = 3
+
+_ENTRY: Final = Struct(">qiq")
+_BLANK: Final = _ENTRY.pack(0, BLANK_SIZE, 0)
+_pack_entry_into = _ENTRY.pack_into
+unpack_entries: Final = _ENTRY.iter_unpack
+assert _ENTRY.size == ENTRY_TYPE.itemsize == ENTRY_SIZE
+
+
+class QueueEntry(NamedTuple):
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def physical_end(self) -> int:
+        return self.physical_offset + self.size
+
+    @property
+    def is_blank(self) -> bool:
+        return self.physical_offset == 0 and self.size == BLANK_SIZE
+
+
+@final
+class ConsumeQueue:
+    """Entries are appended by the one owner of the store; `sync` may run in another thread."""
+
+    __slots__ = (
+        "_disk",
+        "_has_new_file",
+        "_mapping",
+        "_run",
+        "_synced_offset",
+        "max_offset",
+        "min_offset",
+        "position",
+        "queue_id",
+        "reserved_position",
+        "topic",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: Path, file_size: int, topic: bytes, queue_id: int
+    ) -> None:
+        # Apache rounds up, too.
+        self._run = MappedRun(disk, directory, -(-file_size // ENTRY_SIZE) * ENTRY_SIZE)
+        self._disk = disk
+        self.topic = topic
+        self.queue_id = queue_id
+        self.min_offset = 0
+        self.max_offset = 0  # of the entry to come
+        self._synced_offset = 0
+        self._has_new_file = False
+        # Where in the last file the next entry goes, and the end of the space there is for it.
+        self._mapping: mmap | None = None
+        self.position = 0
+        self.reserved_position = 0
+
+    # Writing
+
+    def reserve(self) -> None:
+        """Make sure that `append` has space, if `position` has reached `reserved_position`.
+
+        Raises OSError; then nothing has changed.
+        """
+        files = self._run.files
+        if not files or self.position == files[-1].size:
+            self._add_file(self.max_offset)
+        else:
+            files[-1].reserve(self.position + ENTRY_SIZE, RESERVE_STEP)
+        self._write_to(self._run.files[-1])
+
+    def append(self, physical_offset: int, size: int, tags_code: int) -> None:
+        """Add the entry of `max_offset`. There must be space."""
+        position = self.position
+        _pack_entry_into(self._mapping, position, physical_offset, size, tags_code)  # type: ignore[arg-type]
+        self.position = position + ENTRY_SIZE
+        self.max_offset += 1
+
+    def append_blanks(self, max_offset: int) -> None:
+        """Let the next entry have offset `max_offset`. Raises OSError."""
+        if not self._run.files:
+            self._begin(max_offset)
+        while self.max_offset < max_offset:
+            if self.position == self.reserved_position:
+                self.reserve()
+            self.append(0, BLANK_SIZE, 0)
+
+    def sync(self) -> None:
+        """Return when the entries that were there before the call survive a power cut."""
+        # Both are read first: entries and files that are added from now on need another round.
+        end = self.max_offset
+        has_new_file, self._has_new_file = self._has_new_file, False
+        if end == self._synced_offset and not has_new_file:
+            return
+        self._run.sync(self._synced_offset * ENTRY_SIZE, end * ENTRY_SIZE)
+        if has_new_file:
+            directory = self._run.directory
+            for each in (directory, directory.parent, directory.parent.parent):
+                self._disk.sync_directory(each)
+        self._synced_offset = end
+
+    # Reading
+
+    def entries(self, offset: int, count: int) -> bytes:
+        """Up to `count` entries from `offset` on, as `unpack_entries` reads them.
+
+        They end with their file; nothing comes back for an offset that is not there.
+        """
+        count = min(count, self.max_offset - offset)
+        start = offset * ENTRY_SIZE
+        file = self._run.file_at(start)
+        if file is None or count <= 0:
+            return b""
+        start -= file.start
+        return file.mapping[start : min(start + count * ENTRY_SIZE, file.size)]
+
+    def entry(self, offset: int) -> QueueEntry | None:
+        for entry in unpack_entries(self.entries(offset, 1)):
+            return QueueEntry(*entry)
+        return None
+
+    def next_file_offset(self, offset: int) -> int:
+        """The first offset of the first file that begins behind `offset`; else `max_offset`."""
+        for file in self._run.files:
+            if file.start > offset * ENTRY_SIZE:
+                return file.start // ENTRY_SIZE
+        return self.max_offset
+
+    def offset_before(self, physical_limit: int) -> int:
+        """Behind the last entry whose record ends at or before `physical_limit`."""
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            entry = self.entry(middle)
+            # A blank says nothing, but it lies before every entry that is not readable yet.
+            if entry is None or entry.is_blank or entry.physical_end <= physical_limit:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    # Loading, cutting and forgetting
+
+    def load(self) -> int | None:
+        """Find the entries; cut off from the first one on that cannot be right.
+
+        Returns the physical offset from which on the log has to be dispatched again to make
+        up for that, None if nothing was wrong.
+        """
+        try:
+            self._run.load()
+        except BadStoreDirectory:
+            self.clear()
+            return 0
+        files = self._run.files
+        if any(before.end != after.start for before, after in pairwise(files)):
+            self.clear()
+            return 0
+        if not files:
+            return None
+        self.min_offset = files[0].start // ENTRY_SIZE
+        first = files[max(0, len(files) - CHECKED_FILES)]
+        entries = np.concatenate([_entries_of(each) for each in files[files.index(first) :]])
+        count = sound_count(entries)
+        is_damaged = bool(entries[count:].view(np.uint8).any())
+        if is_damaged:
+            # Of two entries in the wrong order either may be the wrong one.
+            count = max(0, count - 1)
+        # What a killed process had written is there, but it may be in memory only.
+        self._synced_offset = first.start // ENTRY_SIZE
+        self._cut_to(self._synced_offset + count)
+        return self.last_physical_end() if is_damaged else None
+
+    def last_physical_end(self) -> int:
+        """Where the record of the last entry ends; 0 if there is none."""
+        for entry in self._from_the_end():
+            if not entry.is_blank:
+                return entry.physical_end
+        return 0
+
+    def cut(self, physical_limit: int) -> None:
+        """Drop the entries of records at and behind `physical_limit`."""
+        for file in reversed(self._run.files):
+            entries = _entries_of(file)[: self.max_offset - file.start // ENTRY_SIZE]
+            kept = np.flatnonzero(~_blanks(entries) & (entries["physical_offset"] < physical_limit))
+            if len(kept):
+                self._cut_to(file.start // ENTRY_SIZE + int(kept[-1]) + 1)
+                return
+        self.clear()
+
+    def forget(self, log_start: int) -> list[MappedFile]:
+        """Move `min_offset` to the first entry whose record is still in the log.
+
+        Files in front of it are taken out of the queue; the caller removes them.
+        """
+        gone: list[MappedFile] = []
+        for file in tuple(self._run.files):
+            entries = _entries_of(file)[: self.max_offset - file.start // ENTRY_SIZE]
+            alive = np.flatnonzero(~_blanks(entries) & (entries["physical_offset"] >= log_start))
+            if len(alive):
+                self.min_offset = file.start // ENTRY_SIZE + int(alive[0])
+                break
+            if file is not self._run.files[-1]:
+                gone.append(file)
+        else:
+            self.min_offset = self.max_offset
+        del self._run.files[: len(gone)]
+        return gone
+
+    def detach(self) -> list[MappedFile]:
+        """Become empty. The files are handed to the caller, who removes them."""
+        files, self._run.files = self._run.files, []
+        self.min_offset = self.max_offset = self._synced_offset = 0
+        self._mapping = None
+        self.position = self.reserved_position = 0
+        return files
+
+    def clear(self) -> None:
+        """Remove everything, strange files too. Only while nobody else uses the queue."""
+        for file in self.detach():
+            file.close()
+        directory = self._run.directory
+        for entry in self._disk.entries(directory):
+            if not entry.is_directory:
+                self._disk.remove(directory / entry.name)
+
+    def close(self) -> None:
+        self._mapping = None
+        self._run.close()
+
+    # How it works
+
+    def _begin(self, offset: int) -> None:
+        """Make the first file of a queue whose first entry is not the first of a file."""
+        self._add_file(offset)
+        file = self._run.files[0]
+        blank_size = offset * ENTRY_SIZE - file.start
+        file.reserve(blank_size, RESERVE_STEP)
+        file.mapping[:blank_size] = _BLANK * (blank_size // ENTRY_SIZE)
+        self.min_offset = self.max_offset = offset
+        self._write_to(file)
+
+    def _add_file(self, offset: int) -> None:
+        """Add the file in which the entry of `offset` lies."""
+        start = offset * ENTRY_SIZE
+        file_size = self._run.file_size
+        file = self._run.create(start - start % file_size, min(RESERVE_STEP, file_size))
+        self._has_new_file = True
+        self._run.files.append(file)
+
+    def _write_to(self, file: MappedFile) -> None:
+        self._mapping = file.mapping
+        self.position = self.max_offset * ENTRY_SIZE - file.start
+        self.reserved_position = file.reserved_size - file.reserved_size % ENTRY_SIZE
+
+    def _cut_to(self, max_offset: int) -> None:
+        end = max_offset * ENTRY_SIZE
+        self._run.cut(end)
+        self.max_offset = max_offset
+        self._mapping = None
+        self.position = self.reserved_position = 0
+        if self._run.files:
+            start = self._run.files[-1].start
+            self.position = self.reserved_position = end - start
+            # The zeros behind the cut have to be synced too.
+            self._synced_offset = min(self._synced_offset, start // ENTRY_SIZE)
+
+    def _from_the_end(self) -> Iterator[QueueEntry]:
+        for offset in range(self.max_offset - 1, self.min_offset - 1, -1):
+            entry = self.entry(offset)
+            if entry is not None:
+                yield entry
+
+
+def sound_count(entries: Entries) -> int:
+    """How many of `entries`, from the first on, can be true.
+
+    An entry has an offset and a size, and its record begins behind the one before it.
+    """
+    offsets = entries["physical_offset"].astype(np.int64)
+    sizes = entries["size"].astype(np.int64)
+    is_wrong = (offsets < 0) | (sizes <= 0)
+    real = np.flatnonzero(~is_wrong & ~_blanks(entries))
+    overlaps = offsets[real[1:]] < offsets[real[:-1]] + sizes[real[:-1]]
+    is_wrong[real[1:][overlaps]] = True
+    wrong = np.flatnonzero(is_wrong)
+    return int(wrong[0]) if len(wrong) else len(entries)
+
+
+def _blanks(entries: Entries) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (entries["physical_offset"] == 0) & (
+        entries["size"] == BLANK_SIZE
+    )
+    return found
+
+
+def _entries_of(file: MappedFile) -> Entries:
+    # A copy: an array over the mapping would keep it open.
+    return np.frombuffer(file.mapping[:], ENTRY_TYPE)

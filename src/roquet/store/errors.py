@@ -1,0 +1,68 @@
+"""What can go wrong with files.
+
+RoquetError
+└── StoreError
+    ├── StoreInUse         another process owns the directory
+    ├── BadStoreDirectory  the files are not what the configuration says; nothing was changed
+    ├── StoreUnavailable   costs the request; reading goes on
+    │   ├── DiskFull       passes by itself when there is space again
+    │   ├── SyncFailed     for good: nothing may be acknowledged any more
+    │   └── StoreClosed    for good
+    └── BadRecord          a record is damaged; it is never handed out
+
+What is wrong with a message, before it becomes a record, is said by `protocol.errors`.
+"""
+
+from pathlib import Path
+
+from roquet.errors import RoquetError
+
+
+class StoreError(RoquetError):
+    """Something about the files of a store."""
+
+
+class StoreInUse(StoreError):
+    """Another process owns the directory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path.parent} is in use: another process holds {path.name}")
+        self.path = path
+
+
+class BadStoreDirectory(StoreError):
+    """The files are not what the configuration says."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class StoreUnavailable(StoreError):
+    """Nothing can be appended now; what is stored can be read."""
+
+
+class DiskFull(StoreUnavailable):
+    """There is no space for more; appends go on by themselves when there is."""
+
+
+class SyncFailed(StoreUnavailable):
+    """The disk did not take what it was given.
+
+    The kernel reports this once and may have dropped the data, so a later sync that succeeds
+    proves nothing. The process should end; recovery finds out what is really there.
+    """
+
+
+class StoreClosed(StoreUnavailable):
+    """The store was closed by its owner."""
+
+
+class BadRecord(StoreError):
+    """There is no whole, undamaged record at this physical offset."""
+
+    def __init__(self, physical_offset: int, reason: str) -> None:
+        super().__init__(f"record at {physical_offset}: {reason}")
+        self.physical_offset = physical_offset
+        self.reason = reason

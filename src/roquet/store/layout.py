@@ -1,0 +1,93 @@
+"""Names in a store directory.
+
+    commitlog/00000000001073741824                records, from this physical offset on
+    consumequeue/TopicA/0/00000000000006000000    entries of one queue, from this byte on
+    index/20261115202523142                       keys, named by local time
+    config/*.json                                 state of the broker
+    checkpoint  abort  lock
+
+A file is made aside (`commitlog.new`, next to the directory) and renamed when it has its
+full size, because Apache refuses a directory that holds a file of any other size.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+FILE_NAME_SIZE: Final = 20
+TOPIC_NAME_SIZE_MAX: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    root: Path
+    commit_log: Path
+
+    @property
+    def queues(self) -> Path:
+        return self.root / "consumequeue"
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index"
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        return self.root / "abort"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    def queue(self, topic: str, queue_id: int) -> Path:
+        return self.queues / topic / str(queue_id)
+
+
+def layout_of(root: Path, commit_log: Path | None = None) -> StoreLayout:
+    return StoreLayout(root, commit_log or root / "commitlog")
+
+
+def file_name(start: int) -> str:
+    return f"{start:020d}"
+
+
+def start_of(name: str) -> int | None:
+    """The offset that a file name says; None for a name that says none."""
+    if len(name) == FILE_NAME_SIZE and name.isascii() and name.isdigit():
+        return int(name)
+    return None
+
+
+def aside(directory: Path) -> Path:
+    """Where a file for `directory` is made before it is complete."""
+    return directory.with_name(directory.name + ".new")
+
+
+def is_directory_name(topic: bytes) -> bool:
+    """Whether a topic found in a record may become a directory.
+
+    This is about paths only: brokers are stricter, but their system topics are named after
+    hosts and clusters, and a message that is in the log must stay readable.
+    """
+    return (
+        0 < len(topic) <= TOPIC_NAME_SIZE_MAX
+        and topic not in (b".", b"..")
+        and not any(byte in b"/\\" or byte < 0x20 for byte in topic)
+        and _is_text(topic)
+    )
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

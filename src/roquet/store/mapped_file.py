@@ -1,0 +1,142 @@
+"""One file of fixed size in memory: written through a mapping, synced through its descriptor."""
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, final
+
+from roquet.disk import Disk
+from roquet.store.layout import aside, file_name
+
+_CHUNK_SIZE: Final = 1 << 20
+_ZEROS: Final = bytes(_CHUNK_SIZE)
+
+
+@final
+class MappedFile:
+    """The bytes `start` to `end` of the address space that its directory is.
+
+    It is opened at the first use of `mapping`. A view of the mapping must not outlive the call
+    that made it, because a mapping with views cannot be closed.
+    """
+
+    __slots__ = (
+        "_descriptor",
+        "_disk",
+        "_is_writable",
+        "_mapping",
+        "end",
+        "is_verified",
+        "path",
+        "reserved_size",
+        "size",
+        "start",
+    )
+
+    def __init__(
+        self, disk: Disk, path: Path, start: int, size: int, *, is_writable: bool = True
+    ) -> None:
+        self._disk = disk
+        self._is_writable = is_writable
+        self._descriptor: int | None = None
+        self._mapping: mmap.mmap | None = None
+        self.path = path
+        self.start = start
+        self.end = start + size
+        self.size = size
+        # How much of it can be written without asking the disk for space.
+        self.reserved_size = 0
+        # Whether all its records were checked, or written, since it was opened.
+        self.is_verified = False
+
+    @property
+    def mapping(self) -> mmap.mmap:
+        if self._mapping is None:
+            self._open()
+            assert self._mapping is not None
+        return self._mapping
+
+    def reserve(self, size: int, step: int) -> None:
+        """Make sure that the first `size` bytes can be written; if not, `step` bytes more at once.
+
+        Writing to a hole of a mapped file on a full disk kills the process; this raises OSError.
+        """
+        if size > self.reserved_size:
+            wanted = min(self.size, size + step)
+            descriptor = self._open()
+            self._disk.allocate(descriptor, self.reserved_size, wanted - self.reserved_size)
+            self.reserved_size = wanted
+
+    def sync(self) -> None:
+        """Return when everything written before the call survives a power cut."""
+        self._disk.sync(self._open())
+
+    def is_zero_from(self, position: int) -> bool:
+        return not any(True for _ in self.written_chunks(position))
+
+    def zero_from(self, position: int) -> None:
+        descriptor = self._open()
+        for start, end in self.written_chunks(position):
+            # The chunk may have holes, and writing to one needs space.
+            self._disk.allocate(descriptor, start, end - start)
+            self.mapping[start:end] = _ZEROS[: end - start]
+
+    def written_chunks(self, position: int) -> Iterator[tuple[int, int]]:
+        """The ranges from `position` on that are not all zero, in chunks."""
+        descriptor = self._open()
+        while position < self.size:
+            # Read by the descriptor: a mapping would fault in every page of a long empty tail.
+            found = self._disk.read(descriptor, position, min(_CHUNK_SIZE, self.size - position))
+            end = position + len(found)
+            if found != _ZEROS[: len(found)]:
+                yield position, end
+            position = end
+
+    def close(self) -> None:
+        if self._mapping is not None:
+            self._mapping.close()
+            self._mapping = None
+        if self._descriptor is not None:
+            self._disk.close(self._descriptor)
+            self._descriptor = None
+
+    def remove(self) -> None:
+        self.close()
+        self._disk.remove(self.path)
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            descriptor = self._disk.open(self.path, writable=self._is_writable)
+            try:
+                self._mapping = self._disk.map(descriptor, self.size, writable=self._is_writable)
+            except OSError:
+                self._disk.close(descriptor)
+                raise
+            self._descriptor = descriptor
+        return self._descriptor
+
+
+def create_file(
+    disk: Disk, directory: Path, start: int, size: int, *, allocated_size: int = 0
+) -> MappedFile:
+    """A new file of zeros, visible only in full size.
+
+    It is not safe before it is synced and its directory too. Raises OSError, leaving nothing.
+    """
+    disk.make_directory(directory)
+    unfinished = aside(directory)
+    descriptor = disk.create(unfinished, size)
+    try:
+        if allocated_size:
+            disk.allocate(descriptor, 0, allocated_size)
+    except OSError:
+        # What was allocated so far is exactly what a full disk is short of.
+        disk.remove(unfinished)
+        raise
+    finally:
+        disk.close(descriptor)
+    path = directory / file_name(start)
+    disk.rename(unfinished, path)
+    file = MappedFile(disk, path, start, size)
+    file.reserved_size = allocated_size
+    return file

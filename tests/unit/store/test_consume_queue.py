@@ -1,0 +1,343 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from roquet.disk import Disk, SystemDisk
+from roquet.store.consume_queue import (
+    BLANK_SIZE,
+    ENTRY_SIZE,
+    ENTRY_TYPE,
+    ConsumeQueue,
+    sound_count,
+    unpack_entries,
+)
+from tests.support.faulty_disk import FaultyDisk
+
+FILE_SIZE = 200  # ten entries
+BLANK = (0, BLANK_SIZE, 0)
+
+
+def open_queue(root: Path, disk: Disk | None = None) -> ConsumeQueue:
+    return ConsumeQueue(disk or SystemDisk(), root / "TopicA" / "0", FILE_SIZE, b"TopicA", 0)
+
+
+def append(queue: ConsumeQueue, *physical_offsets: int) -> None:
+    for offset in physical_offsets:
+        if queue.position == queue.reserved_position:
+            queue.reserve()
+        queue.append(offset, 100, offset + 7)
+
+
+def all_entries(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
+    found: list[tuple[int, int, int]] = []
+    offset = queue.min_offset
+    while offset < queue.max_offset:
+        entries = list(unpack_entries(queue.entries(offset, 1000)))
+        found += entries
+        offset += len(entries)
+    return found
+
+
+def entries_of(*physical_offsets: int) -> list[tuple[int, int, int]]:
+    return [(offset, 100, offset + 7) for offset in physical_offsets]
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[ConsumeQueue]:
+    queue = open_queue(tmp_path)
+    yield queue
+    queue.close()
+
+
+@pytest.fixture
+def reopened(tmp_path: Path) -> Iterator[Callable[[ConsumeQueue], tuple[ConsumeQueue, int | None]]]:
+    opened: list[ConsumeQueue] = []
+
+    def reopen(queue: ConsumeQueue) -> tuple[ConsumeQueue, int | None]:
+        queue.close()
+        opened.append(open_queue(tmp_path))
+        return opened[-1], opened[-1].load()
+
+    yield reopen
+    for each in opened:
+        each.close()
+
+
+Reopen = Callable[[ConsumeQueue], tuple[ConsumeQueue, int | None]]
+
+
+def test_the_bytes_of_an_entry_are_as_specified(tmp_path: Path, queue: ConsumeQueue) -> None:
+    queue.reserve()
+    queue.append(0x1000, 0x73, 0x27A807)
+    queue.close()
+    content = (tmp_path / "TopicA" / "0" / f"{0:020d}").read_bytes()
+    assert content == bytes.fromhex("0000000000001000 00000073 000000000027a807") + bytes(180)
+
+
+def test_entries_are_read_back_file_by_file(queue: ConsumeQueue) -> None:
+    append(queue, *range(100, 2600, 100))
+    assert (queue.min_offset, queue.max_offset) == (0, 25)
+    assert all_entries(queue) == entries_of(*range(100, 2600, 100))
+    assert len(queue.entries(7, 100)) == 3 * ENTRY_SIZE
+    assert len(queue.entries(7, 2)) == 2 * ENTRY_SIZE
+    assert queue.entry(24) == (2500, 100, 2507)
+
+
+@pytest.mark.parametrize("offset", [-1, 3, 2**40])
+def test_entries_that_are_not_there_are_not_returned(queue: ConsumeQueue, offset: int) -> None:
+    append(queue, 100, 200, 300)
+    assert queue.entries(offset, 5) == b""
+    assert queue.entry(offset) is None
+
+
+def test_an_unused_queue_has_no_files(tmp_path: Path, queue: ConsumeQueue) -> None:
+    assert queue.entries(0, 1) == b""
+    assert (queue.min_offset, queue.max_offset) == (0, 0)
+    assert not (tmp_path / "TopicA").exists()
+
+
+def test_a_file_size_is_rounded_up_to_whole_entries(tmp_path: Path) -> None:
+    queue = ConsumeQueue(SystemDisk(), tmp_path, 190, b"TopicA", 0)
+    append(queue, 100)
+    queue.close()
+    assert (tmp_path / f"{0:020d}").stat().st_size == 200
+
+
+def test_a_queue_may_begin_in_the_middle(tmp_path: Path, queue: ConsumeQueue) -> None:
+    queue.append_blanks(13)
+    append(queue, 5000, 5100)
+    assert (queue.min_offset, queue.max_offset) == (13, 15)
+    assert all_entries(queue) == entries_of(5000, 5100)
+    queue.close()
+    content = (tmp_path / "TopicA" / "0" / f"{200:020d}").read_bytes()
+    assert list(unpack_entries(content[:100])) == [BLANK] * 3 + entries_of(5000, 5100)
+
+
+def test_a_queue_may_begin_with_a_file(tmp_path: Path, queue: ConsumeQueue) -> None:
+    queue.append_blanks(10)
+    append(queue, 5000)
+    assert all_entries(queue) == entries_of(5000)
+    assert [each.name for each in (tmp_path / "TopicA" / "0").iterdir()] == [f"{200:020d}"]
+
+
+def test_lost_messages_are_blank_entries(queue: ConsumeQueue) -> None:
+    append(queue, 100)
+    queue.append_blanks(12)
+    append(queue, 5000)
+    assert all_entries(queue) == [*entries_of(100), *[BLANK] * 11, *entries_of(5000)]
+
+
+def test_a_loaded_queue_goes_on_where_it_ended(queue: ConsumeQueue, reopened: Reopen) -> None:
+    append(queue, *range(100, 2600, 100))
+    queue, suspect_from = reopened(queue)
+    assert suspect_from is None
+    assert queue.max_offset == 25
+    append(queue, 9000)
+    assert all_entries(queue) == entries_of(*range(100, 2600, 100), 9000)
+
+
+def test_a_loaded_queue_that_ends_with_its_file_goes_on_in_the_next(
+    queue: ConsumeQueue, reopened: Reopen
+) -> None:
+    append(queue, *range(100, 1100, 100))
+    queue, suspect_from = reopened(queue)
+    assert (suspect_from, queue.max_offset) == (None, 10)
+    append(queue, 9000)
+    assert queue.entry(10) == (9000, 100, 9007)
+
+
+def test_a_queue_that_began_in_the_middle_is_loaded_with_its_blanks(
+    queue: ConsumeQueue, reopened: Reopen
+) -> None:
+    queue.append_blanks(13)
+    append(queue, 5000)
+    queue, suspect_from = reopened(queue)
+    assert suspect_from is None
+    assert queue.max_offset == 14
+    queue.forget(0)
+    assert queue.min_offset == 13
+
+
+def set_entry(tmp_path: Path, offset: int, entry: bytes) -> None:
+    start = offset * ENTRY_SIZE - offset * ENTRY_SIZE % FILE_SIZE
+    path = tmp_path / "TopicA" / "0" / f"{start:020d}"
+    content = bytearray(path.read_bytes())
+    position = offset * ENTRY_SIZE - start
+    content[position : position + ENTRY_SIZE] = entry
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("offset", "entry", "kept", "suspect_from"),
+    [
+        (14, bytes(20), 13, 1400),
+        (14, (-5).to_bytes(8, signed=True) + (100).to_bytes(4) + bytes(8), 13, 1400),
+        (14, (1500).to_bytes(8) + bytes(4) + bytes(8), 13, 1400),
+        (14, (99_999).to_bytes(8) + (100).to_bytes(4) + bytes(8), 14, 1500),
+        (14, (1).to_bytes(8) + (100).to_bytes(4) + bytes(8), 13, 1400),
+        (24, (2500).to_bytes(8) + bytes(4) + bytes(8), 23, 2400),
+    ],
+    ids=["hole", "negative", "no size", "too high", "too low", "last"],
+)
+def test_a_loaded_queue_ends_before_the_first_entry_that_cannot_be_right(
+    tmp_path: Path,
+    queue: ConsumeQueue,
+    reopened: Reopen,
+    offset: int,
+    entry: bytes,
+    kept: int,
+    suspect_from: int,
+) -> None:
+    append(queue, *range(100, 2600, 100))
+    set_entry(tmp_path, offset, entry)
+    queue, found = reopened(queue)
+    assert (queue.max_offset, found) == (kept, suspect_from)
+    assert all_entries(queue) == entries_of(*range(100, 100 + kept * 100, 100))
+
+
+@pytest.mark.parametrize("damage", ["size", "name", "gap"])
+def test_a_queue_with_strange_files_starts_from_nothing(
+    tmp_path: Path, queue: ConsumeQueue, reopened: Reopen, damage: str
+) -> None:
+    append(queue, *range(100, 2600, 100))
+    directory = tmp_path / "TopicA" / "0"
+    if damage == "size":
+        (directory / f"{200:020d}").write_bytes(bytes(199))
+    elif damage == "name":
+        (directory / "notes.txt").touch()
+        (directory / "z").write_bytes(b"z")
+    else:
+        (directory / f"{200:020d}").unlink()
+    queue, suspect_from = reopened(queue)
+    assert (suspect_from, queue.max_offset) == (0, 0)
+    append(queue, 100)
+    assert [each.name for each in directory.iterdir()] == [f"{0:020d}"]
+
+
+@pytest.mark.parametrize("limit", [0, 100, 101, 1099, 1100, 1101, 2500, 2501])
+def test_a_cut_drops_the_entries_of_records_from_the_limit_on(
+    queue: ConsumeQueue, reopened: Reopen, limit: int
+) -> None:
+    append(queue, *range(100, 2600, 100))
+    queue.cut(limit)
+    kept = [offset for offset in range(100, 2600, 100) if offset < limit]
+    assert all_entries(queue) == entries_of(*kept)
+    queue, suspect_from = reopened(queue)
+    assert suspect_from is None
+    assert all_entries(queue) == entries_of(*kept)
+    append(queue, 9000)
+    assert all_entries(queue) == entries_of(*kept, 9000)
+
+
+def test_a_cut_drops_the_blanks_before_the_first_dropped_entry(queue: ConsumeQueue) -> None:
+    append(queue, 100)
+    queue.append_blanks(5)
+    append(queue, 9000)
+    queue.cut(9000)
+    assert all_entries(queue) == entries_of(100)
+
+
+@pytest.mark.parametrize(
+    ("log_start", "min_offset", "gone"),
+    [
+        (0, 0, 0),
+        (100, 0, 0),
+        (101, 1, 0),
+        (1000, 9, 0),
+        (1001, 10, 1),
+        (2500, 24, 2),
+        (2501, 25, 2),
+    ],
+)
+def test_entries_of_forgotten_records_are_no_longer_there(
+    queue: ConsumeQueue, log_start: int, min_offset: int, gone: int
+) -> None:
+    append(queue, *range(100, 2600, 100))
+    files = queue.forget(log_start)
+    assert queue.min_offset == min_offset
+    assert [file.start for file in files] == [0, 200][:gone]
+    assert (queue.entry(0) is None) == (gone > 0)
+    for file in files:
+        file.close()
+
+
+def test_the_next_file_is_where_a_reader_goes_on_behind_a_hole(queue: ConsumeQueue) -> None:
+    append(queue, *range(100, 2600, 100))
+    assert queue.next_file_offset(3) == 10
+    assert queue.next_file_offset(10) == 20
+    assert queue.next_file_offset(20) == 25
+
+
+@pytest.mark.parametrize(("limit", "offset"), [(0, 0), (199, 0), (200, 1), (299, 1), (2600, 25)])
+def test_the_offset_before_a_limit_counts_whole_records_only(
+    queue: ConsumeQueue, limit: int, offset: int
+) -> None:
+    append(queue, *range(100, 2600, 100))
+    assert queue.offset_before(limit) == offset
+
+
+def test_the_last_physical_end_passes_over_blanks(queue: ConsumeQueue) -> None:
+    assert queue.last_physical_end() == 0
+    append(queue, 100)
+    queue.append_blanks(5)
+    assert queue.last_physical_end() == 200
+
+
+def test_a_full_disk_is_reported_before_an_entry_is_needed(tmp_path: Path) -> None:
+    disk = FaultyDisk(tmp_path)
+    queue = open_queue(tmp_path, disk)
+    append(queue, *range(100, 1100, 100))
+    disk.is_full = True
+    with pytest.raises(OSError, match="No space"):
+        queue.reserve()
+    assert queue.max_offset == 10
+    disk.is_full = False
+    append(queue, 9000)
+    assert queue.entry(10) == (9000, 100, 9007)
+    queue.close()
+
+
+def test_a_sync_covers_new_entries_and_the_names_of_new_files(tmp_path: Path) -> None:
+    disk = FaultyDisk(tmp_path)
+    queue = open_queue(tmp_path, disk)
+    append(queue, *range(100, 1100, 100))
+    queue.sync()
+    assert disk.unsynced() == []
+    calls = disk.calls
+    queue.sync()
+    assert disk.calls == calls
+    append(queue, 9000)
+    assert disk.unsynced() == [tmp_path / "TopicA" / "0" / f"{200:020d}"]
+    queue.sync()
+    assert disk.unsynced() == []
+    queue.close()
+
+
+def test_a_detached_queue_hands_over_its_files(queue: ConsumeQueue) -> None:
+    append(queue, *range(100, 2600, 100))
+    files = queue.detach()
+    assert [file.start for file in files] == [0, 200, 400]
+    assert (queue.min_offset, queue.max_offset) == (0, 0)
+    for file in files:
+        file.close()
+
+
+@pytest.mark.parametrize(
+    ("entries", "count"),
+    [
+        ([], 0),
+        ([(0, 100, 0)], 1),
+        ([(0, 100, 0), (100, 1, 0)], 2),
+        ([(0, 100, 0), (99, 1, 0)], 1),
+        ([BLANK, (0, 100, 0), BLANK, (100, 5, 0)], 4),
+        ([BLANK, (7, 100, 0), BLANK, (100, 5, 0)], 3),
+        ([(0, 0, 0), (100, 5, 0)], 0),
+        ([(5, 9, 0), (0, 0, 0), (1, 1, 1)], 1),
+    ],
+)
+def test_entries_are_sound_while_their_records_follow_each_other(
+    entries: list[tuple[int, int, int]], count: int
+) -> None:
+    assert sound_count(np.array(entries, ENTRY_TYPE)) == count

@@ -1,0 +1,172 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roquet.disk import SystemDisk
+from roquet.protocol.host import pack_host
+from roquet.protocol.record import MAGIC_BLANK, MAGIC_V2, RecordDraft, write_record
+from roquet.store.errors import BadRecord
+from roquet.store.log_scan import LogRecord, find_record, read_log_record, scan_file
+from roquet.store.mapped_file import MappedFile, create_file
+from tests.support.drafts import draft
+
+BASE = 65536
+SIZE = 4096
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[MappedFile]:
+    file = create_file(SystemDisk(), tmp_path, BASE, SIZE)
+    yield file
+    file.close()
+
+
+def write(file: MappedFile, position: int, *drafts: RecordDraft) -> int:
+    for number, each in enumerate(drafts):
+        write_record(file.mapping, position, each, number, file.start + position, 1000 + number)
+        position += each.size
+    return position
+
+
+def write_blank(file: MappedFile, position: int) -> None:
+    file.mapping[position : position + 8] = (SIZE - position).to_bytes(4) + MAGIC_BLANK.to_bytes(
+        4, signed=True
+    )
+
+
+def scanned(file: MappedFile, position: int = 0, end: int = SIZE) -> list[LogRecord]:
+    return list(scan_file(file, position, end))
+
+
+@pytest.mark.parametrize("has_checksum", [False, True])
+def test_all_records_up_to_the_end_are_found(file: MappedFile, has_checksum: bool) -> None:
+    first = draft(b"1", properties={"TAGS": "a"}, has_checksum=has_checksum)
+    second = draft(b"22", topic="TopicB", queue_id=3, sys_flag=8, has_checksum=has_checksum)
+    end = write(file, 0, first, second)
+    one, two = scanned(file, end=end)
+    assert (one.physical_offset, one.size, one.topic) == (BASE, first.size, b"TopicA")
+    assert one.properties.startswith(b"TAGS\x01a")
+    assert (two.physical_offset, two.size, two.topic) == (BASE + first.size, second.size, b"TopicB")
+    assert (two.queue_id, two.queue_offset, two.sys_flag) == (3, 1, 8)
+    assert two.store_timestamp == 1001
+
+
+def test_rare_kinds_of_records_are_found_too(file: MappedFile) -> None:
+    v6 = draft(b"1", born_host=pack_host("::1", 9))
+    long_topic = draft(b"2", topic="T")
+    v2 = RecordDraft(
+        queue_id=0,
+        flag=0,
+        sys_flag=0,
+        born_timestamp=0,
+        born_host=long_topic.born_host,
+        store_host=long_topic.store_host,
+        body=b"3",
+        topic=b"L" * 200,
+        properties=b"",
+        magic=MAGIC_V2,
+    )
+    end = write(file, 0, v6, v2, draft(b"4"))
+    assert [(each.topic, each.size) for each in scanned(file, end=end)] == [
+        (b"TopicA", v6.size),
+        (b"L" * 200, v2.size),
+        (b"TopicA", draft(b"4").size),
+    ]
+
+
+def test_every_kind_of_record_reads_the_same_in_both_ways(file: MappedFile) -> None:
+    drafts = [draft(b"1" * 100, properties={"KEYS": "k"}), draft(b"", has_checksum=False)]
+    end = write(file, 0, *drafts)
+    assert scanned(file, end=end) == [
+        read_log_record(file.mapping, 0, BASE),
+        read_log_record(file.mapping, drafts[0].size, BASE),
+    ]
+
+
+@pytest.mark.parametrize("left", [8, 60, 90, 91, 500])
+def test_a_blank_ends_a_file(file: MappedFile, left: int) -> None:
+    filler = draft(b"x" * (SIZE - left - draft(b"").size))
+    end = write(file, 0, filler)
+    assert end == SIZE - left
+    write_blank(file, end)
+    assert len(scanned(file)) == 1
+
+
+def test_a_blank_that_does_not_reach_the_end_of_the_file_is_no_blank(file: MappedFile) -> None:
+    write_blank(file, 100)
+    file.mapping[0:8] = file.mapping[100:108]
+    with pytest.raises(BadRecord):
+        scanned(file)
+
+
+def test_zeros_are_no_record(file: MappedFile) -> None:
+    end = write(file, 0, draft())
+    scan = scan_file(file, 0, SIZE)
+    assert next(scan).physical_offset == BASE
+    with pytest.raises(BadRecord) as caught:
+        next(scan)
+    assert caught.value.physical_offset == BASE + end
+
+
+def test_a_record_at_a_place_that_is_not_its_own_is_bad(file: MappedFile) -> None:
+    write_record(file.mapping, 0, draft(), 0, BASE + 1, 0)
+    with pytest.raises(BadRecord, match="claims to lie at 65537"):
+        scanned(file)
+
+
+def test_every_flipped_byte_of_a_record_with_checksum_is_noticed(file: MappedFile) -> None:
+    end = write(file, 0, draft(b"some body", properties={"TAGS": "a", "KEYS": "b c"}))
+    for position in range(end):
+        file.mapping[position] ^= 0xFF
+        with pytest.raises(BadRecord):
+            scanned(file, end=end)
+        file.mapping[position] ^= 0xFF
+    assert len(scanned(file, end=end)) == 1
+
+
+def test_a_flipped_byte_in_the_body_is_noticed_without_checksum(file: MappedFile) -> None:
+    end = write(file, 0, draft(b"some body", has_checksum=False))
+    file.mapping[90] ^= 1
+    with pytest.raises(BadRecord, match="CRC"):
+        scanned(file, end=end)
+
+
+def test_a_record_that_reaches_over_the_end_is_bad(file: MappedFile) -> None:
+    end = write(file, 0, draft(b"x" * 200))
+    with pytest.raises(BadRecord):
+        scanned(file, end=end - 1)
+
+
+def test_the_next_good_record_is_found_behind_damage(file: MappedFile) -> None:
+    end = write(file, 0, draft(b"1"), draft(b"2"), draft(b"3"))
+    size = end // 3
+    file.mapping[size + 90] ^= 1
+    found = find_record(file, size)
+    assert found is not None
+    assert found.physical_offset == BASE + 2 * size
+
+
+def test_the_record_at_the_position_itself_is_found(file: MappedFile) -> None:
+    write(file, 5, draft(b"1"))
+    assert find_record(file, 6) is None
+    found = find_record(file, 5)
+    assert found is not None
+    assert found.physical_offset == BASE + 5
+
+
+def test_a_magic_across_two_chunks_is_found(tmp_path: Path) -> None:
+    file = create_file(SystemDisk(), tmp_path, 0, 3 << 20)
+    for position in range((1 << 20) - 8, (1 << 20) + 1):
+        file.zero_from(0)
+        write(file, position, draft(b"1"))
+        found = find_record(file, 0)
+        assert found is not None
+        assert found.physical_offset == position
+    file.close()
+
+
+def test_nothing_is_found_where_nothing_is(file: MappedFile) -> None:
+    assert find_record(file, 0) is None
+    file.mapping[-3:] = b"\xda\xa3\x20"
+    assert find_record(file, 0) is None
