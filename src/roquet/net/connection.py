@@ -1,0 +1,398 @@
+"""One socket, whichever side opened it.
+
+Frames in, frames out. Requests of the peer go to `answer` and their replies leave in
+one write per wake-up; responses go to the calls of ours that wait for them. Which
+request means what is said in `router.py`, which connections exist in `serving.py` and
+`peers.py`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Final, NamedTuple, Protocol, cast, final
+
+import msgspec
+
+from roquet.net.errors import CallTimedOut, ConnectionLost, Refused, TooManyInFlight
+from roquet.net.limits import Limits
+from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
+from roquet.protocol.codes import CommandFlag, ResponseCode
+from roquet.protocol.command import Command, encode_command
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.frame import Frame, FrameDecoder
+from roquet.protocol.host import Address, pack_host
+
+log = logging.getLogger(__name__)
+
+_OPAQUE_MASK: Final = 0x7FFF_FFFF
+_NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
+
+
+class Owner(Protocol):
+    """Whoever keeps connections: a server, or the book of peers."""
+
+    def opened(self, connection: "Connection") -> None: ...
+
+    def closed(self, connection: "Connection") -> None: ...
+
+
+class Waiting(Protocol):
+    """A request of the peer that is answered later."""
+
+    def drop(self) -> None:
+        """Called once when the connection is gone: nobody can be answered any more."""
+
+
+# From a frame of the peer to the bytes that answer it at once, if any do.
+AnswerFrame = Callable[["Connection", Frame], bytes | None]
+
+
+class _Call(NamedTuple):
+    """A call of ours that waits for its response."""
+
+    future: asyncio.Future[Command]
+    deadline_s: float
+    timeout_s: float
+    code: int
+    # How often we had heard of the peer when the call was sent.
+    received_count: int
+
+
+@final
+class Connection(asyncio.Protocol):
+    """Frames over one socket, in both directions at once.
+
+    `peer` is the name for logs and errors, `peer_address` the other end of the socket and
+    `peer_host` the same as messages hold it.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_call_timer",
+        "_calls",
+        "_close_reason",
+        "_frames",
+        "_is_mid_frame",
+        "_is_server",
+        "_limits",
+        "_loop",
+        "_opaques",
+        "_outgoing",
+        "_owner",
+        "_parked",
+        "_transport",
+        "_unanswered",
+        "_watch",
+        "_writable",
+        "deadline_s",
+        "peer",
+        "peer_address",
+        "peer_host",
+        "received_count",
+    )
+
+    def __init__(
+        self,
+        owner: Owner,
+        answer: AnswerFrame,
+        watch: Watch,
+        limits: Limits,
+        *,
+        dialed: str | None = None,
+    ) -> None:
+        """`dialed` is the address that we called; without it, the peer called us.
+
+        `answer` raises ProtocolError when the stream cannot be trusted any more.
+        """
+        self._owner = owner
+        self._answer = answer
+        self._watch = watch
+        self._limits = limits
+        self._is_server = dialed is None
+        self._loop = asyncio.get_running_loop()
+        self._frames = FrameDecoder(limits.frame_size_max, limits.header_size_max)
+        self._outgoing: list[bytes] = []
+        self._calls: dict[int, _Call] = {}
+        self._call_timer: asyncio.TimerHandle | None = None
+        self._opaques = count()
+        # Most connections never park a request, and an empty set is not small.
+        self._parked: set[Waiting] | None = None
+        self.received_count = 0
+        self._is_mid_frame = False
+        self._unanswered: Iterator[Frame] | None = None
+        # Set while the peer reads slower than we write; done when writing may go on.
+        self._writable: asyncio.Future[None] | None = None
+        self._close_reason: str | None = None
+        self.deadline_s = float("inf")
+        self.peer = dialed or ""
+        self.peer_address = _NO_ADDRESS
+        self.peer_host = b""
+
+    @property
+    def is_open(self) -> bool:
+        return self._close_reason is None
+
+    @property
+    def is_stalled(self) -> bool:
+        """The peer reads slower than we write."""
+        return self._writable is not None
+
+    @property
+    def parked_count(self) -> int:
+        return len(self._parked) if self._parked else 0
+
+    # What the owner of a request or call does.
+
+    async def call(self, command: Command, timeout_s: float) -> Command:
+        """The response to `command`, whose opaque is ours to choose.
+
+        Raises CallTimedOut, ConnectionLost or TooManyInFlight.
+        """
+        deadline_s = self._loop.time() + timeout_s
+        if self._writable is not None:
+            await self.until_writable(command.code, timeout_s)
+        self._check_open()
+        if len(self._calls) >= self._limits.call_count_max:
+            raise TooManyInFlight(self.peer, self._limits.call_count_max)
+        opaque = next(self._opaques) & _OPAQUE_MASK
+        frame = encode_command(msgspec.structs.replace(command, opaque=opaque))
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._calls[opaque] = _Call(
+            future, deadline_s, timeout_s, command.code, self.received_count
+        )
+        self._expire_calls_at(deadline_s)
+        self.send(frame)
+        try:
+            return await future
+        finally:
+            self._calls.pop(opaque, None)
+
+    def send_oneway(self, command: Command) -> None:
+        """Sends without asking for a response, and without waiting for a slow peer.
+
+        Raises ConnectionLost. What the peer does not read counts against its limit.
+        """
+        self._check_open()
+        opaque = next(self._opaques) & _OPAQUE_MASK
+        flag = command.flag | CommandFlag.ONEWAY
+        self.send(encode_command(msgspec.structs.replace(command, opaque=opaque, flag=flag)))
+
+    async def until_writable(self, code: int, timeout_s: float) -> None:
+        """Returns when the peer has read enough for request `code`. Raises CallTimedOut."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._writable is not None and self.is_open:
+                    # Others wait for the same future.
+                    await asyncio.shield(self._writable)
+        except TimeoutError:
+            raise CallTimedOut(self.peer, code, timeout_s) from None
+
+    def send(self, frame: bytes) -> None:
+        """Queues bytes for one common write at the end of this turn of the loop."""
+        if self._close_reason is not None:
+            return
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(frame)
+        if self._writable is None and not self._is_mid_frame:
+            self.deadline_s = self._watch.now_s + self._limits.idle_timeout_s
+
+    def accept_response(self, response: Command) -> None:
+        call = self._calls.pop(response.opaque, None)
+        if call is None:
+            log.debug("%s answered unknown or expired call %d", self.peer, response.opaque)
+        elif not call.future.done():
+            call.future.set_result(response)
+
+    def park(self, waiting: Waiting) -> None:
+        """`waiting` is dropped when the connection is gone. Raises Refused at the limit."""
+        if self._parked is None:
+            self._parked = set()
+        if len(self._parked) >= self._limits.parked_count_max:
+            raise Refused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]{len(self._parked)} requests of this connection are waiting already",
+            )
+        self._parked.add(waiting)
+
+    def unpark(self, waiting: Waiting) -> None:
+        if self._parked is not None:
+            self._parked.discard(waiting)
+
+    def close(self, reason: str) -> None:
+        """Sends what is queued, then closes."""
+        if self._close_reason is None:
+            self._flush()
+            self._close_reason = reason
+            self.deadline_s = self._watch.now_s + CLOSING_TIMEOUT_S
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Closes at once; unsent bytes are lost."""
+        if self._close_reason is None:
+            self._close_reason = reason
+        self._transport.abort()
+
+    # What the watch finds.
+
+    def expire(self) -> None:
+        if not self.is_open:
+            self._transport.abort()
+        elif self.is_stalled:
+            self._cut_off(f"read too little for {self._limits.unread_timeout_s:g} s")
+        elif self._is_mid_frame:
+            self._cut_off(f"did not complete a frame within {self._limits.frame_timeout_s:g} s")
+        else:
+            self.close(f"idle for {self._limits.idle_timeout_s:g} s")
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        high = self._limits.unread_size_high
+        self._transport.set_write_buffer_limits(high=high, low=high // 4)
+        # A peer that is gone already has no address any more.
+        ip, port = (transport.get_extra_info("peername") or _NO_ADDRESS)[:2]
+        self.peer_address = Address(ip, port)
+        self.peer_host = pack_host(ip, port)
+        self.peer = self.peer or str(self.peer_address)
+        self.deadline_s = self._watch.refresh() + self._limits.idle_timeout_s
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.received_count += 1
+        try:
+            frames = self._frames.cut(data)
+            self._move_deadline(has_frames=bool(frames))
+            self._answer_all(iter(frames))
+        except ProtocolError as error:
+            self._distrust(error)
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+        self.deadline_s = self._watch.now_s + self._limits.unread_timeout_s
+        if self._is_server:
+            # A client must go on reading, or each side could wait for the other for ever.
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
+        if not self.is_open:
+            return
+        self._is_mid_frame = False
+        self._move_deadline(has_frames=False)
+        unanswered, self._unanswered = self._unanswered, None
+        try:
+            self._answer_all(unanswered or iter(()))
+        except ProtocolError as error:
+            self._distrust(error)
+        self._resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        reason = self._close_reason or (str(error) if error else "closed by the peer")
+        self._close_reason = reason
+        self._outgoing.clear()
+        if self._call_timer is not None:
+            self._call_timer.cancel()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        for call in self._calls.values():
+            if not call.future.done():
+                call.future.set_exception(ConnectionLost(self.peer, reason))
+        parked, self._parked = self._parked, None
+        for waiting in parked or ():
+            waiting.drop()
+        self._owner.closed(self)
+
+    # How it is done.
+
+    def _answer_all(self, frames: Iterator[Frame]) -> None:
+        answer_of = self._answer
+        outgoing = self._outgoing
+        size = 0
+        size_max = self._limits.unread_size_high
+        for frame in frames:
+            answer = answer_of(self, frame)
+            if answer is None:  # parked and one-way requests answer later or never
+                continue
+            outgoing.append(answer)
+            size += len(answer)
+            if size >= size_max:
+                # A few hundred bytes can ask for megabytes: see whether the peer reads them.
+                self._flush()
+                size = 0
+                if self.is_stalled and self._is_server:
+                    self._unanswered = frames
+                    return
+        # One write per wake-up: a pipelined client gets all its answers in one segment.
+        self._flush()
+
+    def _resume_reading(self) -> None:
+        # What was answered meanwhile may have been too much again.
+        if self._is_server and self.is_open and not self.is_stalled:
+            self._transport.resume_reading()
+
+    def _flush(self) -> None:
+        outgoing = self._outgoing
+        if not outgoing or self._close_reason is not None:
+            outgoing.clear()
+            return
+        self._transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
+        outgoing.clear()
+        if self._writable is not None:
+            unread_size = self._transport.get_write_buffer_size()
+            if unread_size > self._limits.unread_size_max:
+                self._cut_off(f"left {unread_size} bytes unread")
+
+    def _move_deadline(self, *, has_frames: bool) -> None:
+        if not self._frames.pending_size:
+            self._is_mid_frame = False
+            self.deadline_s = self._watch.now_s + self._limits.idle_timeout_s
+        elif has_frames or not self._is_mid_frame:
+            self._is_mid_frame = True
+            self.deadline_s = self._watch.now_s + self._limits.frame_timeout_s
+
+    def _distrust(self, error: ProtocolError) -> None:
+        log.warning("closing %s: %s", self.peer, error)
+        self.close(str(error))
+
+    def _cut_off(self, reason: str) -> None:
+        log.warning("cutting off %s: it %s", self.peer, reason)
+        self.abort(f"the peer {reason}")
+
+    def _check_open(self) -> None:
+        if self._close_reason is not None:
+            raise ConnectionLost(self.peer, self._close_reason)
+
+    def _expire_calls_at(self, deadline_s: float) -> None:
+        timer = self._call_timer
+        if timer is not None:
+            if timer.when() <= deadline_s:
+                return
+            timer.cancel()
+        self._call_timer = self._loop.call_at(deadline_s, self._expire_calls)
+
+    def _expire_calls(self) -> None:
+        """One timer serves all calls: set for the earliest, it finds the next when it fires."""
+        self._call_timer = None
+        now_s = self._loop.time()
+        deadlines: list[float] = []
+        for call in self._calls.values():
+            if call.future.done():
+                continue
+            if call.deadline_s > now_s:
+                deadlines.append(call.deadline_s)
+                continue
+            call.future.set_exception(CallTimedOut(self.peer, call.code, call.timeout_s))
+            if (
+                call.received_count == self.received_count
+                and call.timeout_s >= self._limits.silence_timeout_s
+            ):
+                # A cable that was pulled says nothing; the next call dials anew.
+                self._cut_off(f"was silent for {call.timeout_s:g} s")
+                return
+        if deadlines:
+            self._expire_calls_at(min(deadlines))

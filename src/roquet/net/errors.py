@@ -1,0 +1,62 @@
+"""What can go wrong between two peers.
+
+RoquetError
+├── Refused                  a handler says no: costs the request, the peer learns the code
+└── NetError                 a call of ours got no answer
+    ├── BadAddress           the text is not "host:port": our caller's fault
+    ├── ConnectFailed        nobody answered there: nothing was sent
+    ├── ConnectionLost       the outcome is unknown: it may have been carried out
+    ├── CallTimedOut         the outcome is unknown: it may still be carried out
+    └── TooManyInFlight      our own limit: nothing was sent
+"""
+
+from roquet.errors import RoquetError
+from roquet.protocol.codes import ResponseCode
+
+
+class Refused(RoquetError):
+    """Raised by a handler; the router turns it into a reply with this code and remark."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(f"{code.name}: {remark}")
+        self.code = code
+        self.remark = remark
+
+
+class NetError(RoquetError):
+    """A call to a peer got no answer."""
+
+
+class BadAddress(NetError):
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:100]!r} is not an address of the form host:port")
+        self.text = text
+
+
+class ConnectFailed(NetError):
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"cannot connect to {address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class ConnectionLost(NetError):
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"connection to {address} is closed: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class CallTimedOut(NetError):
+    def __init__(self, address: str, code: int, timeout_s: float) -> None:
+        super().__init__(f"{address} did not answer request {code} within {timeout_s:g} s")
+        self.address = address
+        self.code = code
+        self.timeout_s = timeout_s
+
+
+class TooManyInFlight(NetError):
+    def __init__(self, address: str, limit: int) -> None:
+        super().__init__(f"{limit} calls to {address} are unanswered already")
+        self.address = address
+        self.limit = limit

@@ -1,0 +1,144 @@
+"""One connection per address, shared by everybody who calls there.
+
+Connections are opened by the first call and again by the next call after a loss;
+nothing reconnects by itself, because who needs a peer calls it.
+"""
+
+import asyncio
+from typing import Any, Final, final
+
+from roquet.clock import Clock
+from roquet.net.connection import Connection
+from roquet.net.errors import BadAddress, ConnectFailed, ConnectionLost
+from roquet.net.limits import Limits
+from roquet.net.router import Router
+from roquet.net.watch import Watch
+from roquet.protocol.command import Command
+
+CONNECT_TIMEOUT_S: Final = 3.0
+_CLOSED_BY_US: Final = "closed by us"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of "host:port"; an IPv6 host may stand in brackets. Raises BadAddress."""
+    host, _, port = address.strip().rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF:
+        raise BadAddress(address)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+@final
+class Peers:
+    """Calls peers by address; what they ask back on the same connection goes to `router`."""
+
+    def __init__(
+        self,
+        router: Router[Any],
+        clock: Clock,
+        *,
+        limits: Limits = Limits(),  # noqa: B008  It is frozen.
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        self._router = router
+        self._limits = limits
+        self._connect_timeout_s = connect_timeout_s
+        self._watch = Watch(clock)
+        self._connections: dict[str, Connection] = {}
+        self._dials: dict[str, asyncio.Task[Connection]] = {}
+        self._is_closed = False
+
+    async def call(self, address: str, command: Command, timeout_s: float) -> Command:
+        """The response of the peer, whatever its code; connecting counts against the time.
+
+        Raises ConnectFailed, CallTimedOut, ConnectionLost, TooManyInFlight or BadAddress.
+        """
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return await connection.call(command, timeout_s)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        connection = await self._connected(address, timeout_s)
+        return await connection.call(command, deadline_s - loop.time())
+
+    async def call_oneway(self, address: str, command: Command, timeout_s: float) -> None:
+        """Returns when the request is on its way, or raises as `call` does."""
+        connection = await self._connected(address, timeout_s)
+        await connection.until_writable(command.code, timeout_s)
+        connection.send_oneway(command)
+
+    async def connect(self, address: str) -> Connection:
+        """The open connection to `address`. Raises ConnectFailed, ConnectionLost or BadAddress."""
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        if self._is_closed:
+            raise ConnectionLost(address, _CLOSED_BY_US)
+        dial = self._dials.get(address)
+        if dial is None:
+            dial = self._dials[address] = asyncio.create_task(
+                self._dial(address), name=f"dial {address}"
+            )
+            dial.add_done_callback(lambda dial: self._dialed(address, dial))
+        # Many may wait for one dial, so one who gives up must not cancel it.
+        return await asyncio.shield(dial)
+
+    def disconnect(self, address: str, reason: str) -> None:
+        """Closes the connection to a peer that is not needed or not trusted any more."""
+        connection = self._connections.get(address)
+        if connection is not None:
+            connection.close(reason)
+
+    async def close(self) -> None:
+        """Sends what is queued and closes all; calls that still wait end in ConnectionLost."""
+        self._is_closed = True
+        dials = list(self._dials.values())
+        for dial in dials:
+            dial.cancel()
+        await asyncio.gather(*dials, return_exceptions=True)
+        await self._watch.close_all(_CLOSED_BY_US)
+
+    def sweep(self) -> None:
+        """Closes who is past a deadline now; happens by itself once a second."""
+        self._watch.sweep()
+
+    def opened(self, connection: Connection) -> None:
+        """Not yet ours: a dial that is cancelled now is never reported as closed."""
+
+    def closed(self, connection: Connection) -> None:
+        self._watch.discard(connection)
+        if self._connections.get(connection.peer) is connection:
+            del self._connections[connection.peer]
+
+    async def _connected(self, address: str, timeout_s: float) -> Connection:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self.connect(address)
+        except TimeoutError:
+            raise ConnectFailed(address, f"not connected after {timeout_s:g} s") from None
+
+    async def _dial(self, address: str) -> Connection:
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: self._new_connection(address), host, port
+                )
+        except TimeoutError:
+            raise ConnectFailed(
+                address, f"no connection after {self._connect_timeout_s:g} s"
+            ) from None
+        except (OSError, UnicodeError) as error:
+            raise ConnectFailed(address, str(error)) from None
+        if connection.is_open:
+            self._watch.add(connection)
+            self._connections[address] = connection
+        return connection
+
+    def _dialed(self, address: str, dial: asyncio.Task[Connection]) -> None:
+        del self._dials[address]
+        if not dial.cancelled():
+            dial.exception()  # Seen, even when everybody who waited has given up.
+
+    def _new_connection(self, address: str) -> Connection:
+        return Connection(self, self._router.answer, self._watch, self._limits, dialed=address)

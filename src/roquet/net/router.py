@@ -1,0 +1,191 @@
+"""From a request code to a typed handler, and from what it says to a reply.
+
+A handler is a plain function in a table:
+
+    ROUTES = (on(RequestCode.PULL_MESSAGE, PullMessageHeader, pull_message), ...)
+
+It answers at once with a `Reply` (or with the bytes of one, where templates exist),
+raises `Refused`, or returns `Parked` and answers later.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, final
+
+import msgspec
+
+from roquet.net.connection import Connection
+from roquet.net.errors import Refused
+from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
+from roquet.protocol.command import Command, decode_command, encode_command, reply_to
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.fields import Header, header_reader
+from roquet.protocol.frame import Frame
+
+log = logging.getLogger(__name__)
+
+H = TypeVar("H", bound=Header)
+S = TypeVar("S")  # what the handlers of one table work on: a broker, a name server
+
+_RESPONSE: Final = int(CommandFlag.RESPONSE)
+_ONEWAY: Final = int(CommandFlag.ONEWAY)
+
+
+class Request(msgspec.Struct, Generic[H]):
+    """What a handler gets: the typed header, and where everything else is found."""
+
+    header: H
+    command: Command
+    connection: Connection
+
+    @property
+    def body(self) -> bytes:
+        return self.command.body
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a handler answers; without a header `extFields` is empty but there."""
+
+    code: ResponseCode = ResponseCode.SUCCESS
+    header: Header | None = None
+    body: bytes = b""
+    remark: str | None = None
+
+
+@final
+class Parked:
+    """A request that is answered later, by whoever keeps this.
+
+    The keeper owns the deadline: it must call `answer` or `answer_by` in the end. When the
+    connection dies first, `on_lost` tells the keeper to forget it.
+    """
+
+    __slots__ = ("_command", "_connection", "_on_lost")
+
+    def __init__(self, request: Request[Any], on_lost: Callable[["Parked"], None]) -> None:
+        """Raises Refused when too many requests of the connection are parked."""
+        self._command = request.command
+        self._connection: Connection | None = request.connection
+        self._on_lost = on_lost
+        request.connection.park(self)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._connection is not None
+
+    def answer(self, answer: Reply | bytes) -> None:
+        """Answers once; later answers are ignored, because two wakers may race."""
+        if self._connection is not None:
+            self._finish(self._connection, _encoded(self._command, answer))
+
+    def answer_by(self, work: Callable[[], Reply | bytes | None]) -> None:
+        """Answers with what `work` returns or raises, as of a handler; None means: not yet."""
+        if self._connection is None:
+            return
+        try:
+            answer = work()
+            if answer is None:
+                return
+            frame = _encoded(self._command, answer)
+        except Exception as error:  # noqa: BLE001  One bad request must not stop its waker.
+            frame = _failure(self._command, error)
+        self._finish(self._connection, frame)
+
+    def drop(self) -> None:
+        self._connection = None
+        self._on_lost(self)
+
+    def _finish(self, connection: Connection, frame: bytes | None) -> None:
+        self._connection = None
+        connection.unpark(self)
+        if frame is not None:
+            connection.send(frame)
+
+
+Answer = Reply | Parked | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Generic[S]):
+    """One line of a table; `on` has checked that the handler fits the header."""
+
+    code: RequestCode
+    header: type[Header]
+    handler: Callable[[S, Request[Any]], Answer]
+
+
+def on(code: RequestCode, header: type[H], handler: Callable[[S, Request[H]], Answer]) -> Route[S]:
+    return Route(code, header, handler)
+
+
+@final
+class Router(Generic[S]):
+    """Answers frames of any connection with the handlers of `routes`, working on `server`."""
+
+    __slots__ = ("_routes",)
+
+    def __init__(self, server: S, routes: Iterable[Route[S]]) -> None:
+        self._routes: dict[
+            int, tuple[Callable[[msgspec.Raw], Any], Callable[[Request[Any]], Answer]]
+        ] = {}
+        for route in routes:
+            assert route.code not in self._routes, f"two handlers for {route.code!r}"
+            self._routes[route.code] = (_reader(route.header), partial(route.handler, server))
+
+    def answer(self, connection: Connection, frame: Frame) -> bytes | None:
+        """The bytes to send back now, if any.
+
+        Raises BadHeader when the frame is not a command; nothing else escapes.
+        """
+        command = decode_command(frame)
+        if command.flag & _RESPONSE:
+            connection.accept_response(command)
+            return None
+        route = self._routes.get(command.code)
+        if route is None:
+            return _unsupported(command)
+        read, handle = route
+        try:
+            answer = handle(Request(read(command.fields), command, connection))
+            if isinstance(answer, Parked):
+                return None
+            return _encoded(command, answer)
+        except Exception as error:  # noqa: BLE001  One bad request must not end the connection.
+            return _failure(command, error)
+
+
+def _reader(header: type[H]) -> Callable[[msgspec.Raw], H]:
+    if msgspec.structs.fields(header):
+        return header_reader(header)
+    # Requests without fields often come without `extFields`, which is no JSON to read.
+    empty = header()
+    return lambda _fields: empty
+
+
+def _encoded(command: Command, answer: Reply | bytes) -> bytes | None:
+    if command.flag & _ONEWAY:
+        return None
+    if isinstance(answer, bytes):
+        return answer
+    return encode_command(
+        reply_to(command, answer.code, header=answer.header, body=answer.body, remark=answer.remark)
+    )
+
+
+def _failure(command: Command, error: Exception) -> bytes | None:
+    if isinstance(error, Refused):
+        reply = Reply(error.code, remark=error.remark)
+    elif isinstance(error, ProtocolError):
+        reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    else:
+        log.error("request %d failed", command.code, exc_info=error)
+        reply = Reply(ResponseCode.SYSTEM_ERROR, remark="internal error")
+    return _encoded(command, reply)
+
+
+def _unsupported(command: Command) -> bytes | None:
+    # The space in front is Apache's.
+    remark = f" request type {command.code} not supported"
+    return _encoded(command, Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))

@@ -1,0 +1,96 @@
+"""Background work with names, one owner and one end.
+
+    async with Services("broker") as services:
+        services.every("expire clients", 10.0, clients.expire)
+        services.run("replicate", replicate, on_failure=OnFailure.STOP_ALL)
+        await stop.wait()
+
+Leaving the block cancels everything and waits for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from enum import Enum
+from types import TracebackType
+from typing import Final, Self, final
+
+log = logging.getLogger(__name__)
+
+RESTART_PAUSE_S: Final = 1.0
+
+Work = Callable[[], Awaitable[None]]
+
+
+class OnFailure(Enum):
+    RESTART = "log it, pause, and start again"
+    STOP_ALL = "log it and leave the block with the error"
+
+
+@final
+class Services:
+    """Tasks of one owner; none outlives the block."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await self._group.__aexit__(error_type, error, traceback)
+
+    def run(self, name: str, work: Work, *, on_failure: OnFailure) -> None:
+        """Runs `work` until it returns."""
+        self._start(name, self._run(name, work, on_failure))
+
+    def every(self, name: str, period_s: float, work: Work) -> None:
+        """Runs `work` after each `period_s`, for ever; a failure costs that one turn."""
+        self._start(name, self._every(name, period_s, work))
+
+    def once(self, name: str, work: Work) -> None:
+        """Runs `work` one time; a failure is logged, and that is all."""
+        self._start(name, self._attempt(name, work))
+
+    def _start(self, name: str, running: Coroutine[None, None, None]) -> None:
+        if self._is_stopping:
+            running.close()  # What comes too late is not begun.
+            return
+        task = self._group.create_task(running, name=f"{self._owner}: {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, name: str, work: Work, on_failure: OnFailure) -> None:
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("%s: %s failed", self._owner, name)
+                if on_failure is OnFailure.STOP_ALL:
+                    raise
+                await asyncio.sleep(RESTART_PAUSE_S)
+            else:
+                return
+
+    async def _every(self, name: str, period_s: float, work: Work) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            await self._attempt(name, work)
+
+    async def _attempt(self, name: str, work: Work) -> None:
+        try:
+            await work()
+        except Exception:
+            log.exception("%s: %s failed", self._owner, name)

@@ -1,0 +1,85 @@
+"""A listening socket and the connections it accepted."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from roquet.clock import Clock
+from roquet.net.connection import Connection
+from roquet.net.limits import Limits
+from roquet.net.router import Router
+from roquet.net.watch import Watch
+
+log = logging.getLogger(__name__)
+
+CONNECTION_COUNT_MAX: Final = 20_000
+_BACKLOG: Final = 1024
+
+
+def _nothing(_connection: Connection) -> None:
+    return
+
+
+@final
+class Server:
+    """Answers the requests of all who connect with one router.
+
+    `on_closed` hears of every connection that was served, when it is gone.
+    """
+
+    def __init__(
+        self,
+        router: Router[Any],
+        clock: Clock,
+        *,
+        limits: Limits = Limits(),  # noqa: B008  It is frozen.
+        connection_count_max: int = CONNECTION_COUNT_MAX,
+        on_closed: Callable[[Connection], None] = _nothing,
+    ) -> None:
+        self._router = router
+        self._limits = limits
+        self._connection_count_max = connection_count_max
+        self._on_closed = on_closed
+        self._watch = Watch(clock)
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._watch)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens, and returns the port: port 0 takes any free one. Raises OSError."""
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._new_connection, host, port, backlog=_BACKLOG
+        )
+        bound_port: int = self._listener.sockets[0].getsockname()[1]
+        return bound_port
+
+    async def stop(self) -> None:
+        """Accepts nobody any more, and closes every connection once its replies are sent."""
+        if self._listener is not None:
+            self._listener.close()
+        await self._watch.close_all("the server stops")
+
+    def sweep(self) -> None:
+        """Closes who is past a deadline now; happens by itself once a second."""
+        self._watch.sweep()
+
+    def opened(self, connection: Connection) -> None:
+        if len(self._watch) >= self._connection_count_max:
+            log.warning(
+                "%d connections are open, refusing %s", self.connection_count, connection.peer
+            )
+            connection.abort("too many connections")
+            return
+        self._watch.add(connection)
+
+    def closed(self, connection: Connection) -> None:
+        if connection not in self._watch:
+            return  # It was refused.
+        self._watch.discard(connection)
+        self._on_closed(connection)
+
+    def _new_connection(self) -> Connection:
+        return Connection(self, self._router.answer, self._watch, self._limits)

@@ -1,0 +1,21 @@
+"""A clock that stands still until a test moves it."""
+
+from typing import Final
+
+START_MS: Final = 1_700_000_000_000
+
+
+class FakeClock:
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self._now_ms = now_ms
+        self._monotonic_s = 1_000.0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_s(self) -> float:
+        return self._monotonic_s
+
+    def advance(self, seconds: float) -> None:
+        self._now_ms += round(seconds * 1000)
+        self._monotonic_s += seconds

@@ -1,0 +1,167 @@
+"""What becomes of a request: replies, refusals, mistakes, one-way and parked requests."""
+
+import logging
+
+import pytest
+
+from roquet.net.errors import Refused
+from roquet.net.router import Reply, Router
+from roquet.protocol.codes import CommandFlag, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import EMPTY_FIELDS, fields_text
+from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
+from tests.support.echo_server import (
+    BREAK,
+    ECHO,
+    PARK,
+    REFUSE,
+    ROUTES,
+    EchoServer,
+    echo_request,
+    echoed_text,
+    running_echo_server,
+)
+from tests.support.eventually import eventually
+from tests.support.raw_peer import RawPeer
+
+
+async def ask(command: Command) -> Command:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        return await peer.ask(command)
+
+
+@pytest.mark.parametrize("serializer", [SERIALIZER_JSON, SERIALIZER_BINARY])
+async def test_a_reply_comes_in_the_serializer_of_its_request(serializer: int) -> None:
+    request = echo_request("hello", opaque=77)
+    request.serializer = serializer
+    request.body = b"body"
+    response = await ask(request)
+    assert response.serializer == serializer
+    assert response.opaque == 77
+    assert response.flag == CommandFlag.RESPONSE
+    assert (response.code, echoed_text(response), response.body) == (0, "hello", b"body")
+
+
+async def test_a_refusal_travels_with_its_code_and_remark() -> None:
+    response = await ask(Command(REFUSE, 5))
+    assert (response.opaque, response.code) == (5, ResponseCode.NO_PERMISSION)
+    assert response.remark == "not today"
+
+
+async def test_every_reply_has_fields_even_a_refusal() -> None:
+    # Some clients throw when `extFields` is absent.
+    assert (await ask(Command(REFUSE))).fields == EMPTY_FIELDS
+
+
+async def test_an_unknown_code_is_answered_as_the_reference_does() -> None:
+    response = await ask(Command(999, 6))
+    assert (response.opaque, response.code) == (6, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    assert response.remark == " request type 999 not supported"
+
+
+async def test_an_unreadable_field_costs_the_request_and_is_named() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        response = await peer.ask(Command(ECHO, fields=fields_text({"bodySize": "many"})))
+        assert response.code == ResponseCode.SYSTEM_ERROR
+        assert response.remark == "EchoHeader: field 'bodySize' cannot be 'many'"
+        assert echoed_text(await peer.ask(echo_request("next"))) == "next"
+
+
+async def test_our_own_mistake_is_logged_with_its_traceback_and_not_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    response = await ask(Command(BREAK))
+    assert (response.code, response.remark) == (ResponseCode.SYSTEM_ERROR, "internal error")
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage() == "request 34 failed"
+    assert "our own mistake" in caplog.text
+
+
+@pytest.mark.parametrize("code", [ECHO, REFUSE, BREAK, 999])
+async def test_a_oneway_request_gets_no_reply_whatever_happens(code: int) -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(code, 1, CommandFlag.ONEWAY))
+        assert (await peer.ask(echo_request(opaque=2))).opaque == 2
+
+
+async def test_a_parked_request_is_overtaken_and_answered_later() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(PARK, 1))
+        assert (await peer.ask(echo_request(opaque=2))).opaque == 2
+        (parked,) = server.parked
+        parked.answer(Reply(remark="woken"))
+        response = await peer.receive()
+        assert (response.opaque, response.remark) == (1, "woken")
+        assert not parked.is_waiting
+        assert server.connections[0].parked_count == 0
+
+
+async def test_a_parked_request_is_answered_once() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(PARK, 1))
+        await eventually(lambda: server.parked)
+        server.parked[0].answer(Reply(remark="first"))
+        server.parked[0].answer(Reply(remark="second"))
+        server.parked[0].answer_by(lambda: Reply(remark="third"))
+        assert (await peer.receive()).remark == "first"
+        assert (await peer.ask(echo_request(opaque=2))).opaque == 2
+
+
+async def test_a_parked_oneway_request_is_never_answered() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(PARK, 1, CommandFlag.ONEWAY))
+        await eventually(lambda: server.parked)
+        server.parked[0].answer(Reply())
+        assert (await peer.ask(echo_request(opaque=2))).opaque == 2
+
+
+def refused_again() -> Reply:
+    raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "gone meanwhile")
+
+
+def broken() -> Reply:
+    raise KeyError("our own mistake")
+
+
+async def test_work_for_a_parked_request_may_refuse_or_fail_like_a_handler(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(PARK, 1), Command(PARK, 2))
+        await eventually(lambda: len(server.parked) == 2)
+        server.parked[0].answer_by(refused_again)
+        server.parked[1].answer_by(broken)
+        refusal, failure = await peer.receive(), await peer.receive()
+    assert (refusal.opaque, refusal.code) == (1, ResponseCode.SUBSCRIPTION_NOT_EXIST)
+    assert (failure.opaque, failure.code) == (2, ResponseCode.SYSTEM_ERROR)
+    assert "our own mistake" in caplog.text
+
+
+async def test_work_that_finds_nothing_leaves_the_request_parked() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(PARK, 1))
+        await eventually(lambda: server.parked)
+        (parked,) = server.parked
+        parked.answer_by(lambda: None)
+        assert parked.is_waiting
+        parked.answer_by(lambda: Reply(remark="found"))
+        assert (await peer.receive()).remark == "found"
+
+
+async def test_parked_requests_die_with_their_connection() -> None:
+    async with running_echo_server() as server:
+        async with await RawPeer.connect(server.port) as peer:
+            peer.send(Command(PARK, 1), Command(PARK, 2))
+            await eventually(lambda: len(server.parked) == 2)
+            server.parked[0].answer(Reply())
+            await peer.receive()
+        await eventually(lambda: server.closed)
+        assert server.lost == [server.parked[1]]
+        assert not server.parked[1].is_waiting
+        server.parked[1].answer(Reply())  # nobody is there, and nothing happens
+
+
+def test_two_handlers_for_one_code_are_our_own_mistake() -> None:
+    with pytest.raises(AssertionError, match="two handlers for"):
+        Router(EchoServer(), (*ROUTES, ROUTES[0]))

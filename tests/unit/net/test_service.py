@@ -1,0 +1,113 @@
+"""Background work: who restarts, who stops all, and how it ends."""
+
+import asyncio
+
+import pytest
+
+from roquet.net import service
+from roquet.net.service import OnFailure, Services
+from tests.support.eventually import eventually
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "RESTART_PAUSE_S", 0.0)
+
+
+class Work:
+    """Fails as often as it is told, then goes on for ever."""
+
+    def __init__(self, failure_count: int = 0) -> None:
+        self.begun_count = 0
+        self.ended_count = 0
+        self._failure_count = failure_count
+
+    async def __call__(self) -> None:
+        self.begun_count += 1
+        try:
+            if self.begun_count <= self._failure_count:
+                raise RuntimeError("broken")
+            await asyncio.Event().wait()
+        finally:
+            self.ended_count += 1
+
+
+async def test_leaving_the_block_ends_everything() -> None:
+    work = Work()
+    async with Services("test") as services:
+        services.run("work", work, on_failure=OnFailure.RESTART)
+        services.every("again", 0.0, work)
+        await eventually(lambda: work.begun_count == 2)
+        assert work.ended_count == 0
+    assert work.ended_count == 2
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_failed_work_is_logged_and_restarted(caplog: pytest.LogCaptureFixture) -> None:
+    work = Work(failure_count=2)
+    async with Services("test") as services:
+        services.run("work", work, on_failure=OnFailure.RESTART)
+        await eventually(lambda: work.begun_count == 3)
+    assert [record.getMessage() for record in caplog.records] == ["test: work failed"] * 2
+
+
+async def test_failed_work_that_nothing_can_go_on_without_ends_the_block(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    other = Work()
+    with pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="broken")):
+        async with Services("test") as services:
+            services.run("other", other, on_failure=OnFailure.RESTART)
+            services.run("work", Work(failure_count=1), on_failure=OnFailure.STOP_ALL)
+            await asyncio.Event().wait()
+    assert other.ended_count == other.begun_count == 1
+    assert "test: work failed" in caplog.text
+
+
+async def test_work_that_returns_is_not_restarted() -> None:
+    count = 0
+
+    async def work() -> None:
+        nonlocal count
+        count += 1
+
+    async with Services("test") as services:
+        services.run("work", work, on_failure=OnFailure.RESTART)
+        services.once("work", work)
+        await eventually(lambda: count == 2)
+        await eventually(lambda: len(asyncio.all_tasks()) == 1)
+    assert count == 2
+
+
+async def test_a_failed_turn_is_logged_and_the_next_one_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    work = Work(failure_count=2)
+    async with Services("test") as services:
+        services.every("turn", 0.0, work)
+        await eventually(lambda: work.begun_count == 3)
+    assert [record.getMessage() for record in caplog.records] == ["test: turn failed"] * 2
+
+
+async def test_work_done_once_may_fail_alone(caplog: pytest.LogCaptureFixture) -> None:
+    work = Work(failure_count=1)
+    async with Services("test") as services:
+        services.once("once", work)
+        await eventually(lambda: work.ended_count == 1)
+    assert work.begun_count == 1
+    assert "test: once failed" in caplog.text
+
+
+async def test_work_that_comes_after_the_end_is_not_begun() -> None:
+    work = Work()
+    async with Services("test") as services:
+        pass
+    services.once("late", work)
+    await asyncio.sleep(0)
+    assert work.begun_count == 0
+
+
+async def test_tasks_have_names() -> None:
+    async with Services("broker") as services:
+        services.run("flush", Work(), on_failure=OnFailure.RESTART)
+        assert "broker: flush" in {task.get_name() for task in asyncio.all_tasks()}

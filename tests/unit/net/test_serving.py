@@ -1,0 +1,272 @@
+"""The server against hand-held sockets: the stream, the limits, the end."""
+
+import asyncio
+import logging
+
+import pytest
+
+from roquet.net.connection import Connection
+from roquet.net.limits import Limits
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.command import Command, encode_command
+from tests.support.echo_server import (
+    ECHO_ENCODED,
+    PARK,
+    echo_request,
+    echoed_text,
+    running_echo_server,
+)
+from tests.support.eventually import eventually
+from tests.support.raw_peer import RawPeer
+
+
+async def send_and_await(peer: RawPeer, data: bytes, connection: Connection) -> None:
+    count_before = connection.received_count
+    peer.send(data)
+    await eventually(lambda: connection.received_count > count_before)
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(*(echo_request(str(number), opaque=number) for number in range(500)))
+        responses = [await peer.receive() for _ in range(500)]
+    assert [response.opaque for response in responses] == list(range(500))
+    assert [echoed_text(response) for response in responses] == [str(n) for n in range(500)]
+
+
+async def test_a_request_that_comes_byte_by_byte_is_answered() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        for byte in encode_command(echo_request("slow")):
+            peer.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert echoed_text(await peer.receive()) == "slow"
+
+
+async def test_bytes_that_a_handler_encoded_itself_are_sent_as_they_are() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        request = echo_request("template", opaque=7)
+        request.code = ECHO_ENCODED
+        response = await peer.ask(request)
+    assert (response.opaque, echoed_text(response)) == (7, "template")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="http"),
+        pytest.param(b"\x7f\xff\xff\xff\x00\x00\x00\x10", id="huge length"),
+        pytest.param(b"\x00\x00\x00\x02\x00\x00\x00\x00", id="length too small"),
+        pytest.param(b"\xff\xff\xff\xff\x00\x00\x00\x00", id="negative length"),
+        pytest.param(b"\x00\x00\x00\x06\x00\x00\x00\x02{]", id="header is no JSON"),
+        pytest.param(b"\x00\x00\x00\x06\x01\x00\x00\x02{]", id="header is no binary header"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", id="TLS"),
+    ],
+)
+async def test_garbage_costs_its_own_connection_only(
+    garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        running_echo_server() as server,
+        await RawPeer.connect(server.port) as honest,
+        await RawPeer.connect(server.port) as hostile,
+    ):
+        hostile.send(garbage)
+        assert await hostile.until_closed() == b""
+        assert echoed_text(await honest.ask(echo_request("still here"))) == "still here"
+    assert hostile.address in caplog.text
+
+
+async def test_requests_before_an_unreadable_one_are_answered() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(encode_command(echo_request("good")) + b"\x00\x00\x00\x06\x00\x00\x00\x02{]")
+        assert echoed_text(await peer.receive()) == "good"
+        assert await peer.until_closed() == b""
+
+
+async def test_a_frame_must_be_complete_in_time_however_steadily_it_drips() -> None:
+    limits = Limits(frame_timeout_s=10)
+    async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
+        await peer.ask(echo_request())
+        (connection,) = server.connections
+        for byte in encode_command(echo_request("never complete"))[:10]:
+            await send_and_await(peer, bytes([byte]), connection)
+            server.listener.sweep()
+            server.clock.advance(1)
+        assert connection.is_open
+        server.listener.sweep()
+        assert await peer.until_closed() == b""
+
+
+async def test_every_frame_has_its_own_time() -> None:
+    limits = Limits(frame_timeout_s=10)
+    async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
+        frame = encode_command(echo_request("x"))
+        peer.send(frame[:5])
+        await eventually(lambda: server.listener.connection_count)
+        for _ in range(4):
+            server.clock.advance(6)
+            server.listener.sweep()
+            peer.send(frame[5:] + frame[:5])
+            assert echoed_text(await peer.receive()) == "x"
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        await peer.ask(echo_request())
+        server.clock.advance(119)
+        server.listener.sweep()
+        assert echoed_text(await peer.ask(echo_request("awake"))) == "awake"
+        server.clock.advance(119)
+        server.listener.sweep()
+        assert server.listener.connection_count == 1
+        server.clock.advance(1)
+        server.listener.sweep()
+        assert await peer.until_closed() == b""
+
+
+async def test_a_connection_that_never_says_anything_is_closed() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        await eventually(lambda: server.listener.connection_count)
+        server.clock.advance(120)
+        server.listener.sweep()
+        assert await peer.until_closed() == b""
+
+
+async def test_who_connects_after_a_quiet_day_is_not_taken_for_idle() -> None:
+    async with running_echo_server() as server:
+        server.clock.advance(86_400)
+        async with await RawPeer.connect(server.port) as peer:
+            await peer.ask(echo_request())
+            server.listener.sweep()
+            assert echoed_text(await peer.ask(echo_request("awake"))) == "awake"
+
+
+async def test_a_peer_that_never_reads_is_not_served_beyond_the_mark_and_cut_off_in_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits = Limits(unread_size_high=64 * 1024, unread_timeout_s=30)
+    request_count = 1_000
+    reply_size = 64 * 1024
+    async with (
+        running_echo_server(limits) as server,
+        await RawPeer.connect(server.port) as deaf,
+        await RawPeer.connect(server.port) as honest,
+    ):
+        deaf.stop_reading()
+        deaf.send(*(echo_request(body_size=reply_size) for _ in range(request_count)))
+        await eventually(lambda: server.connections and server.connections[0].is_stalled)
+        served_count = len(server.served)
+        # The kernel takes some megabytes itself; the rest of the requests waits unanswered.
+        assert served_count < request_count
+        assert echoed_text(await honest.ask(echo_request("fine"))) == "fine"
+        server.clock.advance(30)
+        server.listener.sweep()
+        await eventually(lambda: server.listener.connection_count == 1)
+        assert len(server.served) == served_count + 1
+    assert deaf.address in caplog.text
+
+
+async def test_a_peer_that_reads_late_gets_every_answer() -> None:
+    limits = Limits(unread_size_high=64 * 1024)
+    async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
+        peer.stop_reading()
+        peer.send(
+            *(echo_request(str(n), body_size=32 * 1024, opaque=n) for n in range(1_000)),
+        )
+        await eventually(lambda: server.connections and server.connections[0].is_stalled)
+        peer.go_on_reading()
+        responses = [await peer.receive() for _ in range(1_000)]
+    assert [response.opaque for response in responses] == list(range(1_000))
+    assert {len(response.body) for response in responses} == {32 * 1024}
+
+
+async def test_unread_bytes_have_a_hard_limit() -> None:
+    limits = Limits(unread_size_high=1024, unread_size_max=16 * 1024 * 1024)
+    async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
+        peer.stop_reading()
+        peer.send(Command(PARK))
+        await eventually(lambda: server.parked)
+        connection = server.connections[0]
+        for _ in range(32):
+            connection.send(bytes(1024 * 1024))
+            await asyncio.sleep(0)
+        assert not connection.is_open
+
+
+async def test_connections_over_the_limit_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        running_echo_server(connection_count_max=1) as server,
+        await RawPeer.connect(server.port) as first,
+    ):
+        await first.ask(echo_request())
+        async with await RawPeer.connect(server.port) as second:
+            assert await second.until_closed() == b""
+            assert second.address in caplog.text
+        assert echoed_text(await first.ask(echo_request("first"))) == "first"
+        first.close()
+        await eventually(lambda: server.closed)
+        async with await RawPeer.connect(server.port) as third:
+            assert echoed_text(await third.ask(echo_request("third"))) == "third"
+    assert len(server.closed) == 2  # nobody hears of the one that was refused
+
+
+async def test_parked_requests_over_the_limit_are_refused() -> None:
+    limits = Limits(parked_count_max=2)
+    async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(PARK, 1), Command(PARK, 2), Command(PARK, 3))
+        response = await peer.receive()
+        assert (response.opaque, response.code) == (3, ResponseCode.SYSTEM_BUSY)
+        assert server.connections[0].parked_count == 2
+
+
+async def test_the_owner_hears_of_a_lost_connection() -> None:
+    async with running_echo_server() as server:
+        async with await RawPeer.connect(server.port) as peer:
+            await peer.ask(echo_request())
+            address = peer.address
+        await eventually(lambda: server.closed)
+        assert server.closed == server.connections
+        assert server.closed[0].peer == address
+
+
+async def test_stopping_sends_what_is_answered_and_closes_all() -> None:
+    async with running_echo_server() as server:
+        peers = [await RawPeer.connect(server.port) for _ in range(3)]
+        for peer in peers:
+            await peer.ask(echo_request())
+        server.connections[0].send(b"last words")
+        await server.listener.stop()
+        assert await peers[0].until_closed() == b"last words"
+        assert await peers[1].until_closed() == b""
+        with pytest.raises(ConnectionRefusedError):
+            await RawPeer.connect(server.port)
+        for peer in peers:
+            peer.close()
+
+
+async def test_stopping_does_not_wait_for_who_never_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("roquet.net.watch.CLOSING_TIMEOUT_S", 0.01)
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.stop_reading()
+        peer.send(echo_request(body_size=32 * 1024 * 1024 - 1024))
+        await eventually(lambda: server.connections and server.connections[0].is_stalled)
+        await server.listener.stop()
+        assert server.listener.connection_count == 0
+
+
+async def test_two_thousand_idle_connections_are_served_beside_a_busy_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as busy:
+        idle = await asyncio.gather(*(RawPeer.connect(server.port) for _ in range(2_000)))
+        await eventually(lambda: server.listener.connection_count == 2_001)
+        server.listener.sweep()
+        assert echoed_text(await busy.ask(echo_request("busy"))) == "busy"
+        assert echoed_text(await idle[-1].ask(echo_request("woken"))) == "woken"
+        for peer in idle:
+            peer.close()
+        await eventually(lambda: server.listener.connection_count == 1)
+    assert caplog.records == []
