@@ -1,0 +1,268 @@
+"""The rules of CONTRIBUTING.md that a machine can check, over the files that git tracks.
+
+Each rule comes with an example that breaks it: a rule that finds nothing there finds nothing
+anywhere. Words that a rule forbids everywhere are spelled in pieces, or this file would break it.
+"""
+
+import ast
+import logging
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+log = logging.getLogger(__name__)
+
+ROOT = Path(__file__).parents[1]
+
+# Goals of the style guide, reported only; and what no reason excuses.
+FILE_LINES_GOAL, FILE_LINES_MAX = 500, 1000
+FUNCTION_LINES_GOAL, FUNCTION_LINES_MAX = 60, 120
+
+# A handler must not end its connection, a background task must not end in silence.
+MAY_CATCH_EVERYTHING = ("src/roquet/net/router.py", "src/roquet/net/service.py")
+
+
+class Rule(NamedTuple):
+    """`find` gives the lines of a text that break the rule."""
+
+    claim: str
+    applies: Callable[[str], bool]
+    find: Callable[[str], Iterator[int]]
+    example: str
+
+
+# --- which files ---
+
+
+@cache
+def tracked() -> tuple[str, ...]:
+    """Not the recorded data, which is not ours to tidy, and nothing deleted but not committed."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    return tuple(
+        name
+        for name in listed.split("\0")
+        if name
+        and (ROOT / name).is_file()
+        and (not name.startswith("tests/golden/") or name.endswith(".md"))
+    )
+
+
+def text_of(name: str) -> str:
+    # Pictures are tracked too; they have no lines worth reading, but must not fail here.
+    return (ROOT / name).read_text(encoding="utf-8", errors="replace")
+
+
+def is_any(_name: str) -> bool:
+    return True
+
+
+def is_python(name: str) -> bool:
+    return name.endswith(".py")
+
+
+def is_source(name: str) -> bool:
+    return is_python(name) and name.startswith("src/")
+
+
+def is_test(name: str) -> bool:
+    return is_python(name) and name.startswith("tests/") and not name.startswith("tests/support/")
+
+
+def may_not_catch_everything(name: str) -> bool:
+    return is_python(name) and name not in MAY_CATCH_EVERYTHING
+
+
+# --- what to find ---
+
+
+def lines_with(pattern: str) -> Callable[[str], Iterator[int]]:
+    search = re.compile(pattern).search
+
+    def find(text: str) -> Iterator[int]:
+        return (number for number, line in enumerate(text.splitlines(), 1) if search(line))
+
+    return find
+
+
+def imports_of(*banned: str) -> Callable[[str], Iterator[int]]:
+    def find(text: str) -> Iterator[int]:
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Import(names):
+                    modules = [alias.name for alias in names]
+                case ast.ImportFrom(module=str() as module):
+                    modules = [module]
+                case _:
+                    continue
+            if any(module.partition(".")[0] in banned for module in modules):
+                yield node.lineno
+
+    return find
+
+
+def calls_of(*banned: str) -> Callable[[str], Iterator[int]]:
+    def find(text: str) -> Iterator[int]:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in banned:
+                yield node.lineno
+
+    return find
+
+
+def shells(text: str) -> Iterator[int]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.keyword) and node.arg == "shell":
+            yield node.value.lineno
+
+
+def broad_excepts(text: str) -> Iterator[int]:
+    """One that ends by raising again only cleans up, which is fine."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ExceptHandler):
+            caught = {"Exception"} if node.type is None else set(names_in(node.type))
+            is_raised_again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+            if caught & {"Exception", "BaseException"} and not is_raised_again:
+                yield node.lineno
+
+
+def names_in(node: ast.expr) -> Iterator[str]:
+    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+
+
+def missing_docstring(text: str) -> Iterator[int]:
+    if ast.get_docstring(ast.parse(text)) is None:
+        yield 1
+
+
+# --- the rules ---
+
+MACHINE_DIRECTORIES = ("home", "root", "work", "Users")
+REGISTRY_HOSTS = (
+    ("pypi", "org"),
+    ("pythonhosted", "org"),
+    ("maven", "org"),
+    ("maven", "apache", "org"),
+    ("npmjs", "org"),
+    ("anaconda", "org"),
+    ("crates", "io"),
+)
+LATER = ("TO" + "DO", "FIX" + "ME")
+
+RULES = (
+    Rule(
+        "no path of somebody's machine is written down",
+        is_any,
+        lines_with(rf"(?<![\w.$}}])/(?:{'|'.join(MACHINE_DIRECTORIES)})/"),
+        f'log_directory = "/{MACHINE_DIRECTORIES[0]}/me/logs"',
+    ),
+    Rule(
+        "no package registry is named",
+        is_any,
+        lines_with("|".join(r"\.".join(host) for host in REGISTRY_HOSTS)),
+        f"https://{'.'.join(REGISTRY_HOSTS[0])}/simple",
+    ),
+    Rule(
+        "nothing is put off in a comment",
+        is_any,
+        lines_with(rf"\b(?:{'|'.join(LATER)})\b"),
+        f"# {LATER[0]}: later",
+    ),
+    Rule(
+        "nothing unpickles, for that runs whatever it reads",
+        is_source,
+        imports_of("pickle", "cloudpickle", "dill", "marshal", "shelve"),
+        "from pickle import loads",
+    ),
+    Rule(
+        "no text becomes code",
+        is_source,
+        calls_of("eval", "exec", "compile", "__import__"),
+        "eval(text)",
+    ),
+    Rule("no command goes through a shell", is_source, shells, "run(command, shell=True)"),
+    Rule(
+        "no command goes through a shell unseen",
+        is_source,
+        calls_of("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"),
+        "os.system(command)",
+    ),
+    Rule(
+        "only the router and the services catch everything",
+        may_not_catch_everything,
+        broad_excepts,
+        "try:\n    run()\nexcept (OSError, Exception):\n    pass",
+    ),
+    Rule(
+        "a test waits for a condition, not for time to pass",
+        is_test,
+        calls_of("time.sleep", "sleep"),
+        "time.sleep(1)",
+    ),
+    Rule("every module says what it is for", is_source, missing_docstring, "import os"),
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.claim)
+def test_the_tree_keeps_the_rule(rule: Rule) -> None:
+    broken = [
+        f"{name}:{line}"
+        for name in tracked()
+        if rule.applies(name)
+        for line in rule.find(text_of(name))
+    ]
+    assert not broken
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.claim)
+def test_the_rule_sees_its_example(rule: Rule) -> None:
+    assert list(rule.find(rule.example))
+
+
+def test_a_handler_that_raises_again_is_no_broad_except() -> None:
+    assert not list(broad_excepts("try:\n    run()\nexcept BaseException:\n    stop()\n    raise"))
+
+
+def test_the_files_with_rules_exist() -> None:
+    assert any(map(is_source, tracked()))
+    assert any(map(is_test, tracked()))
+
+
+DRAWERS = frozenset(
+    {"util", "utils", "common", "helper", "helpers", "manager", "managers", "misc", "stuff"}
+)
+
+
+def test_there_are_no_drawers() -> None:
+    drawers = [name for name in tracked() if DRAWERS & set(Path(name).with_suffix("").parts)]
+    assert not drawers
+
+
+def function_sizes(text: str) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+def test_files_and_functions_have_a_readable_size(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """What is over the goal is logged (`pytest -rP` shows it) and goes into the report, no more."""
+    sizes: list[tuple[str, int, int, int]] = []
+    for name in filter(is_python, tracked()):
+        text = text_of(name)
+        sizes.append((name, len(text.splitlines()), FILE_LINES_GOAL, FILE_LINES_MAX))
+        for function, size in function_sizes(text):
+            sizes.append((f"{name}:{function}", size, FUNCTION_LINES_GOAL, FUNCTION_LINES_MAX))
+    for what, size, goal, _ in sizes:
+        if size > goal:
+            log.warning("%s has %d lines, the goal is %d", what, size, goal)
+            record_property("over the goal", f"{what}: {size}")
+    assert not [what for what, size, _, limit in sizes if size > limit]
