@@ -1,0 +1,55 @@
+"""Positions of consumers: as a broker keeps them, and as an operator moves them."""
+
+from msgspec import field
+
+from roquet.protocol.bodies.body import Body, always
+from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.queue_table import QueueTable
+from roquet.protocol.fields import Int32, Int64
+
+
+class ConsumerOffsetTable(Body, kw_only=True):
+    """Reply to 43, and the state file of the same content. Keys are "topic@group"."""
+
+    data_version: DataVersion | None = None
+    group_topic_map: dict[str, list[str]] = field(default_factory=dict)
+    offset_table: dict[str, dict[Int32, Int64]] = always({})
+
+
+class DelayOffsetTable(Body, kw_only=True):
+    """Reply to 45, and the state file of the same content. Keys are delay levels."""
+
+    data_version: DataVersion | None = None
+    offset_table: dict[Int32, Int64] = always({})
+
+
+class ResetOffsets(Body, kw_only=True):
+    """Reply to 222, and what the broker then tells the clients (220)."""
+
+    offset_table: QueueTable[Int64] = always(QueueTable())
+
+
+class ResetOffset(Body, kw_only=True):
+    broker_name: str
+    offset: Int64
+    queue_id: Int32
+    topic: str
+
+
+class ResetOffsetList(Body, kw_only=True):
+    """220 for clients in C++, which cannot read tables keyed by queue."""
+
+    offset_table: list[ResetOffset] = always([])
+
+
+class ConsumerStatus(Body, kw_only=True):
+    """Reply to 221 (`message_queue_table`) and to 223 (`consumer_table`, by client id)."""
+
+    consumer_table: dict[str, QueueTable[Int64]] = always({})
+    message_queue_table: QueueTable[Int64] = always(QueueTable())
+
+
+class CorrectionOffsets(Body, kw_only=True):
+    """Reply to 308."""
+
+    correction_offsets: dict[Int32, Int64] = always({})

@@ -1,0 +1,87 @@
+"""Settings of topics, and the queues of a topic that are spread over brokers by a plan.
+
+Such a plan ("static topic") exists in 5.x only. We carry it so that nothing is lost on
+the way from one Java peer to another.
+"""
+
+from enum import StrEnum
+
+from msgspec import field
+
+from roquet.protocol.bodies.body import Body, always
+from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.codes import Permission
+from roquet.protocol.fields import Int32, Int64
+
+
+class TopicFilterType(StrEnum):
+    SINGLE_TAG = "SINGLE_TAG"
+    MULTI_TAG = "MULTI_TAG"
+
+
+class QueueMapping(Body, kw_only=True):
+    """Which queues of a planned topic one broker name has."""
+
+    bname: str | None = None
+    curr_id_map: dict[Int32, Int32] = field(
+        default_factory=dict
+    )  # number in the topic -> number on the broker
+    dirty: bool = always(False)
+    epoch: Int64 = always(0)
+    scope: str = always("__global__")
+    topic: str | None = None
+    total_queues: Int32 = always(0)
+
+
+class QueueMappingItem(Body, kw_only=True):
+    """A stretch of a planned queue that lies in one real queue; -1 means not ended."""
+
+    bname: str | None = None
+    end_offset: Int64 = always(-1)
+    gen: Int32 = always(0)
+    logic_offset: Int64 = always(0)
+    queue_id: Int32 = always(0)
+    start_offset: Int64 = always(0)
+    time_of_end: Int64 = always(-1)
+    time_of_start: Int64 = always(-1)
+
+
+class QueueMappingDetail(Body, kw_only=True):
+    """A queue mapping with its history (request 513)."""
+
+    bname: str | None = None
+    curr_id_map: dict[Int32, Int32] = field(default_factory=dict)
+    dirty: bool = always(False)
+    epoch: Int64 = always(0)
+    hosted_queues: dict[Int32, list[QueueMappingItem]] = always({})
+    scope: str = always("__global__")
+    topic: str | None = None
+    total_queues: Int32 = always(0)
+
+
+class TopicConfig(Body, kw_only=True):
+    attributes: dict[str, str] = field(default_factory=dict)
+    mapping_detail: QueueMappingDetail | None = None  # in replies to 351 only
+    order: bool = always(False)
+    perm: Int32 = always(Permission.READ | Permission.WRITE)
+    read_queue_nums: Int32 = always(16)
+    topic_filter_type: str = always(TopicFilterType.SINGLE_TAG)
+    topic_name: str
+    topic_sys_flag: Int32 = always(0)
+    write_queue_nums: Int32 = always(16)
+
+
+class TopicConfigTable(Body, kw_only=True):
+    """Reply to 21, and part of a registration."""
+
+    data_version: DataVersion = always(DataVersion())
+    mapping_data_version: DataVersion | None = None
+    topic_config_table: dict[str, TopicConfig] = always({})
+    topic_queue_mapping_detail_map: dict[str, QueueMappingDetail] = field(default_factory=dict)
+    topic_queue_mapping_info_map: dict[str, QueueMapping] = field(default_factory=dict)
+
+
+class TopicConfigList(Body, kw_only=True):
+    """Request 18."""
+
+    topic_config_list: list[TopicConfig] = always([])
