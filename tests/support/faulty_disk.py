@@ -95,6 +95,10 @@ class FaultyDisk:
                 unsafe.append(path)
         return sorted({path for path in unsafe if path.is_file()})
 
+    def surviving_names(self) -> set[Path]:
+        """The names that are there after a power cut that loses all it can."""
+        return set(self._names)
+
     # What programs call.
 
     def create(self, path: Path, size: int) -> int:

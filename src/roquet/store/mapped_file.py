@@ -101,7 +101,11 @@ class MappedFile:
             self._descriptor = None
 
     def remove(self) -> None:
+        self.unlink()
         self.close()
+
+    def unlink(self) -> None:
+        """Take away the name. The space is given back by `close`, which may take its time."""
         self._disk.remove(self.path)
 
     def _open(self) -> int:

@@ -1,0 +1,147 @@
+"""From a record to its entry in a queue: while recovering, and on a replica.
+
+The append of a master has the queue in its hands already and asks only for the tags code.
+Keys are not handed on one by one: the key index follows the log by itself (`key_index.py`).
+"""
+
+from typing import Final, final
+
+from roquet.protocol.errors import BadMessage
+from roquet.protocol.java_hash import java_hash
+from roquet.protocol.message import SysFlag
+from roquet.protocol.properties import property_of_bytes
+from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.errors import StoreError
+from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord
+from roquet.store.queues import QueueTable
+
+SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
+
+TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
+# Of the four kinds of records these two are in no queue.
+TRANSACTIONS_WITHOUT_QUEUE: Final = frozenset(
+    (SysFlag.TRANSACTION_PREPARED.value, SysFlag.TRANSACTION_ROLLBACK.value)
+)
+
+_TAGS_FIRST: Final = b"TAGS\x01"
+_TAGS_LATER: Final = b"\x02TAGS\x01"
+# A broker sees few different tags, but nobody can promise that.
+_KNOWN_TAGS_MAX: Final = 10_000
+_known_tags: Final[dict[bytes, int]] = {}
+
+
+def tags_code_of(properties: bytes) -> int:
+    """The hash of the tag; 0 without one."""
+    start = properties.rfind(_TAGS_LATER)
+    if start >= 0:
+        start += len(_TAGS_LATER)
+    elif properties.startswith(_TAGS_FIRST):
+        start = len(_TAGS_FIRST)
+    else:
+        return 0
+    end = properties.find(b"\x02", start)
+    tags = properties[start:] if end < 0 else properties[start:end]
+    code = _known_tags.get(tags)
+    return _new_tags_code(tags, properties) if code is None else code
+
+
+def _new_tags_code(tags: bytes, properties: bytes) -> int:
+    if not tags:
+        # An empty property does not exist; an earlier one of its name may.
+        tags = property_of_bytes(properties, b"TAGS") or b""
+    if len(_known_tags) >= _KNOWN_TAGS_MAX:
+        _known_tags.clear()
+    code = java_hash(str(tags, "utf-8", "replace"))
+    if tags:
+        _known_tags[tags] = code
+    return code
+
+
+def delivery_time_of(properties: bytes, store_timestamp: int, levels_ms: tuple[int, ...]) -> int:
+    """What a delayed message has in place of the tags code."""
+    text = property_of_bytes(properties, b"DELAY") or b""
+    level = min(int(text), len(levels_ms)) if text.isdigit() else 0
+    if level == 0:
+        return tags_code_of(properties)
+    return store_timestamp + levels_ms[level - 1]
+
+
+class EntriesMissing(StoreError):
+    """A queue lacks entries of records before those that are dispatched now."""
+
+    def __init__(self, physical_offset: int) -> None:
+        super().__init__(f"a queue lacks the entries of records behind {physical_offset}")
+        self.physical_offset = physical_offset
+
+
+@final
+class Dispatcher:
+    """Makes the queues agree with the records it is given, in the order of the log.
+
+    It is given all good records from `dispatched_from` on; the log begins at `log_start`.
+    """
+
+    def __init__(
+        self,
+        queues: QueueTable,
+        delay_levels_ms: tuple[int, ...],
+        *,
+        log_start: int,
+        dispatched_from: int,
+    ) -> None:
+        self._queues = queues
+        self._delay_levels_ms = delay_levels_ms
+        self._log_start = log_start
+        self._dispatched_from = dispatched_from
+        # Records that no queue can take, because their own members contradict the log.
+        self.misfits: list[int] = []
+
+    def dispatch(self, record: LogRecord) -> None:
+        """Raises EntriesMissing if an earlier part of the log has to be dispatched first.
+
+        Raises OSError when there is no space for the entry.
+        """
+        if record.sys_flag & TRANSACTION_MASK in TRANSACTIONS_WITHOUT_QUEUE:
+            return
+        topic = record.topic
+        queue = self._queues.find(topic, record.queue_id)
+        if queue is None or queue.max_offset != record.queue_offset:
+            queue = self._fitting_queue(record)
+            if queue is None:
+                self.misfits.append(record.physical_offset)
+                return
+        if queue.position == queue.reserved_position:
+            queue.reserve()
+        properties = record.properties
+        queue.append(
+            record.physical_offset,
+            record.size,
+            tags_code_of(properties)
+            if topic != SCHEDULE_TOPIC
+            else delivery_time_of(properties, record.store_timestamp, self._delay_levels_ms),
+        )
+
+    def _fitting_queue(self, record: LogRecord) -> ConsumeQueue | None:
+        """The record's queue, made to expect it; None if that cannot be right."""
+        try:
+            queue = self._queues.find_or_add(record.topic, record.queue_id)
+        except BadMessage:
+            return None
+        if record.queue_offset == 0 and queue.max_offset > 0:
+            # The topic was deleted and made again; what it had before is not its any more.
+            for file in self._queues.remove(queue):
+                file.close()
+            queue = self._queues.find_or_add(record.topic, record.queue_id)
+        elif record.queue_offset > queue.max_offset and self._is_gap(queue, record):
+            queue.append_blanks(record.queue_offset)
+        return queue if record.queue_offset == queue.max_offset else None
+
+    def _is_gap(self, queue: ConsumeQueue, record: LogRecord) -> bool:
+        """Whether all messages between the queue's last one and this record can be lost."""
+        last_end = queue.last_physical_end()
+        known_from = max(last_end, self._log_start)
+        if known_from < self._dispatched_from:
+            raise EntriesMissing(known_from)
+        # They had to lie somewhere. This keeps a damaged offset from filling the disk.
+        missing = record.queue_offset - queue.max_offset
+        return missing * RECORD_SIZE_MIN <= record.physical_offset - last_end

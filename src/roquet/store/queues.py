@@ -1,0 +1,80 @@
+"""All consume queues of a store, by topic and queue id."""
+
+from collections.abc import Iterator
+from typing import final
+
+from roquet.disk import Disk
+from roquet.protocol.errors import BadMessage
+from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.layout import StoreLayout, is_directory_name
+from roquet.store.mapped_file import MappedFile
+
+
+@final
+class QueueTable:
+    """Changed by the one owner of the store; `sync` may run in another thread."""
+
+    __slots__ = ("_disk", "_file_size", "_layout", "_queues")
+
+    def __init__(self, disk: Disk, layout: StoreLayout, file_size: int) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._file_size = file_size
+        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        # A copy, because it may be changed meanwhile.
+        return iter(tuple(self._queues.values()))
+
+    def find(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def find_or_add(self, topic: bytes, queue_id: int) -> ConsumeQueue:
+        """Raises BadMessage when the topic cannot be the name of a directory."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            if not is_directory_name(topic) or queue_id < 0:
+                raise BadMessage(f"there can be no queue {queue_id} of topic {topic!r}")
+            queue = self._queues[topic, queue_id] = self._make(topic, queue_id)
+        return queue
+
+    def load(self) -> int | None:
+        """Find all queues; from where on the log has to be dispatched again, if at all."""
+        suspect_from: int | None = None
+        for topic in self._disk.entries(self._layout.queues):
+            if not topic.is_directory:
+                continue
+            for entry in self._disk.entries(self._layout.queues / topic.name):
+                if entry.is_directory and entry.name.isascii() and entry.name.isdigit():
+                    queue = self.find_or_add(topic.name.encode(), int(entry.name))
+                    found = queue.load()
+                    if found is not None:
+                        suspect_from = found if suspect_from is None else min(suspect_from, found)
+        return suspect_from
+
+    def remove(self, queue: ConsumeQueue) -> list[MappedFile]:
+        """Forget a queue and its names; the files are handed over to be closed."""
+        del self._queues[queue.topic, queue.queue_id]
+        files = queue.detach()
+        for file in files:
+            file.unlink()
+        directory = self._layout.queue(queue.topic.decode(), queue.queue_id)
+        if self._disk.exists(directory):
+            self._disk.remove_directory(directory)
+            if not self._disk.entries(directory.parent):
+                self._disk.remove_directory(directory.parent)
+        return files
+
+    def sync(self) -> None:
+        """Return when the entries that were there before the call survive a power cut."""
+        for queue in self:
+            queue.sync()
+
+    def close(self) -> None:
+        for queue in self:
+            queue.close()
+        self._queues.clear()
+
+    def _make(self, topic: bytes, queue_id: int) -> ConsumeQueue:
+        directory = self._layout.queue(topic.decode(), queue_id)
+        return ConsumeQueue(self._disk, directory, self._file_size, topic, queue_id)

@@ -1,0 +1,182 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roquet.disk import SystemDisk
+from roquet.store.consume_queue import BLANK_SIZE
+from roquet.store.dispatch import (
+    SCHEDULE_TOPIC,
+    Dispatcher,
+    EntriesMissing,
+    delivery_time_of,
+    tags_code_of,
+)
+from roquet.store.layout import layout_of
+from roquet.store.log_scan import LogRecord
+from roquet.store.queues import QueueTable
+
+LEVELS_MS = (1_000, 5_000, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        (b"", 0),
+        (b"KEYS\x01TAGS", 0),
+        (b"TAGS\x01TagA", 2598919),
+        (b"TAGS\x01TagA\x02", 2598919),
+        (b"KEYS\x01k\x02TAGS\x01TagA\x02a\x01b", 2598919),
+        (b"XTAGS\x01TagA", 0),
+        (b"KEYS\x01k\x02XTAGS\x01TagA", 0),
+        (b"TAGS\x01TagB\x02TAGS\x01TagA", 2598919),
+        (b"TAGS\x01TagA\x02TAGS\x01\x02", 2598919),
+        (b"TAGS\x01", 0),
+        ("TAGS\x01größe".encode(), 98762257),
+    ],
+)
+def test_the_tags_code_is_the_java_hash_of_the_last_tag(properties: bytes, code: int) -> None:
+    assert tags_code_of(properties) == code
+    assert tags_code_of(properties) == code
+
+
+def test_a_flood_of_different_tags_is_still_hashed() -> None:
+    codes = {tags_code_of(b"TAGS\x01%d" % number) for number in range(20_000)}
+    assert len(codes) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        (b"DELAY\x011", 101_000),
+        (b"DELAY\x013\x02TAGS\x01TagA", 110_000),
+        (b"DELAY\x0199", 110_000),
+        (b"DELAY\x010\x02TAGS\x01TagA", 2598919),
+        (b"DELAY\x01-1", 0),
+        (b"DELAY\x01soon", 0),
+        (b"TAGS\x01TagA", 2598919),
+    ],
+)
+def test_a_delayed_message_has_its_time_of_delivery_instead(properties: bytes, code: int) -> None:
+    assert delivery_time_of(properties, 100_000, LEVELS_MS) == code
+
+
+@pytest.fixture
+def queues(tmp_path: Path) -> Iterator[QueueTable]:
+    table = QueueTable(SystemDisk(), layout_of(tmp_path), 200)
+    yield table
+    table.close()
+
+
+def dispatcher(queues: QueueTable, log_start: int = 0, dispatched_from: int = 0) -> Dispatcher:
+    return Dispatcher(queues, LEVELS_MS, log_start=log_start, dispatched_from=dispatched_from)
+
+
+def record(
+    physical_offset: int,
+    queue_offset: int,
+    *,
+    topic: bytes = b"TopicA",
+    sys_flag: int = 0,
+    properties: bytes = b"TAGS\x01TagA",
+) -> LogRecord:
+    return LogRecord(physical_offset, 100, topic, 0, queue_offset, sys_flag, 5_000, properties)
+
+
+def offsets(queues: QueueTable, topic: bytes = b"TopicA") -> list[int]:
+    queue = queues.find(topic, 0)
+    assert queue is not None
+    found = (queue.entry(offset) for offset in range(queue.min_offset, queue.max_offset))
+    return [-1 if entry.size == BLANK_SIZE else entry.physical_offset for entry in found if entry]
+
+
+def test_records_become_entries(queues: QueueTable) -> None:
+    make = dispatcher(queues)
+    make.dispatch(record(0, 0))
+    make.dispatch(record(100, 1))
+    queue = queues.find(b"TopicA", 0)
+    assert queue is not None
+    assert queue.entry(1) == (100, 100, 2598919)
+    assert queue.max_offset == 2
+
+
+def test_a_delayed_record_has_its_time_in_the_entry(queues: QueueTable) -> None:
+    dispatcher(queues).dispatch(record(0, 0, topic=SCHEDULE_TOPIC, properties=b"DELAY\x012"))
+    queue = queues.find(SCHEDULE_TOPIC, 0)
+    assert queue is not None
+    assert queue.entry(0) == (0, 100, 10_000)
+
+
+@pytest.mark.parametrize(("sys_flag", "is_queued"), [(0, True), (4, False), (8, True), (12, False)])
+def test_prepared_and_rolled_back_records_are_in_no_queue(
+    queues: QueueTable, sys_flag: int, is_queued: bool
+) -> None:
+    dispatcher(queues).dispatch(record(0, 0, sys_flag=sys_flag | 1))
+    assert (queues.find(b"TopicA", 0) is not None) == is_queued
+
+
+def test_a_queue_whose_first_messages_are_forgotten_begins_later(queues: QueueTable) -> None:
+    dispatcher(queues, log_start=4_096, dispatched_from=4_096).dispatch(record(4_096, 13))
+    queue = queues.find(b"TopicA", 0)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (13, 14)
+
+
+def test_lost_records_become_blank_entries(queues: QueueTable) -> None:
+    make = dispatcher(queues)
+    make.dispatch(record(0, 0))
+    make.dispatch(record(400, 3))
+    assert offsets(queues) == [0, -1, -1, 400]
+
+
+def test_an_offset_that_more_messages_than_fit_would_need_is_a_lie(queues: QueueTable) -> None:
+    make = dispatcher(queues)
+    make.dispatch(record(0, 0))
+    make.dispatch(record(400, 5))
+    make.dispatch(record(500, 1))
+    assert offsets(queues) == [0, 500]
+    assert make.misfits == [400]
+
+
+@pytest.mark.parametrize("queue_offset", [1, 2, -1, -(2**63), 2**63 - 1])
+def test_an_offset_that_is_taken_or_impossible_is_a_lie(
+    queues: QueueTable, queue_offset: int
+) -> None:
+    make = dispatcher(queues)
+    for number in range(3):
+        make.dispatch(record(number * 100, number))
+    make.dispatch(record(300, queue_offset))
+    assert offsets(queues) == [0, 100, 200]
+    assert make.misfits == [300]
+
+
+def test_a_queue_that_begins_again_at_zero_was_made_again(queues: QueueTable) -> None:
+    make = dispatcher(queues)
+    for number in range(15):
+        make.dispatch(record(number * 100, number))
+    make.dispatch(record(1_500, 0))
+    make.dispatch(record(1_600, 1))
+    assert offsets(queues) == [1_500, 1_600]
+
+
+def test_a_topic_that_is_no_name_is_passed_over(tmp_path: Path, queues: QueueTable) -> None:
+    make = dispatcher(queues)
+    make.dispatch(record(0, 0, topic=b"../../etc"))
+    assert make.misfits == [0]
+    assert list(queues) == []
+
+
+def test_entries_missing_before_the_dispatched_part_are_asked_for(queues: QueueTable) -> None:
+    dispatcher(queues).dispatch(record(0, 0))
+    with pytest.raises(EntriesMissing) as caught:
+        dispatcher(queues, dispatched_from=4_096).dispatch(record(4_096, 2))
+    assert caught.value.physical_offset == 100
+    with pytest.raises(EntriesMissing) as caught:
+        dispatcher(queues, dispatched_from=4_096).dispatch(record(4_096, 2, topic=b"TopicB"))
+    assert caught.value.physical_offset == 0
+
+
+def test_entries_of_forgotten_records_are_not_asked_for(queues: QueueTable) -> None:
+    dispatcher(queues).dispatch(record(0, 0))
+    dispatcher(queues, log_start=4_096, dispatched_from=4_096).dispatch(record(4_096, 2))
+    assert offsets(queues) == [0, -1, 4_096]
