@@ -18,9 +18,11 @@ from roquet.protocol.errors import BadMessage, TooLarge
 DECOMPRESSED_SIZE_MAX: Final = 32 * 1024 * 1024
 LEVEL_DEFAULT: Final = 5
 
-_CHUNK_SIZE: Final = 256 * 1024
-# A frame names the window it wants to be given before a byte of it is decompressed.
+_PART_SIZE_MAX: Final = 64 * 1024
+# A frame names its window, and that is allocated before anything else is looked at.
 _ZSTD_WINDOW_SIZE_MAX: Final = 32 * 1024 * 1024
+# The most is a block of 128 KiB that says in four bytes: the same byte all over.
+_ZSTD_GROWTH_MAX: Final = 32 * 1024
 _COMPRESSED: Final = 0x1
 _KIND_MASK: Final = 0x700
 _KIND_SHIFT: Final = 8
@@ -58,14 +60,13 @@ def compress(body: bytes, compression: Compression, level: int = LEVEL_DEFAULT) 
 
 
 def decompress(body: bytes, sys_flag: int, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
-    """Raises TooLarge when more than `size_max` bytes would come out, BadMessage for garbage."""
-    chunks = _CHUNKS[compression_of(sys_flag)](body)
+    """Raises TooLarge when more than `size_max` bytes come out, BadMessage for garbage."""
     parts: list[bytes] = []
     size = 0
     try:
-        for chunk in chunks:
-            parts.append(chunk)
-            size += len(chunk)
+        for part in _PARTS[compression_of(sys_flag)](body, size_max):
+            parts.append(part)
+            size += len(part)
             if size > size_max:
                 raise TooLarge("decompressed body", size, size_max)
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
@@ -73,34 +74,41 @@ def decompress(body: bytes, sys_flag: int, size_max: int = DECOMPRESSED_SIZE_MAX
     return b"".join(parts)
 
 
-def _zlib_chunks(body: bytes) -> Iterator[bytes]:
+# Each yields at most about `size_max` bytes at once and raises EOFError when the body ends too
+# early. What follows a complete stream or frame is ignored, as Java does.
+
+
+def _zlib_parts(body: bytes, size_max: int) -> Iterator[bytes]:
     stream = zlib.decompressobj()
-    rest = body
     while not stream.eof:
-        chunk = stream.decompress(rest, _CHUNK_SIZE)
-        rest = stream.unconsumed_tail
-        if not chunk and not rest and not stream.eof:
+        yield (part := stream.decompress(body, min(size_max + 1, _PART_SIZE_MAX)))
+        body = stream.unconsumed_tail
+        if not part and not body and not stream.eof:
             raise EOFError("the zlib stream ends too early")
-        yield chunk
 
 
-def _lz4_chunks(body: bytes) -> Iterator[bytes]:
+def _lz4_parts(body: bytes, size_max: int) -> Iterator[bytes]:
     frame = lz4.frame.LZ4FrameDecompressor()
-    rest = body
     while not frame.eof:
-        if frame.needs_input and not rest:
+        if frame.needs_input and not body:
             raise EOFError("the LZ4 frame ends too early")
-        yield frame.decompress(rest, _CHUNK_SIZE)
-        rest = b""
+        yield frame.decompress(body, min(size_max + 1, _PART_SIZE_MAX))
+        body = b""
 
 
-def _zstd_chunks(body: bytes) -> Iterator[bytes]:
-    frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_SIZE_MAX)
-    return frame.read_to_iter(body, write_size=_CHUNK_SIZE)
+def _zstd_parts(body: bytes, size_max: int) -> Iterator[bytes]:
+    frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_SIZE_MAX).decompressobj()
+    # There is no way to limit what comes out, so what goes in is limited.
+    piece_size = max(1, size_max // _ZSTD_GROWTH_MAX)
+    for start in range(0, len(body), piece_size):
+        yield frame.decompress(body[start : start + piece_size])
+        if frame.eof:
+            return
+    raise EOFError("the Zstandard frame ends too early")
 
 
-_CHUNKS: Final = {
-    Compression.LZ4: _lz4_chunks,
-    Compression.ZSTD: _zstd_chunks,
-    Compression.ZLIB: _zlib_chunks,
+_PARTS: Final = {
+    Compression.LZ4: _lz4_parts,
+    Compression.ZSTD: _zstd_parts,
+    Compression.ZLIB: _zlib_parts,
 }
