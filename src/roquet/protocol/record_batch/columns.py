@@ -120,7 +120,7 @@ def _time(name: str, field: str) -> Column:
     def of_records(records: RegularRecords) -> pa.Array:
         times_ms = records.fixed[field].astype(np.int64)
         is_uncountable = (times_ms > _TIMESTAMP_MS_MAX) | (times_ms < -_TIMESTAMP_MS_MAX)
-        return pa.array(times_ms * 1000, mask=is_uncountable).cast(TIMESTAMP)
+        return pa.array(times_ms * 1000, mask=is_uncountable).view(TIMESTAMP)
 
     def of_message(message: StoredMessage) -> int | None:
         time_ms: int = getattr(message, field)

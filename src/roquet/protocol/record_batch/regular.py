@@ -103,20 +103,21 @@ class RegularRecords:
 def regular_records(buffer: Bytes, starts: Positions) -> RegularRecords:
     """The regular ones among the records at `starts`, which lie inside the buffer."""
     fixed = values_at(buffer, starts, FIXED_PART)
+    body_sizes = fixed["body_size"].astype(np.int64)
     body_starts = starts + FIXED_PART.itemsize
-    body_ends = body_starts + fixed["body_size"]
-    # A body size that lies leads anywhere, so positions are clipped before they are used. Then
-    # the record does not add up, which takes it out below.
+    body_ends = body_starts + body_sizes
+    # A body size that lies leads anywhere, so positions are clipped before they are used. The
+    # parts of such a record do not add up, which takes it out below.
+    topic_sizes = buffer[np.clip(body_ends, 0, buffer.size - 1)]
     topic_starts = body_ends + 1
-    topic_sizes = buffer[_clipped(body_ends, buffer.size - 1)]
     topic_ends = topic_starts + topic_sizes
+    property_sizes = values_at(buffer, np.clip(topic_ends, 0, buffer.size - 2), ">i2")
     property_starts = topic_ends + 2
-    property_sizes = values_at(buffer, _clipped(topic_ends, buffer.size - 2), ">i2")
     property_ends = property_starts + property_sizes
     is_regular = (
         (fixed["magic"] == MAGIC_V1)
         & (fixed["sys_flag"] & IRREGULAR_FLAGS == 0)
-        & (fixed["body_size"] >= 0)
+        & (body_sizes >= 0)
         & (topic_sizes <= TOPIC_SIZE_MAX_V1)
         & (property_sizes >= 0)
         & (property_ends == starts + fixed["size"])
@@ -130,7 +131,3 @@ def regular_records(buffer: Bytes, starts: Positions) -> RegularRecords:
         Slices(property_starts, property_ends),
     )
     return records if is_regular.all() else records.only(is_regular)
-
-
-def _clipped(positions: Positions, last: int) -> Positions:
-    return np.clip(positions, 0, last)
