@@ -15,6 +15,7 @@ from roquet.protocol.fields import NO_FIELDS, Header, Int32, field_texts, fields
 from roquet.protocol.frame import SERIALIZER_JSON, Frame, encode_frame
 from roquet.protocol.header_binary import BinaryHeader, decode_binary_header, encode_binary_header
 from roquet.protocol.header_json import JsonHeader, encode_json_header
+from roquet.protocol.lenient_json import JSON_ERRORS
 
 OUR_LANGUAGE: Final = "PYTHON"
 
@@ -52,7 +53,7 @@ def decode_command(frame: Frame) -> Command:
     if frame.serializer == SERIALIZER_JSON:
         try:
             command = _decode_json(frame.header)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except JSON_ERRORS as error:
             raise BadHeader(f"JSON header: {error}") from None
     else:
         command = _command_of(decode_binary_header(frame.header))

@@ -12,6 +12,7 @@ from typing import Annotated, Final, TypeVar, cast
 import msgspec
 
 from roquet.protocol.errors import BadHeader, BadHeaderField
+from roquet.protocol.lenient_json import JSON_ERRORS
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -35,7 +36,7 @@ def header_reader(header_type: type[H]) -> Callable[[msgspec.Raw], H]:
     def read(fields: msgspec.Raw) -> H:
         try:
             return decode(fields)
-        except (msgspec.MsgspecError, RecursionError):
+        except JSON_ERRORS:
             # Rare, so it may be slow: what Java reads and msgspec does not, or a real mistake.
             return _read_leniently(header_type, field_texts(fields))
 
@@ -67,7 +68,7 @@ def field_texts(fields: msgspec.Raw) -> dict[str, str]:
         return {}
     try:
         return _texts(_decode_values(fields) or {})
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except JSON_ERRORS as error:
         raise BadHeader(f"extFields is not a map of texts: {error}") from None
 
 

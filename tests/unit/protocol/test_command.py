@@ -83,6 +83,7 @@ def test_members_may_come_in_any_order_with_unknown_ones_between() -> None:
         b'{"opaque":1}',
         b'{"code":"x"}',
         b'{"code":2147483648}',
+        b'{"code":1,"remark":"\xe5"}',
         b'{"code":1,"extFields":',
         b"[" * 100_000,
         b'{"code":1,"extFields":' + b"[" * 100_000 + b"]" * 100_000 + b"}",

@@ -115,6 +115,14 @@ def test_fields_that_are_no_map_of_texts_are_refused(json: str) -> None:
         field_texts(msgspec.Raw(json.encode()))
 
 
+def test_fields_that_are_no_utf8_are_refused() -> None:
+    fields = msgspec.Raw(b'{"consumerGroup":"\xe5"}')
+    with pytest.raises(BadHeader):
+        read_header(_PullLike, fields)
+    with pytest.raises(BadHeader):
+        field_texts(fields)
+
+
 def test_absent_fields_are_an_empty_map() -> None:
     assert read_header(_Optional, NO_FIELDS) == _Optional()
     assert field_texts(msgspec.Raw(b"null")) == {}
