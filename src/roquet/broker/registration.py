@@ -1,0 +1,164 @@
+"""Telling every name server which topics this broker has.
+
+All name servers are told side by side, at the start, after every change of a topic and at least
+every 30 seconds. One that cannot be reached costs a warning and is tried again next time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+from zlib import crc32
+
+from roquet.errors import RoquetError
+from roquet.net.errors import NetError
+from roquet.net.peers import Peers
+from roquet.protocol.bodies.body import read_body, write_body
+from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.registration import Registration
+from roquet.protocol.bodies.topic_config import TopicConfigTable
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import Header, fields_of, read_header
+from roquet.protocol.headers.registration import (
+    RegisterBrokerHeader,
+    RegisterBrokerReplyHeader,
+    UnregisterBrokerHeader,
+)
+
+log = logging.getLogger(__name__)
+
+_UNREGISTER_TIMEOUT_S: Final = 3.0
+_CRC_MASK: Final = 0x7FFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a broker is to the rest of its cluster."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str  # where clients find it
+    ha_address: str  # where replicas find it
+
+
+class Registered(NamedTuple):
+    """What a name server answered."""
+
+    order_topics: frozenset[str]  # topics an operator has declared ordered
+    master_address: str | None
+    ha_address: str | None
+
+
+class RegistrationRefused(RoquetError):
+    def __init__(self, name_server: str, code: int, remark: str | None) -> None:
+        super().__init__(f"{name_server} refused the registration: code {code}, {remark}")
+        self.name_server = name_server
+        self.code = code
+        self.remark = remark
+
+
+@final
+class Registrar:
+    """`topic_table` gives the topics as they are to be announced at the time of the call."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        name_servers: Sequence[str],
+        identity: Identity,
+        topic_table: Callable[[], TopicConfigTable],
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._peers = peers
+        self._name_servers = tuple(name_servers)
+        self._identity = identity
+        self._topic_table = topic_table
+        self._timeout_s = timeout_s
+        self._unreachable: set[str] = set()
+        self._is_stale = asyncio.Event()
+
+    def refresh_soon(self) -> None:
+        """Topics have changed. Changes that come together are told together."""
+        self._is_stale.set()
+
+    async def register(self) -> list[Registered]:
+        """Tells all name servers now; the answers of those that took it."""
+        self._is_stale.clear()
+        body = write_body(Registration(topics=self._topic_table()))
+        answers = await asyncio.gather(
+            *(self._register_at(server, body) for server in self._name_servers)
+        )
+        return [answer for answer in answers if answer is not None]
+
+    async def keep_registered(
+        self, period_s: float, on_registered: Callable[[list[Registered]], None]
+    ) -> None:
+        """Registers after every change, and at least every `period_s`; never returns."""
+        while True:
+            try:
+                async with asyncio.timeout(period_s):
+                    await self._is_stale.wait()
+            except TimeoutError:
+                pass
+            on_registered(await self.register())
+
+    async def unregister(self) -> None:
+        """The cluster forgets this broker at once instead of after two minutes."""
+        identity = self._identity
+        header = UnregisterBrokerHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.address,
+            cluster_name=identity.cluster,
+            broker_id=identity.broker_id,
+        )
+        command = _command(RequestCode.UNREGISTER_BROKER, header)
+        await asyncio.gather(
+            *(
+                self._peers.call(server, command, _UNREGISTER_TIMEOUT_S)
+                for server in self._name_servers
+            ),
+            # Who cannot be reached finds out by itself when our connection ends.
+            return_exceptions=True,
+        )
+
+    async def _register_at(self, name_server: str, body: bytes) -> Registered | None:
+        try:
+            answer = await self._call(name_server, body)
+        except RoquetError as error:
+            # Said once and not every 30 seconds.
+            if name_server not in self._unreachable:
+                self._unreachable.add(name_server)
+                log.warning("not registered at %s: %s", name_server, error)
+            if not isinstance(error, NetError):
+                self._peers.disconnect(name_server, "registration failed")
+            return None
+        if name_server in self._unreachable:
+            self._unreachable.discard(name_server)
+            log.info("registered at %s again", name_server)
+        return answer
+
+    async def _call(self, name_server: str, body: bytes) -> Registered:
+        identity = self._identity
+        header = RegisterBrokerHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.address,
+            cluster_name=identity.cluster,
+            ha_server_addr=identity.ha_address,
+            broker_id=identity.broker_id,
+            body_crc32=crc32(body) & _CRC_MASK,
+        )
+        command = _command(RequestCode.REGISTER_BROKER, header, body)
+        reply = await self._peers.call(name_server, command, self._timeout_s)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RegistrationRefused(name_server, reply.code, reply.remark)
+        facts = read_header(RegisterBrokerReplyHeader, reply.fields)
+        orders = read_body(KvTable, reply.body).table if reply.body else {}
+        return Registered(frozenset(orders), facts.master_addr, facts.ha_server_addr)
+
+
+def _command(code: RequestCode, header: Header, body: bytes = b"") -> Command:
+    return Command(code, fields=fields_of(header), body=body)

@@ -1,0 +1,112 @@
+"""A broker introduces itself to real name servers of ours."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from roquet.broker.registration import Identity, Registered, Registrar
+from roquet.clock import SystemClock
+from roquet.disk import SystemDisk
+from roquet.namesrv.config import NameServerConfig
+from roquet.namesrv.name_server import NameServer
+from roquet.namesrv.server import serve_names
+from roquet.net.peers import Peers
+from roquet.net.router import Router
+from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from tests.support.eventually import eventually
+
+IDENTITY = Identity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911", "127.0.0.1:10912")
+
+
+class Topics:
+    def __init__(self) -> None:
+        self.table = TopicConfigTable(data_version=DataVersion(counter=1))
+        self.add("orders")
+        self.add("bills")
+
+    def add(self, name: str) -> None:
+        self.table.topic_config_table[name] = TopicConfig(topic_name=name)
+        self.table.data_version.counter += 1
+
+
+@pytest.fixture
+async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
+    config = NameServerConfig(port=0, kv_config_path=tmp_path / "kv.json")
+    async with serve_names(config, SystemClock(), SystemDisk()) as server:
+        yield server
+
+
+@pytest.fixture
+async def peers() -> AsyncIterator[Peers]:
+    peers = Peers(Router(None, ()), SystemClock())
+    yield peers
+    await peers.close()
+
+
+def registrar(peers: Peers, topics: Topics, *addresses: str) -> Registrar:
+    return Registrar(peers, addresses, IDENTITY, lambda: topics.table, timeout_s=3)
+
+
+def address_of(server: NameServer) -> str:
+    return f"127.0.0.1:{server.config.port}"
+
+
+def route_names(server: NameServer, topic: str) -> list[str]:
+    route = server.routes.route(topic)
+    return [] if route is None else [queue.broker_name for queue in route.queue_datas]
+
+
+async def test_topics_can_be_found_once_the_broker_has_registered(
+    name_server: NameServer, peers: Peers
+) -> None:
+    answers = await registrar(peers, Topics(), address_of(name_server)).register()
+    assert answers == [Registered(frozenset(), None, None)]
+    assert route_names(name_server, "orders") == ["broker-a"]
+
+
+async def test_a_name_server_that_is_down_is_warned_of_once_and_stops_nobody(
+    name_server: NameServer, peers: Peers, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Port 1 of loopback: nobody listens there.
+    broker = registrar(peers, Topics(), "127.0.0.1:1", address_of(name_server))
+    for _ in range(3):
+        assert len(await broker.register()) == 1
+    assert route_names(name_server, "bills") == ["broker-a"]
+    assert [record.levelname for record in caplog.records if "127.0.0.1:1:" in record.message] == [
+        "WARNING"
+    ]
+
+
+async def test_a_change_is_told_at_once_and_not_after_the_period(
+    name_server: NameServer, peers: Peers
+) -> None:
+    topics = Topics()
+    broker = registrar(peers, topics, address_of(name_server))
+    await broker.register()
+    answers: list[list[Registered]] = []
+    keeping = asyncio.create_task(broker.keep_registered(3600, answers.append))
+    topics.add("refunds")
+    broker.refresh_soon()
+    await eventually(lambda: route_names(name_server, "refunds"))
+    assert len(answers) == 1
+    keeping.cancel()
+
+
+async def test_order_topics_of_the_operator_are_learnt(
+    name_server: NameServer, peers: Peers
+) -> None:
+    name_server.kv_config.put("ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
+    (answer,) = await registrar(peers, Topics(), address_of(name_server)).register()
+    assert answer.order_topics == {"orders"}
+
+
+async def test_an_unregistered_broker_is_forgotten_at_once(
+    name_server: NameServer, peers: Peers
+) -> None:
+    broker = registrar(peers, Topics(), address_of(name_server), "127.0.0.1:1")
+    await broker.register()
+    await broker.unregister()
+    assert route_names(name_server, "orders") == []
