@@ -1,0 +1,189 @@
+"""One JVM that runs real Java clients of Apache RocketMQ for all tests of a session.
+
+The Java half is in `tests/interop/java`, and `Driver.java` says how the two talk. Tests use the
+clients of `java_client.py`, not the commands.
+"""
+
+import hashlib
+import subprocess
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self, TypeVar
+
+import msgspec
+
+from tests.support.jars import (
+    ApacheVersion,
+    cache_directory,
+    jar_directory,
+    jvm_command,
+    made_once,
+)
+
+_SOURCES = Path(__file__).parent.parent / "interop" / "java"
+_ANSWER_TIMEOUT_S = 60.0
+_LOG_TAIL_SIZE = 3000
+
+# A consumer looks for queues when its group changes and else every 20 seconds, by default; a retry
+# topic, which is made for its first failure, would wait for that. A 5.5.0 consumer also keeps a
+# second between two looks, the first included.
+_QUICK_CLIENTS = {
+    "rocketmq.client.rebalance.waitInterval": "1000",
+    "rocketmq.client.rebalance.minInterval": "50",
+}
+
+T = TypeVar("T")
+
+
+class JavaFailure(Exception):
+    """The Java side threw; `code` is the response code where there is one."""
+
+    def __init__(self, command: str, kind: str, message: str, code: int | None) -> None:
+        super().__init__(f"{command}: {kind}: {message}")
+        self.kind = kind
+        self.code = code
+
+
+class DriverGone(Exception):
+    """The JVM ended or does not answer; the message ends with its log."""
+
+
+class AdminOutput(msgspec.Struct, frozen=True):
+    """What mqadmin printed. It exits with 0 whatever happens: failures are complaints."""
+
+    output: str
+    complaints: str
+
+
+class _Error(msgspec.Struct, frozen=True):
+    type: str
+    message: str
+    code: int | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    id: int
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: _Error | None = None
+
+
+class JavaDriver:
+    """The JVM of one client version. Any thread may call; answers do not wait for each other."""
+
+    def __init__(
+        self,
+        version: ApacheVersion,
+        directory: Path,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        self.version = version
+        self._log_path = directory / "driver.log"
+        self._ids = count(1)
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Future[_Answer]] = {}
+        self._is_gone = False
+        command = jvm_command(
+            version, directory, _compiled(version), properties=_QUICK_CLIENTS | (properties or {})
+        )
+        with self._log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, "Driver"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests: IO[bytes] = self._process.stdin
+        self._answers: IO[bytes] = self._process.stdout
+        self._reader = threading.Thread(target=self._read_answers, name=str(self))
+        self._reader.start()
+
+    def call(
+        self,
+        command: str,
+        arguments: Mapping[str, object],
+        answer_type: type[T],
+        timeout_s: float = _ANSWER_TIMEOUT_S,
+    ) -> T:
+        """Raises JavaFailure when the Java side throws, DriverGone when there is none."""
+        waiting: Future[_Answer] = Future()
+        with self._lock:
+            if self._is_gone:
+                raise self._gone("ended before")
+            number = next(self._ids)
+            self._waiting[number] = waiting
+            request = {"id": number, "command": command, "arguments": arguments}
+            self._requests.write(msgspec.json.encode(request) + b"\n")
+            self._requests.flush()
+        try:
+            answer = waiting.result(timeout_s)
+        except TimeoutError:
+            raise self._gone(f"did not answer {command}") from None
+        if answer.error is not None:
+            error = answer.error
+            raise JavaFailure(command, error.type, error.message, error.code)
+        return msgspec.json.decode(answer.result, type=answer_type)
+
+    def reserialize(self, java_class: str, body: bytes) -> bytes:
+        """`body` read by Java's own class, such as "route.TopicRouteData", and written again."""
+        return self.call("body.reserialize", {"class": java_class, "body": body}, bytes)
+
+    def mqadmin(self, *words: str) -> AdminOutput:
+        """Runs the command line tool, inside the JVM that is there already."""
+        return self.call("mqadmin", {"words": words}, AdminOutput)
+
+    def new_handle(self, role: str) -> str:
+        """A name that no other client of this JVM has."""
+        return f"{role}-{next(self._ids)}"
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        self._requests.close()
+        self._answers.close()
+
+    def log_tail(self) -> str:
+        return self._log_path.read_text(errors="replace")[-_LOG_TAIL_SIZE:]
+
+    def __str__(self) -> str:
+        return f"Java clients {self.version}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read_answers(self) -> None:
+        decode = msgspec.json.Decoder(_Answer).decode
+        for line in self._answers:
+            answer = decode(line)
+            self._waiting.pop(answer.id).set_result(answer)
+        with self._lock:
+            self._is_gone = True
+            for waiting in self._waiting.values():
+                waiting.set_exception(self._gone("ended"))
+
+    def _gone(self, what: str) -> DriverGone:
+        return DriverGone(f"{self} {what}:\n{self.log_tail()}")
+
+
+def _compiled(version: ApacheVersion) -> Path:
+    """The class files of the driver, compiled once for each version and each change of it."""
+    sources = sorted(_SOURCES.glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+
+    def compile_to(directory: Path) -> None:
+        jars = str(jar_directory(version) / "*")
+        options = ("-nowarn", "-encoding", "UTF-8", "-cp", jars, "-d", str(directory))
+        subprocess.run(["javac", *options, *map(str, sources)], check=True)
+
+    return made_once(cache_directory() / "driver" / f"{version}-{digest[:16]}", compile_to)
