@@ -1,0 +1,88 @@
+"""How a broker is set up: Apache's keys in our words, with Apache's defaults.
+
+`config_file.py` reads and writes it as Apache does. Nothing changes a config: a change at run
+time makes a new one, which the broker hands to whoever reads it.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from socket import gethostname
+from typing import Final
+
+from roquet.broker.names import TRACE_TOPIC
+from roquet.protocol.codes import Permission
+from roquet.store.config import StoreConfig
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+class BrokerRole(Enum):
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """The comment behind a member is Apache's key for it."""
+
+    store: StoreConfig
+
+    cluster_name: str = "DefaultCluster"  # brokerClusterName
+    broker_name: str = field(default_factory=gethostname)  # brokerName
+    broker_id: int = 0  # brokerId
+    role: BrokerRole = BrokerRole.ASYNC_MASTER  # brokerRole
+    permission: int = Permission.READ | Permission.WRITE  # brokerPermission
+    region_id: str = "DefaultRegion"  # regionId
+    trace_on: bool = True  # traceOn
+
+    bind_address: str | None = None  # bindAddress
+    advertised_host: str | None = None  # brokerIP1
+    ha_advertised_host: str | None = None  # brokerIP2
+    listen_port: int = 10911  # listenPort
+    idle_timeout_s: int = 120  # serverChannelMaxIdleTimeSeconds
+
+    name_servers: tuple[str, ...] = ()  # namesrvAddr
+    register_interval_ms: int = 30_000  # registerNameServerPeriod
+    register_timeout_ms: int = 6_000  # registerBrokerTimeoutMills
+    register_unchanged: bool = True  # forceRegister
+    compress_registration: bool = False  # compressedRegister
+
+    create_topics: bool = True  # autoCreateTopicEnable
+    create_groups: bool = True  # autoCreateSubscriptionGroup
+    template_queue_count: int = 8  # defaultTopicQueueNums
+    open_cluster_topic: bool = True  # clusterTopicEnable
+    open_broker_topic: bool = True  # brokerTopicEnable
+    make_trace_topic: bool = False  # traceTopicEnable
+    trace_topic: str = TRACE_TOPIC  # msgTraceTopicName
+
+    accept_sends_from_ms: int = 0  # startAcceptSendRequestTimeStamp
+    refuse_transactions: bool = False  # rejectTransactionMessage
+    store_replies: bool = True  # storeReplyMessageEnable
+
+    long_polling: bool = True  # longPollingEnable
+    short_polling_ms: int = 1_000  # shortPollingTimeMills
+    sql_filters: bool = False  # enablePropertyFilter
+    sql_filters_for_retries: bool = False  # filterSupportRetry
+    notify_consumers: bool = True  # notifyConsumerIdsChangedEnable
+    slave_reads: bool = False  # slaveReadEnable
+    slave_checks_offsets: bool = False  # offsetCheckInSlave
+    save_offsets_interval_ms: int = 5_000  # flushConsumerOffsetInterval
+    disable_slow_groups: bool = False  # disableConsumeIfConsumerReadSlowly
+    slow_group_behind_size: int = 16 << 30  # consumerFallbehindThreshold
+
+    transaction_timeout_ms: int = 6_000  # transactionTimeOut
+    transaction_check_count_max: int = 15  # transactionCheckMax
+    transaction_check_interval_ms: int = 60_000  # transactionCheckInterval
+    save_delays_interval_ms: int = 10_000  # flushDelayOffsetInterval
+
+    access_control: bool = False  # aclEnable
+
+    @property
+    def bind_host(self) -> str:
+        """Nobody outside this machine is served unless an address is named."""
+        return self.bind_address or self.advertised_host or LOOPBACK
+
+    @property
+    def is_slave(self) -> bool:
+        return self.role is BrokerRole.SLAVE

@@ -1,0 +1,133 @@
+"""What a broker refuses, and what an operator can get wrong.
+
+RoquetError
+├── Refused                     of `net`: costs the request, the peer learns the code
+│   ├── BadName                 1   no topic or group may be called that
+│   ├── BadQueueCount           1   no topic may have that many queues
+│   ├── BadAttributes           1   settings of a topic or group cannot be changed like that
+│   ├── BadOffset               1   no position in a queue is negative
+│   ├── ClosedTopic             16  only the broker itself writes there
+│   ├── UnknownTopic            17
+│   ├── SubscriptionUnreadable  23
+│   ├── NotSubscribed           24  the group is not there, or does not read this topic
+│   ├── SubscriptionOutdated    25  the broker waits for the heartbeat that brings the newer one
+│   ├── UnknownGroup            26
+│   ├── FilterMissing           27  the same, for SQL92
+│   └── FilterOutdated          28
+└── ConfigError                 a setting has a value it cannot have
+"""
+
+from roquet.errors import RoquetError
+from roquet.net.errors import Refused
+from roquet.protocol.codes import ResponseCode
+
+_SHOWN_SIZE_MAX = 150  # of what a peer sent: enough for every legal name
+
+
+class BadName(Refused):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_ERROR,
+            f"{name[:_SHOWN_SIZE_MAX]!r} is not a name: 1 to 127 of letters, digits and %|_-",
+        )
+        self.name = name
+
+
+class BadQueueCount(Refused):
+    def __init__(self, count: int, limit: int) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_ERROR, f"a topic has 0 to {limit} queues and not {count}"
+        )
+        self.count = count
+        self.limit = limit
+
+
+class BadAttributes(Refused):
+    def __init__(self, reason: str) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, f"attributes cannot be changed: {reason}")
+        self.reason = reason
+
+
+class BadOffset(Refused):
+    def __init__(self, topic: str, queue_id: int, offset: int) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_ERROR, f"queue {queue_id} of {topic!r} has no offset {offset}"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+
+
+class ClosedTopic(Refused):
+    def __init__(self, topic: str) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, f"topic {topic!r} is the system's own")
+        self.topic = topic
+
+
+class UnknownTopic(Refused):
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            ResponseCode.TOPIC_NOT_EXIST, f"topic {topic[:_SHOWN_SIZE_MAX]!r} does not exist"
+        )
+        self.topic = topic
+
+
+class UnknownGroup(Refused):
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"consumer group {group[:_SHOWN_SIZE_MAX]!r} does not exist",
+        )
+        self.group = group
+
+
+class SubscriptionUnreadable(Refused):
+    def __init__(self, reason: str) -> None:
+        super().__init__(ResponseCode.SUBSCRIPTION_PARSE_FAILED, reason)
+        self.reason = reason
+
+
+class NotSubscribed(Refused):
+    def __init__(self, group: str, topic: str) -> None:
+        super().__init__(
+            ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {group!r} has not subscribed {topic!r}"
+        )
+        self.group = group
+        self.topic = topic
+
+
+class SubscriptionOutdated(Refused):
+    def __init__(self, group: str, topic: str) -> None:
+        super().__init__(
+            ResponseCode.SUBSCRIPTION_NOT_LATEST,
+            f"the newest subscription of group {group!r} to {topic!r} has not arrived",
+        )
+        self.group = group
+        self.topic = topic
+
+
+class FilterMissing(Refused):
+    def __init__(self, group: str, topic: str) -> None:
+        super().__init__(
+            ResponseCode.FILTER_DATA_NOT_EXIST, f"group {group!r} has no filter for {topic!r}"
+        )
+        self.group = group
+        self.topic = topic
+
+
+class FilterOutdated(Refused):
+    def __init__(self, group: str, topic: str) -> None:
+        super().__init__(
+            ResponseCode.FILTER_DATA_NOT_LATEST,
+            f"the newest filter of group {group!r} for {topic!r} has not arrived",
+        )
+        self.group = group
+        self.topic = topic
+
+
+class ConfigError(RoquetError):
+    def __init__(self, key: str, text: str, expected: str) -> None:
+        super().__init__(f"{key}={text[:_SHOWN_SIZE_MAX]!r}: {expected}")
+        self.key = key
+        self.text = text
+        self.expected = expected
