@@ -111,7 +111,7 @@ class _Expansion:
             raise BadBody("JSON", f"nested deeper than {NESTING_DEPTH_MAX}")
         self._enclosing.append(value)
 
-    def _follow(self, reference: object) -> object:
+    def _follow(self, reference: str) -> object:
         """What `reference` names; None if that encloses the reference and so has no end."""
         target = self._target(reference)
         if any(target is value for value in self._enclosing):
@@ -121,10 +121,10 @@ class _Expansion:
             raise BadBody("JSON", f"references add more than {REFERENCED_SIZE_MAX} bytes")
         return self.copy(target)
 
-    def _target(self, reference: object) -> object:
+    def _target(self, reference: str) -> object:
         # "@" and ".." name what stands around the reference; so does the root, which is at hand.
         path = "$" if reference in ("@", "..") else reference
-        if not isinstance(path, str) or not _REFERENCE.fullmatch(path):
+        if not _REFERENCE.fullmatch(path):
             raise BadBody("JSON", f"{path!r:.100} is not a reference")
         target: Any = self._root
         try:
@@ -140,4 +140,4 @@ class _Expansion:
 
 
 def _is_reference(value: object) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and "$ref" in value
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("$ref"), str)

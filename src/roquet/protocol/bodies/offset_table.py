@@ -14,6 +14,7 @@ class ConsumerOffsetTable(Body, kw_only=True):
     data_version: DataVersion | None = None
     group_topic_map: dict[str, list[str]] = field(default_factory=dict)
     offset_table: dict[str, dict[Int32, Int64]] = always({})
+    pull_offset_table: dict[str, dict[Int32, Int64]] = field(default_factory=dict)
 
 
 class DelayOffsetTable(Body, kw_only=True):

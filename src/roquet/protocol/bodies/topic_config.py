@@ -29,7 +29,7 @@ class QueueMapping(Body, kw_only=True):
     dirty: bool = always(False)
     epoch: Int64 = always(0)
     scope: str = always("__global__")
-    topic: str | None = None
+    topic: str
     total_queues: Int32 = always(0)
 
 
@@ -55,7 +55,7 @@ class QueueMappingDetail(Body, kw_only=True):
     epoch: Int64 = always(0)
     hosted_queues: dict[Int32, list[QueueMappingItem]] = always({})
     scope: str = always("__global__")
-    topic: str | None = None
+    topic: str
     total_queues: Int32 = always(0)
 
 

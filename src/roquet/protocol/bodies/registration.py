@@ -1,0 +1,151 @@
+"""The topics of a broker, as it tells them to a name server (103).
+
+Usually JSON. Compressed it is one zlib stream of
+
+    int32 size, data version as JSON
+    int32 count, of topics; for each: int32 size, text
+        "name readQueueNums writeQueueNums perm filterType", from 5.x on " attributes as JSON"
+    int32 size, list of filter servers as JSON
+    int32 count, of queue mappings; for each: int32 size, JSON      (from 5.x on)
+
+and the topics lose `order` and `topicSysFlag` on the way.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, final
+
+import msgspec
+
+from roquet.protocol.bodies.body import Body, always, read_body, write_body
+from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.topic_config import QueueMapping, TopicConfig, TopicConfigTable
+from roquet.protocol.codes import VERSION_3_0_11, VERSION_5_0_0
+from roquet.protocol.compression import Compression, compress, decompress
+from roquet.protocol.errors import BadBody, BadMessage
+
+_INT32: Final = Struct(">i")
+_ZLIB_FIRST_BYTE: Final = b"x"
+_COMPRESSION_LEVEL: Final = 9
+
+
+class Registration(Body, kw_only=True):
+    filter_server_list: list[str] = always([])
+    topics: TopicConfigTable = always(TopicConfigTable(), name="topicConfigSerializeWrapper")
+
+
+def read_registration(data: bytes, version: int) -> Registration:
+    """The body of a 103 from a peer that says it is of `version`. Raises BadBody or TooLarge.
+
+    Whether it is compressed stands in the header, but 5.5 brokers say no and send zlib. So
+    the first byte decides.
+    """
+    if not data:
+        return Registration()
+    if version < VERSION_3_0_11:
+        return Registration(topics=read_body(TopicConfigTable, data))
+    if data.startswith(_ZLIB_FIRST_BYTE):
+        return _read_compressed(data)
+    return read_body(Registration, data)
+
+
+def write_compressed_registration(registration: Registration, version: int) -> bytes:
+    """`version` is the one in the header of the request: readers go by it."""
+    has_mappings = version >= VERSION_5_0_0
+    topics = registration.topics
+    parts = [
+        _sized(write_body(topics.data_version)),
+        _INT32.pack(len(topics.topic_config_table)),
+        *(_sized(_topic_text(t, has_mappings)) for t in topics.topic_config_table.values()),
+        _sized(write_body(registration.filter_server_list)),
+    ]
+    if has_mappings:
+        mappings = topics.topic_queue_mapping_info_map.values()
+        parts.append(_INT32.pack(len(mappings)))
+        parts += (_sized(write_body(mapping)) for mapping in mappings)
+    return compress(b"".join(parts), Compression.ZLIB, _COMPRESSION_LEVEL)
+
+
+def _read_compressed(data: bytes) -> Registration:
+    try:
+        sections = _Sections(decompress(data, Compression.ZLIB.sys_flag))
+    except BadMessage as error:
+        raise BadBody("Registration", str(error)) from None
+    data_version = read_body(DataVersion, sections.next_sized())
+    topics = [_read_topic(text) for text in sections.next_list()]
+    filter_servers = read_body(list[str], sections.next_sized())
+    mappings = [read_body(QueueMapping, text) for text in sections.next_list_if_any()]
+    return Registration(
+        filter_server_list=filter_servers,
+        topics=TopicConfigTable(
+            data_version=data_version,
+            topic_config_table={topic.topic_name: topic for topic in topics},
+            topic_queue_mapping_info_map={mapping.topic: mapping for mapping in mappings},
+        ),
+    )
+
+
+def _sized(data: bytes) -> bytes:
+    return _INT32.pack(len(data)) + data
+
+
+def _topic_text(topic: TopicConfig, has_attributes: bool) -> bytes:
+    text = (
+        f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums}"
+        f" {topic.perm:d} {topic.topic_filter_type}"
+    ).encode()
+    # A 4.9 name server reads nothing at all from a text of six words.
+    return b"%b %b" % (text, write_body(topic.attributes)) if has_attributes else text
+
+
+def _read_topic(data: bytes) -> TopicConfig:
+    words = data.split(b" ", 5)
+    if len(words) < 5:
+        raise BadBody("Registration", f"{data[:100]!r} does not describe a topic")
+    name, read_queue_nums, write_queue_nums, perm, filter_type = words[:5]
+    try:
+        values = {
+            "topicName": name.decode(),
+            "readQueueNums": read_queue_nums.decode(),
+            "writeQueueNums": write_queue_nums.decode(),
+            "perm": perm.decode(),
+            "topicFilterType": filter_type.decode(),
+        }
+        topic = msgspec.convert(values, TopicConfig, strict=False)
+    except (UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise BadBody("Registration", f"{data[:100]!r}: {error}") from None
+    if len(words) > 5:
+        topic.attributes = read_body(dict[str, str], words[5])
+    return topic
+
+
+@final
+class _Sections:
+    """Takes one sized piece after the other from decompressed bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def next_sized(self) -> bytes:
+        start = self._position + 4
+        end = start + self._next_int32()
+        if not start <= end <= len(self._data):
+            raise BadBody("Registration", f"section of {end - start} bytes at byte {start}")
+        self._position = end
+        return self._data[start:end]
+
+    def next_list(self) -> Iterator[bytes]:
+        # The count is not trusted: every item needs bytes that are really there.
+        return (self.next_sized() for _ in range(self._next_int32()))
+
+    def next_list_if_any(self) -> Iterator[bytes]:
+        return self.next_list() if self._position < len(self._data) else iter(())
+
+    def _next_int32(self) -> int:
+        end = self._position + 4
+        if end > len(self._data):
+            raise BadBody("Registration", f"{len(self._data)} bytes end too early")
+        number: int = _INT32.unpack_from(self._data, self._position)[0]
+        self._position = end
+        return number
