@@ -59,6 +59,8 @@ class FrameViewer:
         return _view_of(command, request_code)
 
     def _remember(self, request: Command) -> None:
+        if request.is_oneway:
+            return
         codes = self._request_codes
         codes.pop(request.opaque, None)
         codes[request.opaque] = request.code
@@ -74,7 +76,7 @@ def _view_of(command: Command, request_code: int | None) -> View:
         problem = str(error)
         content = {
             "problem": problem,
-            "other_fields": _bytes_view(bytes(command.fields)),
+            "other_fields": _unread_fields(command),
             "body": _bytes_view(command.body),
         }
     members = _envelope(command, request_code) | content
@@ -124,6 +126,13 @@ def _content(command: Command, request_code: int | None) -> dict[str, object]:
         "other_fields": {k: v for k, v in texts.items() if k not in known_names} or None,
         "body": _body_view(body, command.body),
     }
+
+
+def _unread_fields(command: Command) -> object:
+    try:
+        return field_texts(command.fields) or None
+    except ProtocolError:
+        return _bytes_view(bytes(command.fields))
 
 
 def _body_view(body: object, data: bytes) -> object:

@@ -216,7 +216,7 @@ _CLIENT_TO_BROKER: Final = (
     Entry(Code.LITE_PULL_MESSAGE, pulling.PullMessageHeader, pulling.PullMessageReplyHeader,
           reply_body=_records, reply_codes=_PULLED_CODES),
     Entry(Code.QUERY_MESSAGE, pulling.QueryMessageHeader, pulling.QueryMessageReplyHeader,
-          reply_body=_records, reply_codes=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)),
+          reply_body=_records),
     Entry(Code.VIEW_MESSAGE_BY_ID, pulling.ViewMessageHeader, reply_body=_records),
     Entry(Code.QUERY_CONSUMER_OFFSET, offsets.QueryConsumerOffsetHeader, offsets.OffsetReplyHeader),
     Entry(Code.UPDATE_CONSUMER_OFFSET, offsets.UpdateConsumerOffsetHeader),

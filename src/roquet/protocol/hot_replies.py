@@ -18,7 +18,7 @@ from roquet.protocol.headers.pulling import PullMessageReplyHeader
 from roquet.protocol.headers.sending import SendMessageReplyHeader
 
 # Numbers that stand where a value goes; nothing else in a reply looks like them.
-_MARKS: Final = (1_111_111_111, 1_222_222_222, 1_333_333_333, 1_444_444_444, 1_555_555_555)
+_MARKS: Final = (1_111_111_111, 1_222_222_222, 1_333_333_333, 1_444_444_444)
 _OPAQUE_MARK: Final = 1_999_999_999
 
 # In JSON the byte of the serializer is 0, so the size of the header fills a whole int32.
@@ -86,5 +86,5 @@ _FOUND_TEXT: Final = _template(
         max_offset=_MARKS[3],
     ),
     "FOUND",
-    (*_MARKS[:4], _OPAQUE_MARK),
+    (*_MARKS, _OPAQUE_MARK),
 )
