@@ -1,0 +1,168 @@
+"""How far each group has come in each queue, in memory and as `consumerOffset.json`.
+
+An offset is the next message to consume. May it go back? A pull that carries an offset only
+ever moves it forward. A commit is taken as it is, also when it is smaller: operators' tools, a
+consumer that seeks, and a client that was told its offset does not exist all say it that way,
+and nothing tells them from a late commit of a former owner. Taken wrongly, a smaller offset
+costs messages delivered twice; refused wrongly, it costs messages never delivered.
+
+An operator's reset is stronger than both. Until the next pull of that queue has heard of it,
+what clients commit is left aside: they still say where they were before.
+
+Handlers check topic, group and queue before they commit: the table takes any name.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, final
+
+from roquet.broker.errors import BadOffset
+from roquet.broker.names import is_name
+from roquet.protocol.bodies.body import read_body, write_body
+from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+
+_SEPARATOR: Final = "@"  # In the file a key is "topic@group"; no name contains it.
+_NO_QUEUES: Final[Mapping[int, int]] = MappingProxyType({})
+
+
+class _QueueOfGroup(NamedTuple):
+    group: str
+    topic: str
+    queue_id: int
+
+
+@final
+class OffsetTable:
+    """Counts its changes, so that whoever saves it leaves the disk alone when there are none."""
+
+    __slots__ = ("_by_group", "_resets", "change_count")
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[str, dict[int, int]]] = {}
+        self._resets: dict[_QueueOfGroup, int] = {}
+        self.change_count = 0
+
+    def find(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self.queues(group, topic).get(queue_id)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Takes the offset as it is; whether it went back. Raises BadOffset."""
+        if offset < 0 or queue_id < 0:
+            raise BadOffset(topic, queue_id, offset)
+        if self._resets and (group, topic, queue_id) in self._resets:
+            return False
+        return self._put(group, topic, queue_id, offset)
+
+    def advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Takes the offset if it is further on than what is known."""
+        known = self.queues(group, topic).get(queue_id, -1)
+        if offset > known and queue_id >= 0:
+            self.commit(group, topic, queue_id, offset)
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """What an operator wants; `take_reset` hands it to the next pull. Raises BadOffset."""
+        if offset < 0 or queue_id < 0:
+            raise BadOffset(topic, queue_id, offset)
+        self._resets[_QueueOfGroup(group, topic, queue_id)] = offset
+        self._put(group, topic, queue_id, offset)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the puller of this queue has to go on instead, told once."""
+        if not self._resets:  # Nearly always, and every pull asks.
+            return None
+        return self._resets.pop(_QueueOfGroup(group, topic, queue_id), None)
+
+    def queues(self, group: str, topic: str) -> Mapping[int, int]:
+        """Queue id -> offset, as far as known."""
+        topics = self._by_group.get(group)
+        return _NO_QUEUES if topics is None else topics.get(topic, _NO_QUEUES)
+
+    def topics_of(self, group: str) -> list[str]:
+        return list(self._by_group.get(group, ()))
+
+    def groups_of(self, topic: str) -> list[str]:
+        return [group for group, topics in self._by_group.items() if topic in topics]
+
+    def lowest(
+        self, topic: str, min_offset_of: Callable[[int], int], ignored: Collection[str] = ()
+    ) -> dict[int, int]:
+        """Queue id -> the offset of the group that is furthest behind, but not out of the queue."""
+        found: dict[int, int] = {}
+        for group in self.groups_of(topic):
+            if group in ignored:
+                continue
+            for queue_id, offset in self.queues(group, topic).items():
+                if offset >= min_offset_of(queue_id):
+                    found[queue_id] = min(offset, found.get(queue_id, offset))
+        return found
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Group `target` goes on where `source` is; if that is unknown, nothing happens."""
+        queues = self.queues(source, topic)
+        if queues:
+            self._by_group.setdefault(target, {})[topic] = dict(queues)
+            self.change_count += 1
+
+    def forget_group(self, group: str) -> None:
+        self._forget(lambda queue: queue.group == group)
+        if self._by_group.pop(group, None) is not None:
+            self.change_count += 1
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic of the same name would start at 0: old offsets would skip its messages."""
+        self._forget(lambda queue: queue.topic == topic)
+        for group in self.groups_of(topic):
+            del self._by_group[group][topic]
+            self.change_count += 1
+
+    def snapshot(self) -> ConsumerOffsetTable:
+        """What slaves are told."""
+        return ConsumerOffsetTable(
+            offset_table={
+                f"{topic}{_SEPARATOR}{group}": dict(queues)
+                for group, topics in self._by_group.items()
+                for topic, queues in topics.items()
+            }
+        )
+
+    def merge(self, table: ConsumerOffsetTable) -> list[str]:
+        """Takes over what the master knows; returns the keys that are not of this world."""
+        left_out = []
+        for key, queues in table.offset_table.items():
+            topic, _, group = key.partition(_SEPARATOR)
+            if not (is_name(topic) and is_name(group)):
+                left_out.append(key)
+                continue
+            for queue_id, offset in queues.items():
+                # Apache keeps -1 for queues whose offset it does not know.
+                if offset >= 0 and queue_id >= 0:
+                    self._put(group, topic, queue_id, offset)
+        return left_out
+
+    def to_bytes(self) -> bytes:
+        """The content of `consumerOffset.json`."""
+        return write_body(self.snapshot())
+
+    def load(self, data: bytes) -> list[str]:
+        """Takes over the content of `consumerOffset.json`; returns the keys that were left out.
+
+        5.x keeps offsets of broadcasts and of pulls there too, which we leave out. Raises
+        BadBody, and then nothing has changed.
+        """
+        change_count = self.change_count
+        left_out = self.merge(read_body(ConsumerOffsetTable, data))
+        self.change_count = change_count  # What was read from the file is in the file.
+        return left_out
+
+    def _put(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        queues = self._by_group.setdefault(group, {}).setdefault(topic, {})
+        known = queues.get(queue_id)
+        if offset == known:
+            return False
+        queues[queue_id] = offset
+        self.change_count += 1
+        return known is not None and offset < known
+
+    def _forget(self, is_gone: Callable[[_QueueOfGroup], bool]) -> None:
+        for queue in [queue for queue in self._resets if is_gone(queue)]:
+            del self._resets[queue]
