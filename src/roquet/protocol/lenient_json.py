@@ -21,7 +21,7 @@ from roquet.protocol.errors import BadBody
 # hostile body keeps us busy for a second or two and no longer.
 TOKEN_COUNT_MAX: Final = 2_000_000
 NESTING_DEPTH_MAX: Final = 64
-# What references may add to a body: a few of them can name each other and grow without end.
+# What references may add to a body: each can name an object that holds many more of them.
 REFERENCED_SIZE_MAX: Final = 1024 * 1024
 
 # What msgspec raises for bytes that are not the JSON it expects.

@@ -25,8 +25,11 @@ from roquet.protocol.lenient_json import JSON_ERRORS, has_reference, strict_json
 T = TypeVar("T")
 
 
-class Body(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Base of every JSON body and of the objects inside it."""
+class Body(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Base of every JSON body and of the objects inside it.
+
+    Each class adds `kw_only=True`, which is not inherited: no order of members is worth learning.
+    """
 
 
 def always(default: T, name: str | None = None) -> T:

@@ -1,5 +1,6 @@
 """Every body that real Apache peers sent is read, and nothing of it is lost when written again."""
 
+import tarfile
 from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin
@@ -35,6 +36,7 @@ from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.queue_table import QueueTable
 from roquet.protocol.lenient_json import strict_json, with_bare_integer_keys
 from tests.support.golden_frames import GoldenFrame, golden_frames
+from tests.support.golden_records import STORES_DIR
 
 REQUEST_TYPES: Final[dict[int, Any]] = {
     18: topic_config.TopicConfigList,
@@ -108,6 +110,12 @@ REPLY_TYPES: Final[dict[int, Any]] = {
     3005: list[accounts.User],
     3009: accounts.Acl,
     3010: list[accounts.Acl],
+}
+STATE_FILE_TYPES: Final[dict[str, Any]] = {
+    "consumerOffset.json": offset_table.ConsumerOffsetTable,
+    "delayOffset.json": offset_table.DelayOffsetTable,
+    "subscriptionGroup.json": group_config.GroupConfigTable,
+    "topics.json": topic_config.TopicConfigTable,
 }
 # Messages, batches of them, lines of settings, and the timer's checkpoint.
 NOT_JSON: Final = {
@@ -183,6 +191,19 @@ def test_every_member_of_a_golden_body_is_declared(golden: GoldenBody) -> None:
 def test_we_write_as_java_49_does_but_quote_integer_keys(golden: GoldenBody) -> None:
     written = write_body(read_body(golden.body_type, golden.data))
     assert golden.data in (written, with_bare_integer_keys(written))
+
+
+@pytest.mark.parametrize("store", ["v49_clean", "v49_crashed", "v55_clean", "v55_crashed"])
+def test_state_files_of_a_broker_hold_the_same_bodies(store: str) -> None:
+    with tarfile.open(STORES_DIR / f"{store}.tar.gz") as archive:
+        for name, body_type in STATE_FILE_TYPES.items():
+            file = archive.extractfile(f"{store}/config/{name}")
+            assert file is not None
+            text = file.read()
+            body = read_body(body_type, text)
+            assert read_body(body_type, write_body(body)) == body
+            values = msgspec.json.decode(strict_json(text))
+            assert set(undeclared(values, body_type)) == set()
 
 
 def undeclared(value: Any, body_type: Any) -> Iterator[str]:
