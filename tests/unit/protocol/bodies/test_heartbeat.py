@@ -24,15 +24,13 @@ def test_a_heartbeat_of_a_cpp_client_lacks_empty_sets_and_has_numbers_as_texts()
     )
 
 
-def test_a_heartbeat_of_a_go_client_has_nulls_for_empty_sets_and_names_of_its_own() -> None:
+def test_a_heartbeat_of_an_old_go_client_has_nulls_for_empty_sets_and_names_of_its_own() -> None:
     text = (
         b'{"clientID":"c","producerDataSet":[{"groupName":"p"}],"consumerDataSet":[{"groupName":'
-        b'"g","consumeType":"PUSH","messageModel":"Clustering","subscriptionDataSet":null}]}'
+        b'"g","consumeType":"push","messageModel":"push","subscriptionDataSet":null}]}'
     )
     assert read_body(Heartbeat, text) == Heartbeat(
         client_id="c",
         producer_data_set=[ProducerData(group_name="p")],
-        consumer_data_set=[
-            ConsumerData(group_name="g", consume_type="PUSH", message_model="Clustering")
-        ],
+        consumer_data_set=[ConsumerData(group_name="g", consume_type="push", message_model="push")],
     )
