@@ -49,7 +49,7 @@ class ProcessQueueInfo(Body, kw_only=True):
 
 
 class PopProcessQueueInfo(Body, kw_only=True):
-    dropped: bool = always(False)
+    dropped: bool = always(False, name="droped")  # Java's spelling, here too
     last_pop_timestamp: Int64 = always(0)
     wait_ack_count: Int32 = always(0)
 
