@@ -59,12 +59,14 @@ class Parked:
     """A request that is answered later, by whoever keeps this.
 
     The keeper owns the deadline: it must call `answer` or `answer_by` in the end. When the
-    connection dies first, `on_lost` tells the keeper to forget it.
+    connection dies first, `on_lost` tells a keeper that would keep it for long.
     """
 
     __slots__ = ("_command", "_connection", "_on_lost")
 
-    def __init__(self, request: Request[Any], on_lost: Callable[["Parked"], None]) -> None:
+    def __init__(
+        self, request: Request[Any], on_lost: Callable[["Parked"], None] | None = None
+    ) -> None:
         """Raises Refused when too many requests of the connection are parked."""
         self._command = request.command
         self._connection: Connection | None = request.connection
@@ -95,7 +97,8 @@ class Parked:
 
     def drop(self) -> None:
         self._connection = None
-        self._on_lost(self)
+        if self._on_lost is not None:
+            self._on_lost(self)
 
     def _finish(self, connection: Connection, frame: bytes | None) -> None:
         self._connection = None

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 RESTART_PAUSE_S: Final = 1.0
 
-Work = Callable[[], Awaitable[None]]
+Work = Callable[[], Awaitable[None] | None]
 
 
 class OnFailure(Enum):
@@ -50,7 +50,12 @@ class Services:
         self._is_stopping = True
         for task in self._tasks:
             task.cancel()
-        await self._group.__aexit__(error_type, error, traceback)
+        if isinstance(error, asyncio.CancelledError):
+            # The group has to know, because it may have cancelled the block itself.
+            await self._group.__aexit__(error_type, error, traceback)
+        else:
+            # An error of the block leaves as it is, and not wrapped in a group.
+            await self._group.__aexit__(None, None, None)
 
     def run(self, name: str, work: Work, *, on_failure: OnFailure) -> None:
         """Runs `work` until it returns."""
@@ -75,7 +80,7 @@ class Services:
     async def _run(self, name: str, work: Work, on_failure: OnFailure) -> None:
         while True:
             try:
-                await work()
+                await _done(work)
             except Exception:
                 log.exception("%s: %s failed", self._owner, name)
                 if on_failure is OnFailure.STOP_ALL:
@@ -91,6 +96,12 @@ class Services:
 
     async def _attempt(self, name: str, work: Work) -> None:
         try:
-            await work()
+            await _done(work)
         except Exception:
             log.exception("%s: %s failed", self._owner, name)
+
+
+async def _done(work: Work) -> None:
+    waiting = work()
+    if waiting is not None:
+        await waiting

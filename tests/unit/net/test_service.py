@@ -111,3 +111,40 @@ async def test_tasks_have_names() -> None:
     async with Services("broker") as services:
         services.run("flush", Work(), on_failure=OnFailure.RESTART)
         assert "broker: flush" in {task.get_name() for task in asyncio.all_tasks()}
+
+
+async def test_an_error_of_the_block_itself_comes_out_as_it_is() -> None:
+    work = Work()
+
+    async def block() -> None:
+        async with Services("test") as services:
+            services.run("work", work, on_failure=OnFailure.RESTART)
+            await eventually(lambda: work.begun_count)
+            raise OSError("port is taken")
+
+    with pytest.raises(OSError, match="port is taken"):
+        await block()
+    assert work.ended_count == 1
+
+
+async def test_cancelling_the_block_ends_its_work_and_passes_through() -> None:
+    work = Work()
+
+    async def block() -> None:
+        async with Services("test") as services:
+            services.run("work", work, on_failure=OnFailure.RESTART)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(block())
+    await eventually(lambda: work.begun_count)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.ended_count == 1
+
+
+async def test_plain_functions_are_work_too() -> None:
+    turns: list[int] = []
+    async with Services("test") as services:
+        services.every("turn", 0.0, lambda: turns.append(1))
+        await eventually(lambda: len(turns) >= 3)

@@ -1,0 +1,45 @@
+"""A process that is a name server: settings, log, signals."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from roquet.cli.log_lines import log_to_stderr
+from roquet.clock import SystemClock
+from roquet.disk import SystemDisk
+from roquet.namesrv.config import NameServerConfig, read_config
+from roquet.namesrv.server import serve_names
+from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
+from roquet.protocol.bodies.properties_text import read_properties_text
+
+log = logging.getLogger(__name__)
+
+
+def run_name_server(config_file: Path | None, host: str | None, port: int | None) -> None:
+    """Returns after SIGINT or SIGTERM. Raises OSError, BadBody, BadSetting or BadStateFile."""
+    log_to_stderr()
+    raise_file_limit()
+    config = _read_file(config_file) if config_file else NameServerConfig()
+    run(
+        _serve(
+            replace(
+                config,
+                host=config.host if host is None else host,
+                port=config.port if port is None else port,
+            )
+        )
+    )
+
+
+def _read_file(path: Path) -> NameServerConfig:
+    config, ignored = read_config(read_properties_text(path.read_bytes()))
+    if ignored:
+        log.warning("%s: settings without effect: %s", path, ", ".join(ignored))
+    return config
+
+
+async def _serve(config: NameServerConfig) -> None:
+    with stop_signals() as stop:
+        async with serve_names(config, SystemClock(), SystemDisk()):
+            settle_garbage_collection()
+            await stop.wait()

@@ -1,0 +1,361 @@
+"""Brokers and topics as the brokers tell them. Pure state: no sockets, no logging.
+
+    topic -> broker name -> queues
+    broker name -> broker id -> address          id 0 is the master
+    (cluster, address) -> last sign of life      what is not refreshed is forgotten
+
+A broker is known by its address. When the last address of a broker name is gone, the name
+disappears from its cluster and from all topics; a surviving slave keeps topics readable.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypeVar, final
+
+from roquet.clock import Clock
+from roquet.namesrv.errors import RegistrationRefused
+from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.registration import Registration
+from roquet.protocol.bodies.route import (
+    BrokerData,
+    BrokerMemberGroup,
+    ClusterInfo,
+    QueueData,
+    TopicRoute,
+)
+from roquet.protocol.bodies.topic_config import QueueMapping, TopicConfig
+from roquet.protocol.codes import Permission
+
+V = TypeVar("V")
+
+MASTER_ID: Final = 0
+SILENCE_MAX_S: Final = 120.0
+
+_UNIT: Final = 1  # bits of `topicSysFlag`
+_UNIT_SUBSCRIPTION: Final = 2
+_READ_AND_WRITE: Final = Permission.READ | Permission.WRITE
+
+
+class BrokerKey(NamedTuple):
+    cluster: str
+    address: str
+
+
+class BrokerIdentity(NamedTuple):
+    """Who a broker says it is, in every request that it sends."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+
+    @property
+    def key(self) -> BrokerKey:
+        return BrokerKey(self.cluster, self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerTraits:
+    """What a broker says of itself besides its topics."""
+
+    ha_address: str
+    silence_max_s: float = SILENCE_MAX_S
+    zone: str | None = None
+    # Only 5.x brokers say whether a slave may act for a lost master; None means 4.x.
+    has_acting_master: bool | None = None
+
+
+class Channel(Protocol):
+    """The connection a broker registers on."""
+
+    def close(self, reason: str) -> None: ...
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    identity: BrokerIdentity
+    traits: BrokerTraits
+    data_version: DataVersion
+    filter_servers: list[str]
+    channel: Channel
+    refreshed_s: float
+
+
+@final
+class RouteTable:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._mappings: dict[str, dict[str, QueueMapping]] = {}
+        self._groups: dict[str, BrokerData] = {}
+        self._live: dict[BrokerKey, LiveBroker] = {}
+
+    # What brokers do.
+
+    def register(
+        self,
+        identity: BrokerIdentity,
+        traits: BrokerTraits,
+        registration: Registration,
+        channel: Channel,
+    ) -> bool:
+        """Whether the broker was not known before. Raises RegistrationRefused."""
+        known = self._live.get(identity.key)
+        self._check(identity, registration)
+        if known is not None and known.identity.name != identity.name:
+            self._forget(known)  # It was restarted under another name.
+        group = self._joined_group(identity, traits)
+        if _speaks_for_the_group(identity, traits, group):
+            has_changed = known is None or known.data_version != registration.topics.data_version
+            self._take_topics(identity.name, registration, group, has_changed=has_changed)
+        self._live[identity.key] = LiveBroker(
+            identity,
+            traits,
+            registration.topics.data_version,
+            registration.filter_server_list,
+            channel,
+            self._clock.monotonic_s(),
+        )
+        return known is None
+
+    def master_of(self, identity: BrokerIdentity) -> LiveBroker | None:
+        """The living master of a slave."""
+        group = self._groups.get(identity.name)
+        address = group.broker_addrs.get(MASTER_ID) if group else None
+        if address is None or identity.broker_id == MASTER_ID:
+            return None
+        return self._live.get(BrokerKey(identity.cluster, address))
+
+    def refresh(self, key: BrokerKey) -> None:
+        """A sign of life; brokers that are not known must register first."""
+        live = self._live.get(key)
+        if live is not None:
+            live.refreshed_s = self._clock.monotonic_s()
+
+    def data_version(self, key: BrokerKey) -> DataVersion | None:
+        live = self._live.get(key)
+        return live.data_version if live else None
+
+    def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
+        """Adds queues of known broker names to a topic, apart from their registrations."""
+        known = {each.broker_name: each for each in queues if each.broker_name in self._groups}
+        if known:
+            self._topics.setdefault(topic, {}).update(known)
+
+    # How brokers go.
+
+    def unregister(self, identity: BrokerIdentity) -> bool:
+        """Whether it was there. One that came back under another address is not touched."""
+        live = self._live.get(identity.key)
+        if live is not None:
+            self._forget(live)
+        return live is not None
+
+    def lose_channel(self, channel: Channel) -> list[LiveBroker]:
+        """Forgets and returns who registered there."""
+        return self._forget_where(lambda live: live.channel is channel)
+
+    def expire(self) -> list[LiveBroker]:
+        """Forgets and returns who has been silent for too long."""
+        now_s = self._clock.monotonic_s()
+        return self._forget_where(lambda live: now_s - live.refreshed_s > live.traits.silence_max_s)
+
+    # What clients and tools ask.
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """None unless there are queues and a broker that has them."""
+        queues = self._topics.get(topic, {})
+        groups = [self._groups[name] for name in queues if name in self._groups]
+        if not groups:
+            return None
+        return TopicRoute(
+            broker_datas=groups,
+            filter_server_table=self._filter_servers(groups),
+            queue_datas=list(queues.values()),
+            topic_queue_mapping_by_broker=self._mappings.get(topic, {}),
+        )
+
+    def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo(broker_addr_table=self._groups, cluster_addr_table=self._clusters())
+
+    def member_group(self, cluster: str, name: str) -> BrokerMemberGroup:
+        group = self._groups.get(name)
+        addresses = group.broker_addrs if group else {}
+        return BrokerMemberGroup(broker_addrs=addresses, broker_name=name, cluster=cluster)
+
+    def topics(self) -> list[str]:
+        return list(self._topics)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        names = self._clusters().get(cluster, [])
+        return [
+            topic for topic, queues in self._topics.items() if not queues.keys().isdisjoint(names)
+        ]
+
+    def system_topics(self) -> list[str]:
+        """Every cluster and every broker name has a topic of its own."""
+        clusters = self._clusters()
+        return [*clusters, *self._groups]
+
+    def any_address(self) -> str | None:
+        return next((key.address for key in self._live), None)
+
+    def unit_topics(self) -> list[str]:
+        return self._topics_by_flags(lambda flags: flags & _UNIT != 0)
+
+    def unit_subscription_topics(self) -> list[str]:
+        return self._topics_by_flags(lambda flags: flags & _UNIT_SUBSCRIPTION != 0)
+
+    def unit_subscription_topics_outside_units(self) -> list[str]:
+        return self._topics_by_flags(
+            lambda flags: flags & (_UNIT | _UNIT_SUBSCRIPTION) == _UNIT_SUBSCRIPTION
+        )
+
+    # What operators change; a registration with another data version undoes it.
+
+    def wipe_write_permission(self, name: str) -> int:
+        """The number of topics that the broker name has."""
+        return self._change_permission(name, lambda perm: perm & ~Permission.WRITE)
+
+    def add_write_permission(self, name: str) -> int:
+        return self._change_permission(name, lambda _perm: _READ_AND_WRITE)
+
+    def delete_topic(self, topic: str, cluster: str | None) -> None:
+        """Everywhere, or on the brokers of one cluster only."""
+        queues = self._topics.get(topic, {})
+        gone = self._clusters().get(cluster, []) if cluster else list(queues)
+        for name in gone:
+            queues.pop(name, None)
+        if not queues:
+            self._topics.pop(topic, None)
+            self._mappings.pop(topic, None)
+
+    # How it is done.
+
+    def _check(self, identity: BrokerIdentity, registration: Registration) -> None:
+        if identity.key not in self._live and len(registration.topics.topic_config_table) == 1:
+            # A single topic is a change to a table that we do not have. Taking its data version
+            # for that of the whole would hide the other topics.
+            raise RegistrationRefused("a first registration must carry all topics")
+        group = self._groups.get(identity.name)
+        address = group.broker_addrs.get(identity.broker_id) if group else None
+        holder = self._live.get(BrokerKey(identity.cluster, address or ""))
+        if holder is None or holder.identity.key == identity.key:
+            return
+        epoch = registration.topics.data_version.state_version
+        if holder.data_version.state_version > epoch:
+            raise RegistrationRefused(
+                f"{holder.identity.address} holds id {identity.broker_id} in a later epoch"
+            )
+
+    def _joined_group(self, identity: BrokerIdentity, traits: BrokerTraits) -> BrokerData:
+        group = self._groups.setdefault(
+            identity.name, BrokerData(broker_name=identity.name, cluster=identity.cluster)
+        )
+        group.enable_acting_master = bool(traits.has_acting_master)
+        group.zone_name = traits.zone
+        # A slave that became master keeps its address under the new id only.
+        _remove_address(group, identity.address)
+        group.broker_addrs[identity.broker_id] = identity.address
+        return group
+
+    def _take_topics(
+        self, name: str, registration: Registration, group: BrokerData, *, has_changed: bool
+    ) -> None:
+        """Adds and replaces; topics that are missing in a registration are kept."""
+        is_read_only = _is_read_only(group)
+        for topic, config in registration.topics.topic_config_table.items():
+            queues = self._topics.setdefault(topic, {})
+            if has_changed or name not in queues:
+                queues[name] = _queue_data(name, config, is_read_only=is_read_only)
+        if has_changed:
+            for topic, mapping in registration.topics.topic_queue_mapping_info_map.items():
+                self._mappings.setdefault(topic, {})[name] = mapping
+
+    def _forget_where(self, is_gone: Callable[[LiveBroker], bool]) -> list[LiveBroker]:
+        gone = [live for live in self._live.values() if is_gone(live)]
+        for live in gone:
+            self._forget(live)
+        return gone
+
+    def _forget(self, live: LiveBroker) -> None:
+        del self._live[live.identity.key]
+        name = live.identity.name
+        group = self._groups.get(name)
+        if group is None:
+            return  # Another address had taken its place, and is gone as well.
+        _remove_address(group, live.identity.address)
+        if not group.broker_addrs:
+            del self._groups[name]
+            _remove_name(self._topics, name)
+            _remove_name(self._mappings, name)
+        elif _is_read_only(group):
+            self.wipe_write_permission(name)
+
+    def _clusters(self) -> dict[str, list[str]]:
+        clusters: dict[str, list[str]] = {}
+        for name, group in self._groups.items():
+            clusters.setdefault(group.cluster or "", []).append(name)
+        return clusters
+
+    def _filter_servers(self, groups: list[BrokerData]) -> dict[str, list[str]]:
+        keys = [
+            BrokerKey(group.cluster or "", address)
+            for group in groups
+            for address in group.broker_addrs.values()
+        ]
+        return {
+            key.address: live.filter_servers
+            for key in keys
+            if (live := self._live.get(key)) and live.filter_servers
+        }
+
+    def _topics_by_flags(self, is_wanted: Callable[[int], bool]) -> list[str]:
+        # All brokers of a topic say the same, so the first is asked.
+        return [
+            topic
+            for topic, queues in self._topics.items()
+            if is_wanted(next(iter(queues.values())).topic_sys_flag)
+        ]
+
+    def _change_permission(self, name: str, change: Callable[[int], int]) -> int:
+        all_queues = [queues[name] for queues in self._topics.values() if name in queues]
+        for queues in all_queues:
+            queues.perm = change(queues.perm)
+        return len(all_queues)
+
+
+def _speaks_for_the_group(
+    identity: BrokerIdentity, traits: BrokerTraits, group: BrokerData
+) -> bool:
+    """The master does; without one, 5.x lets the slave with the smallest id."""
+    if identity.broker_id == MASTER_ID:
+        return True
+    return traits.has_acting_master is not None and identity.broker_id == min(group.broker_addrs)
+
+
+def _is_read_only(group: BrokerData) -> bool:
+    """A slave that acts for a lost master can be read from and no more."""
+    return group.enable_acting_master and MASTER_ID not in group.broker_addrs
+
+
+def _queue_data(name: str, config: TopicConfig, *, is_read_only: bool) -> QueueData:
+    return QueueData(
+        broker_name=name,
+        perm=config.perm & ~Permission.WRITE if is_read_only else config.perm,
+        read_queue_nums=config.read_queue_nums,
+        topic_sys_flag=config.topic_sys_flag,
+        write_queue_nums=config.write_queue_nums,
+    )
+
+
+def _remove_address(group: BrokerData, address: str) -> None:
+    for broker_id in [each for each, held in group.broker_addrs.items() if held == address]:
+        del group.broker_addrs[broker_id]
+
+
+def _remove_name(table: dict[str, dict[str, V]], name: str) -> None:
+    for topic in [each for each, by_name in table.items() if name in by_name]:
+        del table[topic][name]
+        if not table[topic]:
+            del table[topic]
