@@ -6,6 +6,7 @@ import typer
 
 from roquet import __version__
 from roquet.cli import wire
+from roquet.cli.namesrv import namesrv_command
 
 app = typer.Typer(
     name="roquet",
@@ -14,6 +15,7 @@ app = typer.Typer(
     # A traceback is for us, not for the screen of an operator, and it may show secrets.
     pretty_exceptions_enable=False,
 )
+app.command("namesrv")(namesrv_command)
 app.add_typer(wire.app, name="wire")
 
 
