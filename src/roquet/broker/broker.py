@@ -1,0 +1,41 @@
+"""What the handlers of a broker work on. How it comes to life is said in `server.py`."""
+
+from dataclasses import dataclass
+
+from roquet.broker.arrivals import Arrivals
+from roquet.broker.clients import Consumers, Producers
+from roquet.broker.config import BrokerConfig
+from roquet.broker.durability import Durability
+from roquet.broker.groups import GroupTable
+from roquet.broker.offsets import OffsetTable
+from roquet.broker.queue_locks import QueueLocks
+from roquet.broker.registration import Registrar
+from roquet.broker.statistics import Statistics
+from roquet.broker.topics import TopicTable
+from roquet.clock import Clock
+from roquet.net.connection import Connection
+from roquet.protocol.hot_replies import SendReplyTemplate
+from roquet.store.message_store import MessageStore
+
+
+@dataclass(slots=True)
+class Broker:
+    """State that belongs to the event loop; handlers change it, services save it."""
+
+    config: BrokerConfig
+    clock: Clock
+    store: MessageStore
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    consumers: Consumers[Connection]
+    producers: Producers[Connection]
+    locks: QueueLocks
+    arrivals: Arrivals
+    durability: Durability
+    registrar: Registrar
+    statistics: Statistics
+    # Where clients find this broker, packed as records hold it, and as message ids begin.
+    store_host: bytes
+    id_prefix: str
+    send_reply: SendReplyTemplate
