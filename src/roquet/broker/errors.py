@@ -6,6 +6,7 @@ RoquetError
 │   ├── BadQueueCount           1   no topic may have that many queues
 │   ├── BadAttributes           1   settings of a topic or group cannot be changed like that
 │   ├── BadOffset               1   no position in a queue is negative
+│   ├── TooManyGroups           1   one connection cannot be in that many groups
 │   ├── ClosedTopic             16  only the broker itself writes there
 │   ├── UnknownTopic            17
 │   ├── SubscriptionUnreadable  23
@@ -56,6 +57,14 @@ class BadOffset(Refused):
         self.topic = topic
         self.queue_id = queue_id
         self.offset = offset
+
+
+class TooManyGroups(Refused):
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_ERROR, f"a connection can be in {limit} groups and no more"
+        )
+        self.limit = limit
 
 
 class ClosedTopic(Refused):

@@ -1,0 +1,266 @@
+"""Who is connected: consumers with what they read, and producers.
+
+A client is in a group as long as its connection lives and it sends heartbeats. Nothing here
+sends anything: whoever calls learns which groups changed and tells their members. What a
+connection is does not matter here; it only has to be hashable.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Generic, NamedTuple, TypeVar, final
+
+from roquet.broker.errors import TooManyGroups
+from roquet.protocol.bodies.heartbeat import ConsumerData
+from roquet.protocol.bodies.subscription_data import SubscriptionData
+
+C = TypeVar("C", bound=Hashable)
+
+SILENCE_S_MAX: Final = 120.0
+GROUP_COUNT_MAX: Final = 1_000  # of one connection
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client on one connection, as its last heartbeat said."""
+
+    client_id: str
+    language: str | None
+    version: int
+    heard_ms: int  # for reports
+    heard_s: float  # for the silence: it must not end because somebody set the clock
+
+
+class Silent(NamedTuple, Generic[C]):
+    """What went because nothing was heard: out of these groups, on these connections."""
+
+    groups: list[str]
+    connections: list[C]
+
+
+@final
+class Consumers(Generic[C]):
+    """`find(group)` is a plain look-up in a dict, because pulls do it."""
+
+    __slots__ = ("_groups", "_roster", "find")
+
+    def __init__(self) -> None:
+        self._roster: _Roster[C] = _Roster()
+        self._groups: dict[str, ConsumerGroup[C]] = {}
+        self.find: Final[Callable[[str], ConsumerGroup[C] | None]] = self._groups.get
+
+    def __iter__(self) -> Iterator["ConsumerGroup[C]"]:
+        return iter(tuple(self._groups.values()))
+
+    def register(self, connection: C, client: Client, data: ConsumerData) -> bool:
+        """Takes a heartbeat; whether the members of the group have to be told.
+
+        Raises TooManyGroups.
+        """
+        has_new_member = self._roster.put(data.group_name, connection, client)
+        group = self._groups.get(data.group_name)
+        if group is None:
+            members = self._roster.members(data.group_name)
+            group = self._groups[data.group_name] = ConsumerGroup(data.group_name, members)
+        has_new_topics = group.take(data)
+        return has_new_member or has_new_topics
+
+    def unregister(self, group: str, connection: C) -> bool:
+        """Whether it was a member."""
+        was_member = self._roster.remove(group, connection)
+        self._drop_empty([group])
+        return was_member
+
+    def forget(self, connection: C) -> list[str]:
+        """The connection is gone; the groups that it was in."""
+        groups = self._roster.forget(connection)
+        self._drop_empty(groups)
+        return groups
+
+    def forget_silent(self, now_s: float) -> Silent[C]:
+        silent = self._roster.forget_silent(now_s)
+        self._drop_empty(silent.groups)
+        return silent
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that read this topic now."""
+        return [name for name, group in self._groups.items() if topic in group.subscriptions]
+
+    def _drop_empty(self, groups: list[str]) -> None:
+        for group in groups:
+            if not self._roster.members(group):
+                self._groups.pop(group, None)
+
+
+@final
+class ConsumerGroup(Generic[C]):
+    """The members of a group are expected to be alike: the last one that spoke is right."""
+
+    __slots__ = (
+        "consume_from_where",
+        "consume_type",
+        "members",
+        "message_model",
+        "name",
+        "subscriptions",
+    )
+
+    def __init__(self, name: str, members: Mapping[C, Client]) -> None:
+        self.name = name
+        self.members = members
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.consume_type: str | None = None
+        self.message_model: str | None = None
+        self.consume_from_where: str | None = None
+
+    @property
+    def client_ids(self) -> list[str]:
+        """Each once: a client that comes back may still be there with its old connection.
+
+        Consumers share out the queues by this list; a second entry would get queues that
+        nobody reads.
+        """
+        return list(dict.fromkeys(client.client_id for client in self.members.values()))
+
+    def connection_of(self, client_id: str) -> C | None:
+        """The newest, if there are several."""
+        found = None
+        for connection, client in self.members.items():
+            if client.client_id == client_id:
+                found = connection
+        return found
+
+    def take(self, data: ConsumerData) -> bool:
+        """Whether topics came or went. A newer subscription to a known topic is no change."""
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.consume_from_where = data.consume_from_where
+        known = self.subscriptions
+        # A topic that this heartbeat does not name is not read any more, by nobody.
+        self.subscriptions = {}
+        for new in data.subscription_data_set:
+            old = known.get(new.topic)
+            if old is not None and old.sub_version >= new.sub_version:
+                self.subscriptions[new.topic] = old
+            else:
+                self.subscriptions[new.topic] = new
+        return self.subscriptions.keys() != known.keys()
+
+
+@final
+class Producers(Generic[C]):
+    __slots__ = ("_roster", "_turn")
+
+    def __init__(self) -> None:
+        self._roster: _Roster[C] = _Roster()
+        self._turn = 0
+
+    def register(self, group: str, connection: C, client: Client) -> None:
+        """Takes a heartbeat. Raises TooManyGroups."""
+        self._roster.put(group, connection, client)
+
+    def unregister(self, group: str, connection: C) -> None:
+        self._roster.remove(group, connection)
+
+    def forget(self, connection: C) -> None:
+        """The connection is gone."""
+        self._roster.forget(connection)
+
+    def forget_silent(self, now_s: float) -> Silent[C]:
+        return self._roster.forget_silent(now_s)
+
+    def groups(self) -> list[str]:
+        return self._roster.groups()
+
+    def members(self, group: str) -> Mapping[C, Client]:
+        return self._roster.members(group)
+
+    def connection_of(self, client_id: str) -> C | None:
+        """Where the client was heard of last."""
+        return self._roster.connection_of(client_id)
+
+    def next_of(self, group: str) -> C | None:
+        """Another member of the group each time, as long as there are others."""
+        members = self._roster.members(group)
+        if not members:
+            return None
+        self._turn += 1
+        return next(islice(members, self._turn % len(members), None))
+
+
+@final
+class _Roster(Generic[C]):
+    """Which connections are in which groups, both ways, and where each client is."""
+
+    __slots__ = ("_connection_of", "_groups_of", "_members")
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[C, Client]] = {}
+        self._groups_of: dict[C, set[str]] = {}
+        self._connection_of: dict[str, C] = {}
+
+    def groups(self) -> list[str]:
+        return list(self._members)
+
+    def members(self, group: str) -> Mapping[C, Client]:
+        return self._members.get(group, {})
+
+    def connection_of(self, client_id: str) -> C | None:
+        return self._connection_of.get(client_id)
+
+    def put(self, group: str, connection: C, client: Client) -> bool:
+        """Whether the member is new."""
+        groups = self._groups_of.setdefault(connection, set())
+        if group not in groups and len(groups) >= GROUP_COUNT_MAX:
+            raise TooManyGroups(GROUP_COUNT_MAX)
+        groups.add(group)
+        members = self._members.setdefault(group, {})
+        old = members.get(connection)
+        members[connection] = client
+        self._connection_of[client.client_id] = connection
+        if old is not None and old.client_id == client.client_id:
+            return False
+        if old is not None:
+            self._drop_id(old.client_id, connection)
+        return True
+
+    def remove(self, group: str, connection: C) -> bool:
+        """Whether it was there."""
+        members = self._members.get(group, {})
+        client = members.pop(connection, None)
+        if client is None:
+            return False
+        if not members:
+            del self._members[group]
+        groups = self._groups_of[connection]
+        groups.remove(group)
+        if not groups:
+            del self._groups_of[connection]
+        self._drop_id(client.client_id, connection)
+        return True
+
+    def forget(self, connection: C) -> list[str]:
+        groups = list(self._groups_of.get(connection, ()))
+        for group in groups:
+            self.remove(group, connection)
+        return groups
+
+    def forget_silent(self, now_s: float) -> Silent[C]:
+        silent = [
+            (group, connection)
+            for group, members in self._members.items()
+            for connection, client in members.items()
+            if now_s - client.heard_s > SILENCE_S_MAX
+        ]
+        for group, connection in silent:
+            self.remove(group, connection)
+        groups = dict.fromkeys(group for group, _ in silent)
+        return Silent(list(groups), list(dict.fromkeys(connection for _, connection in silent)))
+
+    def _drop_id(self, client_id: str, connection: C) -> None:
+        """Forgets where a client is, unless it is there in another group or elsewhere by now."""
+        if self._connection_of[client_id] != connection:
+            return
+        groups = self._groups_of.get(connection, ())
+        if not any(self._members[group][connection].client_id == client_id for group in groups):
+            del self._connection_of[client_id]
