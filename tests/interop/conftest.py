@@ -13,6 +13,7 @@ from typing import Protocol
 import pytest
 
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.topics import CreateTopicHeader
 from tests.support.apache import ApacheCluster
 from tests.support.blocking_peer import BlockingPeer
@@ -90,7 +91,7 @@ def new_name() -> Callable[[str], str]:
 def new_topic(apache: ApacheCluster, new_name: Callable[[str], str]) -> Callable[..., str]:
     """Makes topics on the broker, which tells the name server before it answers."""
 
-    def make(queue_count: int = 1) -> str:
+    def make(queue_count: int = 1, serializer: int = SERIALIZER_JSON) -> str:
         topic = new_name("topic")
         header = CreateTopicHeader(
             topic=topic,
@@ -100,7 +101,7 @@ def new_topic(apache: ApacheCluster, new_name: Callable[[str], str]) -> Callable
             perm=6,
             topic_filter_type="SINGLE_TAG",
         )
-        with BlockingPeer(apache.broker.address) as broker:
+        with BlockingPeer(apache.broker.address, serializer) as broker:
             reply = broker.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         assert reply.code == ResponseCode.SUCCESS, reply.remark
         return topic

@@ -44,6 +44,12 @@ class BlockingPeer:
                 if command.is_response and command.opaque == request.opaque:
                     return command
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Our own end, as the other side sees it."""
+        host, port = self._socket.getsockname()
+        return host, port
+
     def close(self) -> None:
         self._socket.close()
 

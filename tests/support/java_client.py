@@ -347,3 +347,8 @@ class JavaLitePullConsumer(_Client):
 
     def committed(self, queue: Queue) -> int:
         return self._ask("committed", int, queue=queue)
+
+
+def decode_records(driver: JavaDriver, records: bytes) -> list[Received]:
+    """The body of a pull reply as Java's own decoder reads it."""
+    return driver.call("records.decode", {"records": records}, list[Received])

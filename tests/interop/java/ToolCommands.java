@@ -1,25 +1,30 @@
 import com.alibaba.fastjson.JSONObject;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
-/** What needs no client of ours: Java's own reading of a body, and mqadmin. */
+/** What needs no client and no server: Java's own reading of bytes. And mqadmin. */
 final class ToolCommands {
-    /** Where the classes of bodies live: in 4.9, in 5.x, and those that never moved. */
+    /** Where the classes of bodies live, some in 4.9, some in 5.x, few in both. */
     private static final List<String> PACKAGES = List.of(
         "org.apache.rocketmq.common.protocol.",
         "org.apache.rocketmq.remoting.protocol.",
-        "org.apache.rocketmq.common.");
+        "org.apache.rocketmq.common.",
+        "org.apache.rocketmq.store.",
+        "org.apache.rocketmq.broker.");
 
     private ToolCommands() {
     }
 
     static void addTo(Map<String, Driver.Command> commands) {
         commands.put("body.reserialize", ToolCommands::reserialize);
+        commands.put("records.decode", ToolCommands::decodeRecords);
         commands.put("mqadmin", ToolCommands::mqadmin);
     }
 
@@ -28,6 +33,11 @@ final class ToolCommands {
         Class<?> type = bodyClass(arguments.getString("class"));
         Object body = RemotingSerializable.decode(arguments.getBytes("body"), type);
         return RemotingSerializable.encode(body);
+    }
+
+    /** The body of a pull reply, read as a client reads it. */
+    private static Object decodeRecords(JSONObject arguments) {
+        return Messages.json(MessageDecoder.decodes(ByteBuffer.wrap(arguments.getBytes("records"))));
     }
 
     private static Class<?> bodyClass(String name) throws ClassNotFoundException {
