@@ -7,14 +7,15 @@ RoquetError
 │   ├── BadAttributes           1   settings of a topic or group cannot be changed like that
 │   ├── BadOffset               1   no position in a queue is negative
 │   ├── TooManyGroups           1   one connection cannot be in that many groups
+│   ├── FiltersOff              1   SQL92 is switched off here
+│   ├── BroadcastForbidden      16  the group may not broadcast
 │   ├── ClosedTopic             16  only the broker itself writes there
 │   ├── UnknownTopic            17
 │   ├── SubscriptionUnreadable  23
 │   ├── NotSubscribed           24  the group is not there, or does not read this topic
 │   ├── SubscriptionOutdated    25  the broker waits for the heartbeat that brings the newer one
 │   ├── UnknownGroup            26
-│   ├── FilterMissing           27  the same, for SQL92
-│   └── FilterOutdated          28
+│   └── FilterMissing           27  what heartbeats brought is no filter
 └── ConfigError                 a setting has a value it cannot have
 """
 
@@ -65,6 +66,19 @@ class TooManyGroups(Refused):
             ResponseCode.SYSTEM_ERROR, f"a connection can be in {limit} groups and no more"
         )
         self.limit = limit
+
+
+class FiltersOff(Refused):
+    def __init__(self) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_ERROR, "SQL92 filters are off: see enablePropertyFilter"
+        )
+
+
+class BroadcastForbidden(Refused):
+    def __init__(self, group: str) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, f"group {group!r} may not broadcast")
+        self.group = group
 
 
 class ClosedTopic(Refused):
@@ -119,16 +133,6 @@ class FilterMissing(Refused):
     def __init__(self, group: str, topic: str) -> None:
         super().__init__(
             ResponseCode.FILTER_DATA_NOT_EXIST, f"group {group!r} has no filter for {topic!r}"
-        )
-        self.group = group
-        self.topic = topic
-
-
-class FilterOutdated(Refused):
-    def __init__(self, group: str, topic: str) -> None:
-        super().__init__(
-            ResponseCode.FILTER_DATA_NOT_LATEST,
-            f"the newest filter of group {group!r} for {topic!r} has not arrived",
         )
         self.group = group
         self.topic = topic
