@@ -54,6 +54,12 @@ class Disk(Protocol):
     def read(self, descriptor: int, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer at the end of the file."""
 
+    def data_ranges(self, descriptor: int, position: int) -> list[tuple[int, int]]:
+        """Where, from `position` on, there may be something other than zeros.
+
+        Space that was allocated but never written takes seconds to read, and no time to ask.
+        """
+
     def write(self, descriptor: int, position: int, data: bytes) -> None: ...
 
     def sync(self, descriptor: int) -> None:
@@ -127,6 +133,18 @@ class SystemDisk:
 
     def read(self, descriptor: int, position: int, size: int) -> bytes:
         return os.pread(descriptor, size, position)
+
+    def data_ranges(self, descriptor: int, position: int) -> list[tuple[int, int]]:
+        found = []
+        try:
+            while True:
+                start = os.lseek(descriptor, position, os.SEEK_DATA)
+                position = os.lseek(descriptor, start, os.SEEK_HOLE)
+                found.append((start, position))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        return found
 
     def write(self, descriptor: int, position: int, data: bytes) -> None:
         rest = memoryview(data)

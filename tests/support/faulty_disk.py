@@ -134,6 +134,9 @@ class FaultyDisk:
     def read(self, descriptor: int, position: int, size: int) -> bytes:
         return self.system.read(descriptor, position, size)
 
+    def data_ranges(self, descriptor: int, position: int) -> list[tuple[int, int]]:
+        return self.system.data_ranges(descriptor, position)
+
     def write(self, descriptor: int, position: int, data: bytes) -> None:
         self._step()
         if self.is_full:

@@ -44,6 +44,19 @@ def test_what_the_mapping_writes_the_descriptor_reads(tmp_path: Path) -> None:
     DISK.close(descriptor)
 
 
+def test_space_that_was_never_written_has_no_data(tmp_path: Path) -> None:
+    descriptor = DISK.create(tmp_path / "file", 1 << 24)
+    DISK.allocate(descriptor, 0, 1 << 24)
+    assert DISK.data_ranges(descriptor, 0) == []
+    for position in (1 << 20, 1 << 23):
+        DISK.write(descriptor, position, b"x")
+    found = DISK.data_ranges(descriptor, 5)
+    assert found == [(at, at + PAGE_SIZE) for at in (1 << 20, 1 << 23)]
+    assert DISK.data_ranges(descriptor, (1 << 23) + 1) == [((1 << 23) + 1, found[1][1])]
+    assert DISK.data_ranges(descriptor, 1 << 24) == []
+    DISK.close(descriptor)
+
+
 def test_a_mapping_for_reading_cannot_be_written(tmp_path: Path) -> None:
     DISK.close(DISK.create(tmp_path / "file", PAGE_SIZE))
     descriptor = DISK.open(tmp_path / "file", writable=False)

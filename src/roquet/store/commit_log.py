@@ -19,7 +19,7 @@ from typing import final
 from roquet.disk import Disk, is_full, make_safe_directory
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.record import MAGIC_BLANK, RecordDraft, write_record
-from roquet.store.errors import BadRecord, DiskFull, StoreUnavailable
+from roquet.store.errors import BadRecord, refusal_of
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,
     LogRecord,
@@ -199,6 +199,15 @@ class CommitLog:
     def files_end(self) -> int:
         return self._run.files[-1].end if self._run.files else 0
 
+    def written_end(self, physical_offset: int) -> int:
+        """Behind the last byte that is not zero; the offset if there is none behind it."""
+        for file in reversed(self._run.files_between(physical_offset, self.files_end)):
+            position = max(physical_offset - file.start, 0)
+            end = file.written_end(position)
+            if end > position:
+                return file.start + end
+        return physical_offset
+
     def cut(self, end: int) -> None:
         """Let the log end here. Nothing behind it is left."""
         self._run.cut(end)
@@ -214,7 +223,7 @@ class CommitLog:
                 files.append(self._create_file(self.end - self.end % file_size))
             files[-1].reserve(files[-1].size, files[-1].size)
         except OSError as error:
-            raise _refusal(error) from error
+            raise refusal_of(error) from error
         self._write_to(files[-1])
 
     def forget(self, count: int) -> list[MappedFile]:
@@ -243,7 +252,7 @@ class CommitLog:
             try:
                 next_file = self._next_file or self._create_file(start)
             except OSError as error:
-                raise _refusal(error) from error
+                raise refusal_of(error) from error
             self._next_file = None
         position = self.end - self._file_start
         assert self._mapping is not None, "the log was not resumed"
@@ -265,9 +274,3 @@ class CommitLog:
         self._mapping = file.mapping
         self._file_start = file.start
         self._used_end = file.end - BLANK_SIZE_MIN
-
-
-def _refusal(error: OSError) -> StoreUnavailable:
-    if is_full(error):
-        return DiskFull(f"no space for another file of the commit log: {error}")
-    return StoreUnavailable(f"the commit log cannot go on: {error}")

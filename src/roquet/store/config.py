@@ -46,8 +46,7 @@ class StoreConfig:
     flush_interval_ms: int = 500  # flushIntervalCommitLog
     flush_pages_min: int = 4  # flushCommitLogLeastPages
     flush_all_interval_ms: int = 10_000  # flushCommitLogThoroughInterval
-    queue_flush_interval_ms: int = 1_000  # flushIntervalConsumeQueue
-    queue_flush_all_interval_ms: int = 60_000  # flushConsumeQueueThoroughInterval
+    queue_flush_interval_ms: int = 60_000  # flushConsumeQueueThoroughInterval
 
     read_count_max_in_memory: int = 32  # maxTransferCountOnMessageInMemory
     read_size_max_in_memory: int = 262_144  # maxTransferBytesOnMessageInMemory

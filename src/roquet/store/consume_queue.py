@@ -74,6 +74,7 @@ class ConsumeQueue:
         "queue_id",
         "reserved_position",
         "topic",
+        "topic_field",
     )
 
     def __init__(
@@ -83,6 +84,8 @@ class ConsumeQueue:
         self._run = MappedRun(disk, directory, -(-file_size // ENTRY_SIZE) * ENTRY_SIZE)
         self._disk = disk
         self.topic = topic
+        # How records of the usual kind spell it.
+        self.topic_field = bytes((min(len(topic), 255),)) + topic
         self.queue_id = queue_id
         self.min_offset = 0
         self.max_offset = 0  # of the entry to come
@@ -95,20 +98,24 @@ class ConsumeQueue:
 
     # Writing
 
-    def reserve(self) -> None:
-        """Make sure that `append` has space, if `position` has reached `reserved_position`.
+    def reserve(self, count: int = 1) -> None:
+        """Make sure that there is space for `count` entries. Raises OSError.
 
-        Raises OSError; then nothing has changed.
+        For one entry this is needed only if `position` has reached `reserved_position`.
         """
+        start = self.max_offset * ENTRY_SIZE
+        end = start + count * ENTRY_SIZE
         files = self._run.files
-        if not files or self.position == files[-1].size:
-            self._add_file(self.max_offset)
-        else:
-            files[-1].reserve(self.position + ENTRY_SIZE, RESERVE_STEP)
-        self._write_to(self._run.files[-1])
+        while not files or files[-1].end < end:
+            self._add_file(files[-1].end if files else start)
+        for file in self._run.files_between(start, end):
+            file.reserve(min(end, file.end) - file.start, RESERVE_STEP)
+        file_now = self._run.file_at(start)
+        assert file_now is not None
+        self._write_to(file_now)
 
     def append(self, physical_offset: int, size: int, tags_code: int) -> None:
-        """Add the entry of `max_offset`. There must be space."""
+        """Add the entry of `max_offset`; `position` is before `reserved_position`."""
         position = self.position
         _pack_entry_into(self._mapping, position, physical_offset, size, tags_code)  # type: ignore[arg-type]
         self.position = position + ENTRY_SIZE
@@ -166,15 +173,20 @@ class ConsumeQueue:
 
     def offset_before(self, physical_limit: int) -> int:
         """Behind the last entry whose record ends at or before `physical_limit`."""
-        low, high = self.min_offset, self.max_offset
+        high = self.max_offset
+        step = 1
+        # The limit is near the end, so steps are taken from there, each twice as long.
+        while high > self.min_offset and self._is_behind(high - 1, physical_limit):
+            high = max(high - step, self.min_offset)
+            step *= 2
+        low = high
+        high = min(high + step, self.max_offset)
         while low < high:
             middle = (low + high) // 2
-            entry = self.entry(middle)
-            # A blank says nothing, but it lies before every entry that is not readable yet.
-            if entry is None or entry.is_blank or entry.physical_end <= physical_limit:
-                low = middle + 1
-            else:
+            if self._is_behind(middle, physical_limit):
                 high = middle
+            else:
+                low = middle + 1
         return low
 
     # Loading, cutting and forgetting
@@ -226,6 +238,10 @@ class ConsumeQueue:
                 return
         self.clear()
 
+    def drop_last(self) -> None:
+        """Drop the last entry."""
+        self._cut_to(self.max_offset - 1)
+
     def forget(self, log_start: int) -> list[MappedFile]:
         """Move `min_offset` to the first entry whose record is still in the log.
 
@@ -270,7 +286,7 @@ class ConsumeQueue:
 
     def _begin(self, offset: int) -> None:
         """Make the first file of a queue whose first entry is not the first of a file."""
-        self._add_file(offset)
+        self._add_file(offset * ENTRY_SIZE)
         file = self._run.files[0]
         blank_size = offset * ENTRY_SIZE - file.start
         file.reserve(blank_size, RESERVE_STEP)
@@ -278,9 +294,8 @@ class ConsumeQueue:
         self.min_offset = self.max_offset = offset
         self._write_to(file)
 
-    def _add_file(self, offset: int) -> None:
-        """Add the file in which the entry of `offset` lies."""
-        start = offset * ENTRY_SIZE
+    def _add_file(self, start: int) -> None:
+        """Add the file in which the byte `start` of the queue lies."""
         file_size = self._run.file_size
         file = self._run.create(start - start % file_size, min(RESERVE_STEP, file_size))
         self._has_new_file = True
@@ -302,6 +317,11 @@ class ConsumeQueue:
             self.position = self.reserved_position = end - start
             # The zeros behind the cut have to be synced too.
             self._synced_offset = min(self._synced_offset, start // ENTRY_SIZE)
+
+    def _is_behind(self, offset: int, physical_limit: int) -> bool:
+        entry = self.entry(offset)
+        # A blank says nothing, but it lies before the entries that are not readable yet.
+        return entry is not None and not entry.is_blank and entry.physical_end > physical_limit
 
     def _from_the_end(self) -> Iterator[QueueEntry]:
         for offset in range(self.max_offset - 1, self.min_offset - 1, -1):

@@ -23,43 +23,47 @@ TRANSACTIONS_WITHOUT_QUEUE: Final = frozenset(
     (SysFlag.TRANSACTION_PREPARED.value, SysFlag.TRANSACTION_ROLLBACK.value)
 )
 
-_TAGS_FIRST: Final = b"TAGS\x01"
-_TAGS_LATER: Final = b"\x02TAGS\x01"
+_TAGS: Final = b"\x02TAGS\x01"
+_DELAY: Final = b"\x02DELAY\x01"
 # A broker sees few different tags, but nobody can promise that.
 _KNOWN_TAGS_MAX: Final = 10_000
 _known_tags: Final[dict[bytes, int]] = {}
 
 
+def value_of(properties: bytes, mark: bytes) -> bytes:
+    """The value of the property `mark` = 0x02 name 0x01; empty if there is none.
+
+    A quicker `property_of_bytes`, which copies the text before it looks.
+    """
+    start = properties.rfind(mark)
+    if start < 0:
+        # The first property has no separator in front of it.
+        if not properties.startswith(mark[1:]):
+            return b""
+        start = -1
+    start += len(mark)
+    end = properties.find(b"\x02", start)
+    value = properties[start:] if end < 0 else properties[start:end]
+    # An empty property does not exist, but an earlier one of its name may.
+    return value or property_of_bytes(properties, mark[1:-1]) or b""
+
+
 def tags_code_of(properties: bytes) -> int:
     """The hash of the tag; 0 without one."""
-    start = properties.rfind(_TAGS_LATER)
-    if start >= 0:
-        start += len(_TAGS_LATER)
-    elif properties.startswith(_TAGS_FIRST):
-        start = len(_TAGS_FIRST)
-    else:
-        return 0
-    end = properties.find(b"\x02", start)
-    tags = properties[start:] if end < 0 else properties[start:end]
-    code = _known_tags.get(tags)
-    return _new_tags_code(tags, properties) if code is None else code
-
-
-def _new_tags_code(tags: bytes, properties: bytes) -> int:
+    tags = value_of(properties, _TAGS)
     if not tags:
-        # An empty property does not exist; an earlier one of its name may.
-        tags = property_of_bytes(properties, b"TAGS") or b""
-    if len(_known_tags) >= _KNOWN_TAGS_MAX:
-        _known_tags.clear()
-    code = java_hash(str(tags, "utf-8", "replace"))
-    if tags:
-        _known_tags[tags] = code
+        return 0
+    code = _known_tags.get(tags)
+    if code is None:
+        if len(_known_tags) >= _KNOWN_TAGS_MAX:
+            _known_tags.clear()
+        code = _known_tags[tags] = java_hash(str(tags, "utf-8", "replace"))
     return code
 
 
 def delivery_time_of(properties: bytes, store_timestamp: int, levels_ms: tuple[int, ...]) -> int:
     """What a delayed message has in place of the tags code."""
-    text = property_of_bytes(properties, b"DELAY") or b""
+    text = value_of(properties, _DELAY)
     level = min(int(text), len(levels_ms)) if text.isdigit() else 0
     if level == 0:
         return tags_code_of(properties)

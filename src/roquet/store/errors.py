@@ -15,6 +15,7 @@ What is wrong with a message, before it becomes a record, is said by `protocol.e
 
 from pathlib import Path
 
+from roquet.disk import is_full
 from roquet.errors import RoquetError
 
 
@@ -57,6 +58,12 @@ class SyncFailed(StoreUnavailable):
 
 class StoreClosed(StoreUnavailable):
     """The store was closed by its owner."""
+
+
+def refusal_of(error: OSError) -> StoreUnavailable:
+    """What to tell the one who wanted to write."""
+    kind = DiskFull if is_full(error) else StoreUnavailable
+    return kind(f"the store cannot write: {error}")
 
 
 class BadRecord(StoreError):

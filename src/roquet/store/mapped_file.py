@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, final
 
 from roquet.disk import Disk
-from roquet.store.layout import aside, file_name
+from roquet.store.layout import aside
 
 _CHUNK_SIZE: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK_SIZE)
@@ -74,6 +74,12 @@ class MappedFile:
     def is_zero_from(self, position: int) -> bool:
         return not any(True for _ in self.written_chunks(position))
 
+    def written_end(self, position: int) -> int:
+        """Behind the last byte that is not zero; `position` if there is none behind it."""
+        for start, end in self.written_chunks(position):
+            position = start + len(self.mapping[start:end].rstrip(b"\0"))
+        return position
+
     def zero_from(self, position: int) -> None:
         descriptor = self._open()
         for start, end in self.written_chunks(position):
@@ -83,14 +89,13 @@ class MappedFile:
 
     def written_chunks(self, position: int) -> Iterator[tuple[int, int]]:
         """The ranges from `position` on that are not all zero, in chunks."""
-        descriptor = self._open()
-        while position < self.size:
-            # Read by the descriptor: a mapping would fault in every page of a long empty tail.
-            found = self._disk.read(descriptor, position, min(_CHUNK_SIZE, self.size - position))
-            end = position + len(found)
-            if found != _ZEROS[: len(found)]:
-                yield position, end
-            position = end
+        # All ranges are asked for before the first byte is read: reading ahead would turn
+        # space that was never written into pages that look written.
+        for range_start, range_end in self._disk.data_ranges(self._open(), position):
+            for start in range(range_start, range_end, _CHUNK_SIZE):
+                end = min(start + _CHUNK_SIZE, range_end)
+                if self.mapping[start:end] != _ZEROS[: end - start]:
+                    yield start, end
 
     def close(self) -> None:
         if self._mapping is not None:
@@ -121,14 +126,14 @@ class MappedFile:
 
 
 def create_file(
-    disk: Disk, directory: Path, start: int, size: int, *, allocated_size: int = 0
+    disk: Disk, path: Path, start: int, size: int, *, allocated_size: int = 0
 ) -> MappedFile:
     """A new file of zeros, visible only in full size.
 
     It is not safe before it is synced and its directory too. Raises OSError, leaving nothing.
     """
-    disk.make_directory(directory)
-    unfinished = aside(directory)
+    disk.make_directory(path.parent)
+    unfinished = aside(path.parent)
     descriptor = disk.create(unfinished, size)
     try:
         if allocated_size:
@@ -139,7 +144,6 @@ def create_file(
         raise
     finally:
         disk.close(descriptor)
-    path = directory / file_name(start)
     disk.rename(unfinished, path)
     file = MappedFile(disk, path, start, size)
     file.reserved_size = allocated_size

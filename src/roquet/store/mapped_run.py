@@ -10,7 +10,7 @@ from typing import final
 
 from roquet.disk import Disk, Entry
 from roquet.store.errors import BadStoreDirectory
-from roquet.store.layout import start_of
+from roquet.store.layout import file_name, start_of
 from roquet.store.mapped_file import MappedFile, create_file
 
 _start_of_file = attrgetter("start")
@@ -49,9 +49,8 @@ class MappedRun:
 
     def create(self, start: int, allocated_size: int) -> MappedFile:
         """See `create_file`; the new file is not part of the run yet."""
-        return create_file(
-            self._disk, self.directory, start, self.file_size, allocated_size=allocated_size
-        )
+        path = self.directory / file_name(start)
+        return create_file(self._disk, path, start, self.file_size, allocated_size=allocated_size)
 
     def cut(self, end: int) -> None:
         """Remove the files from `end` on and zero what lies behind it in its file.

@@ -14,28 +14,29 @@ from roquet.store.mapped_file import MappedFile
 class QueueTable:
     """Changed by the one owner of the store; `sync` may run in another thread."""
 
-    __slots__ = ("_disk", "_file_size", "_layout", "_queues")
+    __slots__ = ("_disk", "_file_size", "_layout", "by_key")
 
     def __init__(self, disk: Disk, layout: StoreLayout, file_size: int) -> None:
         self._disk = disk
         self._layout = layout
         self._file_size = file_size
-        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        # Open to the append, which looks up a queue for every message.
+        self.by_key: dict[tuple[bytes, int], ConsumeQueue] = {}
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         # A copy, because it may be changed meanwhile.
-        return iter(tuple(self._queues.values()))
+        return iter(tuple(self.by_key.values()))
 
     def find(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
-        return self._queues.get((topic, queue_id))
+        return self.by_key.get((topic, queue_id))
 
     def find_or_add(self, topic: bytes, queue_id: int) -> ConsumeQueue:
         """Raises BadMessage when the topic cannot be the name of a directory."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self.by_key.get((topic, queue_id))
         if queue is None:
             if not is_directory_name(topic) or queue_id < 0:
                 raise BadMessage(f"there can be no queue {queue_id} of topic {topic!r}")
-            queue = self._queues[topic, queue_id] = self._make(topic, queue_id)
+            queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
         return queue
 
     def load(self) -> int | None:
@@ -54,7 +55,7 @@ class QueueTable:
 
     def remove(self, queue: ConsumeQueue) -> list[MappedFile]:
         """Forget a queue and its names; the files are handed over to be closed."""
-        del self._queues[queue.topic, queue.queue_id]
+        del self.by_key[queue.topic, queue.queue_id]
         files = queue.detach()
         for file in files:
             file.unlink()
@@ -73,7 +74,7 @@ class QueueTable:
     def close(self) -> None:
         for queue in self:
             queue.close()
-        self._queues.clear()
+        self.by_key.clear()
 
     def _make(self, topic: bytes, queue_id: int) -> ConsumeQueue:
         directory = self._layout.queue(topic.decode(), queue_id)

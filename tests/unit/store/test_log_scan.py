@@ -17,7 +17,7 @@ SIZE = 4096
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[MappedFile]:
-    file = create_file(SystemDisk(), tmp_path, BASE, SIZE)
+    file = create_file(SystemDisk(), tmp_path / "file", BASE, SIZE)
     yield file
     file.close()
 
@@ -156,7 +156,7 @@ def test_the_record_at_the_position_itself_is_found(file: MappedFile) -> None:
 
 
 def test_a_magic_across_two_chunks_is_found(tmp_path: Path) -> None:
-    file = create_file(SystemDisk(), tmp_path, 0, 3 << 20)
+    file = create_file(SystemDisk(), tmp_path / "file", 0, 3 << 20)
     for position in range((1 << 20) - 8, (1 << 20) + 1):
         file.zero_from(0)
         write(file, position, draft(b"1"))

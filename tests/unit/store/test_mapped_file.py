@@ -10,8 +10,8 @@ SIZE = 3 << 20
 
 
 def test_a_created_file_is_seen_in_full_size_only(tmp_path: Path) -> None:
-    file = create_file(SystemDisk(), tmp_path / "log", 40, SIZE)
-    assert file.path == tmp_path / "log" / "00000000000000000040"
+    file = create_file(SystemDisk(), tmp_path / "log" / "file", 40, SIZE)
+    assert file.path == tmp_path / "log" / "file"
     assert file.path.stat().st_size == SIZE
     assert (file.start, file.end) == (40, 40 + SIZE)
     assert [each.name for each in tmp_path.iterdir()] == ["log"]
@@ -22,13 +22,13 @@ def test_a_file_that_finds_no_space_leaves_nothing(tmp_path: Path) -> None:
     disk.make_directory(tmp_path / "log")
     disk.is_full = True
     with pytest.raises(OSError, match="No space"):
-        create_file(disk, tmp_path / "log", 0, SIZE, allocated_size=SIZE)
+        create_file(disk, tmp_path / "log" / "file", 0, SIZE, allocated_size=SIZE)
     assert list((tmp_path / "log").iterdir()) == []
     assert [each.name for each in tmp_path.iterdir()] == ["log"]
 
 
 def test_what_is_written_is_in_the_file(tmp_path: Path) -> None:
-    file = create_file(SystemDisk(), tmp_path, 0, PAGE_SIZE)
+    file = create_file(SystemDisk(), tmp_path / "file", 0, PAGE_SIZE)
     file.mapping[10:15] = b"hello"
     file.sync()
     file.close()
@@ -37,7 +37,7 @@ def test_what_is_written_is_in_the_file(tmp_path: Path) -> None:
 
 
 def test_space_is_reserved_in_steps_and_never_beyond_the_file(tmp_path: Path) -> None:
-    file = create_file(SystemDisk(), tmp_path, 0, 10 * PAGE_SIZE)
+    file = create_file(SystemDisk(), tmp_path / "file", 0, 10 * PAGE_SIZE)
     file.reserve(PAGE_SIZE, PAGE_SIZE)
     assert file.reserved_size == 2 * PAGE_SIZE
     file.reserve(2 * PAGE_SIZE, PAGE_SIZE)
@@ -50,7 +50,7 @@ def test_space_is_reserved_in_steps_and_never_beyond_the_file(tmp_path: Path) ->
 
 def test_a_failed_reservation_changes_nothing(tmp_path: Path) -> None:
     disk = FaultyDisk(tmp_path)
-    file = create_file(disk, tmp_path, 0, PAGE_SIZE)
+    file = create_file(disk, tmp_path / "file", 0, PAGE_SIZE)
     disk.is_full = True
     with pytest.raises(OSError, match="No space"):
         file.reserve(1, 1)
@@ -59,7 +59,7 @@ def test_a_failed_reservation_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_zeroing_starts_at_the_position_and_reaches_the_end(tmp_path: Path) -> None:
-    file = create_file(SystemDisk(), tmp_path, 0, SIZE)
+    file = create_file(SystemDisk(), tmp_path / "file", 0, SIZE)
     for position in (99, 100, 101, SIZE - 1):
         file.mapping[position] = 1
     assert not file.is_zero_from(102)
@@ -71,14 +71,15 @@ def test_zeroing_starts_at_the_position_and_reaches_the_end(tmp_path: Path) -> N
 
 
 def test_only_chunks_with_something_in_them_count_as_written(tmp_path: Path) -> None:
-    file = create_file(SystemDisk(), tmp_path, 0, SIZE)
+    file = create_file(SystemDisk(), tmp_path / "file", 0, SIZE)
     file.mapping[(1 << 20) + 5] = 1
-    assert list(file.written_chunks(1)) == [((1 << 20) + 1, (2 << 20) + 1)]
+    ((start, end),) = file.written_chunks(1)
+    assert start <= (1 << 20) + 5 < end <= start + (1 << 20)
     file.close()
 
 
 def test_a_removed_file_is_gone(tmp_path: Path) -> None:
-    file = create_file(SystemDisk(), tmp_path, 0, PAGE_SIZE)
+    file = create_file(SystemDisk(), tmp_path / "file", 0, PAGE_SIZE)
     assert file.mapping[0] == 0
     file.remove()
     assert not file.path.exists()

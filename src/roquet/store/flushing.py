@@ -1,0 +1,153 @@
+"""The thread that brings everything to disk, and releases all who wait for that at once.
+
+Sync flush: every append wakes the thread. While it syncs, more appends arrive, and the next
+round covers all of them. Async flush: rounds come by the clock. Queues, index and checkpoint
+are synced now and then in either mode; they can be made again from the log.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from threading import Event, Thread
+from typing import Final, final
+
+from roquet.clock import Clock
+from roquet.disk import PAGE_SIZE
+from roquet.store.checkpoint import Checkpoint
+from roquet.store.commit_log import CommitLog
+from roquet.store.config import FlushMode, StoreConfig
+from roquet.store.errors import SyncFailed
+from roquet.store.key_index import KeyIndex
+from roquet.store.mapped_file import MappedFile
+from roquet.store.queues import QueueTable
+
+_STOP_TIMEOUT_S: Final = 60.0
+
+
+@final
+class Flusher:
+    """Its rounds run in its own thread or, as long as that is not started, in the caller's."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        log: CommitLog,
+        queues: QueueTable,
+        index: KeyIndex | None,
+        *,
+        save_checkpoint: Callable[[Checkpoint], None],
+        on_flushed: Callable[[int], None],
+        on_failed: Callable[[SyncFailed], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._save_checkpoint = save_checkpoint
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
+        self._is_wanted = Event()
+        self._is_stopping = False
+        self._thread: Thread | None = None
+        self._retired: deque[MappedFile] = deque()
+        now = clock.monotonic_s()
+        self._log_synced_at = now
+        self._caches_synced_at = now
+        self.failure: SyncFailed | None = None
+
+    def start(self) -> None:
+        self._thread = Thread(target=self._run, name="roquet-flush", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the thread end; what it has not synced is left to `flush`."""
+        if self._thread is None:
+            return
+        self._is_stopping = True
+        self._is_wanted.set()
+        self._thread.join(_STOP_TIMEOUT_S)
+        assert not self._thread.is_alive(), "a sync takes longer than a minute"
+        self._thread = None
+
+    def want(self) -> None:
+        """Have the log synced soon."""
+        # Asking costs a tenth of setting.
+        if not self._is_wanted.is_set():
+            self._is_wanted.set()
+
+    def retire(self, files: Iterable[MappedFile]) -> None:
+        """Close files as soon as nobody can be syncing them."""
+        self._retired.extend(files)
+
+    def close_retired(self) -> None:
+        while self._retired:
+            self._retired.popleft().close()
+
+    def flush(self) -> None:
+        """Sync everything now. Only without the thread. Raises SyncFailed."""
+        assert self._thread is None
+        if self.failure is None:
+            self._round(self._sync_everything)
+        if self.failure is not None:
+            raise self.failure
+
+    def tick(self) -> None:
+        """What the thread does once. Only without the thread; failures are told, not raised."""
+        if self.failure is None:
+            self._round(self._sync_what_is_due)
+
+    def _run(self) -> None:
+        interval_s = self._config.flush_interval_ms / 1000
+        while self.failure is None and not self._is_stopping:
+            self._is_wanted.wait(interval_s)
+            self._round(self._sync_what_is_due)
+
+    def _round(self, sync: Callable[[], None]) -> None:
+        try:
+            self.close_retired()
+            sync()
+        except OSError as error:
+            # After a failed sync the kernel may drop what it could not write, so a retry that
+            # succeeds proves nothing. Nobody who waits may be told "stored", now or later.
+            self.failure = SyncFailed(f"the disk did not take what was written: {error}")
+            self._on_failed(self.failure)
+
+    def _sync_what_is_due(self) -> None:
+        now = self._clock.monotonic_s()
+        if self._is_wanted.is_set() or self._is_log_due(now):
+            self._sync_log()
+        self._log.make_next_file()
+        if now - self._caches_synced_at >= self._config.queue_flush_interval_ms / 1000:
+            self._caches_synced_at = now
+            self._sync_caches()
+
+    def _sync_everything(self) -> None:
+        self._sync_log()
+        self._sync_caches()
+
+    def _is_log_due(self, now: float) -> bool:
+        waiting = self._log.end - self._log.synced_end
+        if self._config.flush_mode is FlushMode.SYNC:
+            return waiting > 0
+        is_old = now - self._log_synced_at >= self._config.flush_all_interval_ms / 1000
+        return waiting >= self._config.flush_pages_min * PAGE_SIZE or (is_old and waiting > 0)
+
+    def _sync_log(self) -> None:
+        # Cleared first: who asks from now on is served by the next round.
+        self._is_wanted.clear()
+        self._log_synced_at = self._clock.monotonic_s()
+        self._on_flushed(self._log.sync())
+
+    def _sync_caches(self) -> None:
+        """Queues, index and, when they are safe, the checkpoint that says so."""
+        # Read before the sync: the checkpoint must not speak of what came during it.
+        timestamp = self._log.last_store_timestamp
+        for queue in self._queues:
+            queue.sync()
+            if self._is_wanted.is_set():
+                # There may be thousands of queues, and an append is waiting.
+                self._sync_log()
+        index_timestamp = 0 if self._index is None else self._index.sync()
+        self._sync_log()
+        self._save_checkpoint(Checkpoint(timestamp, timestamp, index_timestamp))

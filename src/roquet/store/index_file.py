@@ -1,0 +1,228 @@
+"""One file of the key index: a hash table from keys to physical offsets.
+
+      0  int64  store timestamp of the first message
+      8  int64  ... of the last
+     16  int64  physical offset of the first message
+     24  int64  ... of the last
+     32  int32  slots in use
+     36  int32  number of the next entry; entry 0 is never used
+     40  int32  x slot count: number of the newest entry of each slot, 0 for none
+    ...  20     x entry count
+
+    entry
+      0  int32  hash of the key, not negative
+      4  int64  physical offset
+     12  int32  seconds since the first message of the file
+     16  int32  number of the next older entry of the same slot, 0 for none
+
+Which texts are keys is said in `key_index.py`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from roquet.disk import Disk
+from roquet.store.mapped_file import MappedFile, create_file
+
+_HEADER: Final = Struct(">qqqqii")
+_SLOT_SIZE: Final = 4
+_ENTRY_TYPE: Final = np.dtype(
+    [("hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("older", ">i4")]
+)
+_ENTRY: Final = Struct(">iqii")
+assert _HEADER.size == 40
+assert _ENTRY.size == _ENTRY_TYPE.itemsize == 20
+_unpack_entry = _ENTRY.unpack_from
+_unpack_slot = Struct(">i").unpack_from
+
+_SECONDS_MAX: Final = 2**31 - 1
+_RESERVE_STEP: Final = 1 << 20
+# A slot that so many keys share is passed over from here on: a walk must end.
+CHAIN_LENGTH_MAX: Final = 200_000
+
+
+class IndexHeader(NamedTuple):
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_physical_offset: int = 0
+    end_physical_offset: int = 0
+    used_slots: int = 0
+    next_number: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBatch:
+    """Keys in the order of the log; columns of equal length."""
+
+    hashes: npt.NDArray[np.int32]
+    physical_offsets: npt.NDArray[np.int64]
+    timestamps: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def part(self, start: int, end: int | None = None) -> "KeyBatch":
+        return KeyBatch(
+            self.hashes[start:end], self.physical_offsets[start:end], self.timestamps[start:end]
+        )
+
+
+def index_file_size(slot_count: int, entry_count: int) -> int:
+    return _HEADER.size + slot_count * _SLOT_SIZE + entry_count * _ENTRY.size
+
+
+@final
+class IndexFile:
+    """Written by one owner; `sync` may run in another thread."""
+
+    def __init__(self, file: MappedFile, slot_count: int, entry_count: int) -> None:
+        self.file = file
+        self._slot_count = slot_count
+        self._entry_count = entry_count
+        self._entries_start = _HEADER.size + slot_count * _SLOT_SIZE
+        self.header = IndexHeader(*_HEADER.unpack_from(file.mapping, 0))
+        if self.header.next_number <= 0:
+            self.header = self.header._replace(next_number=1)
+        self._synced_header: IndexHeader | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self.header.next_number >= self._entry_count
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the header can be true; the rest is checked when it is read."""
+        return (
+            self.header.next_number <= self._entry_count
+            and 0 <= self.header.used_slots <= self._slot_count
+        )
+
+    def put(self, batch: KeyBatch) -> int:
+        """Add as many keys as the file has room for; their count. Raises OSError."""
+        count = min(len(batch), self._entry_count - self.header.next_number)
+        if count == 0:
+            return 0
+        batch = batch.part(0, count)
+        first = self.header.next_number
+        start = self._entries_start + first * _ENTRY.size
+        end = start + count * _ENTRY.size
+        self.file.reserve(end, _RESERVE_STEP)
+        entries = np.empty(count, _ENTRY_TYPE)
+        entries["hash"] = batch.hashes
+        entries["physical_offset"] = batch.physical_offsets
+        entries["seconds"] = self._seconds(batch.timestamps)
+        entries["older"], new_slots = self._link(batch.hashes)
+        self.file.mapping[start:end] = entries.tobytes()
+        self._set_header(batch, count, new_slots)
+        return count
+
+    def find(self, key_hash: int, begin: int, end: int, count_max: int) -> list[int]:
+        """Physical offsets of messages of that time, newest first. Hashes may collide."""
+        header = self.header
+        mapping = self.file.mapping
+        slot = key_hash % self._slot_count
+        (number,) = _unpack_slot(mapping, _HEADER.size + slot * _SLOT_SIZE)
+        newer = header.next_number
+        found: list[int] = []
+        for _ in range(CHAIN_LENGTH_MAX):
+            # Every entry is older than the one before it, whatever a damaged file says.
+            if not 0 < number < newer or len(found) >= count_max:
+                break
+            newer = number
+            entry_hash, physical_offset, seconds, number = _unpack_entry(
+                mapping, self._entries_start + number * _ENTRY.size
+            )
+            timestamp = header.begin_timestamp + seconds * 1000
+            if seconds < 0 or timestamp < begin:
+                break
+            if entry_hash == key_hash and timestamp <= end:
+                found.append(physical_offset)
+        return found
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        return self.header.begin_timestamp <= end and self.header.end_timestamp >= begin
+
+    def inherit(self, header: IndexHeader) -> None:
+        """Begin where the file before ended, as Apache does."""
+        self.header = self.header._replace(
+            begin_timestamp=header.end_timestamp,
+            end_timestamp=header.end_timestamp,
+            begin_physical_offset=header.end_physical_offset,
+            end_physical_offset=header.end_physical_offset,
+        )
+        self._write_header()
+
+    def sync(self) -> None:
+        header = self.header
+        if header != self._synced_header:
+            self.file.sync()
+            self._synced_header = header
+
+    def _seconds(self, timestamps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        begin = np.full(len(timestamps), self.header.begin_timestamp)
+        if self.header.next_number == 1:
+            # The first entry still counts from where the file before ended.
+            begin[1:] = timestamps[0]
+        seconds = np.where(begin > 0, (timestamps - begin) // 1000, 0)
+        return np.clip(seconds, 0, _SECONDS_MAX)
+
+    def _link(self, hashes: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
+        """Make the new entries the newest of their slots.
+
+        Returns the number of the next older entry for each, and how many slots were empty.
+        """
+        count = len(hashes)
+        first = self.header.next_number
+        slots = np.frombuffer(self.file.mapping, ">i4", self._slot_count, _HEADER.size)
+        slot_of = hashes % self._slot_count
+        # Sorted by slot and, within a slot, by age: neighbours are linked.
+        order = np.argsort(slot_of, kind="stable")
+        sorted_slots = slot_of[order]
+        numbers = (first + order).astype(np.int32)
+        is_oldest = np.ones(count, np.bool_)
+        is_oldest[1:] = sorted_slots[1:] != sorted_slots[:-1]
+        is_newest = np.roll(is_oldest, -1)
+        oldest_slots = sorted_slots[is_oldest]
+        before = slots[oldest_slots].astype(np.int32)
+        before[(before < 0) | (before >= first)] = 0
+        older_sorted = np.roll(numbers, 1)
+        older_sorted[is_oldest] = before
+        slots[oldest_slots] = numbers[is_newest]
+        older = np.empty(count, np.int32)
+        older[order] = older_sorted
+        return older, int(np.count_nonzero(before == 0))
+
+    def _set_header(self, batch: KeyBatch, count: int, new_slots: int) -> None:
+        header = self.header
+        if header.next_number == 1:
+            header = header._replace(
+                begin_timestamp=int(batch.timestamps[0]),
+                begin_physical_offset=int(batch.physical_offsets[0]),
+            )
+        self.header = header._replace(
+            end_timestamp=int(batch.timestamps[-1]),
+            end_physical_offset=int(batch.physical_offsets[-1]),
+            used_slots=header.used_slots + new_slots,
+            next_number=header.next_number + count,
+        )
+        self._write_header()
+
+    def _write_header(self) -> None:
+        _HEADER.pack_into(self.file.mapping, 0, *self.header)
+
+
+def create_index_file(disk: Disk, path: Path, slot_count: int, entry_count: int) -> IndexFile:
+    """A new, empty file; its slots can be written without asking for space. Raises OSError."""
+    file = create_file(
+        disk,
+        path,
+        0,
+        index_file_size(slot_count, entry_count),
+        allocated_size=_HEADER.size + slot_count * _SLOT_SIZE,
+    )
+    return IndexFile(file, slot_count, entry_count)

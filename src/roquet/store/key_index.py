@@ -1,0 +1,302 @@
+"""Finding messages by key: all files of the key index, and which texts are keys.
+
+A message is filed under `topic#key` for its unique key and for each of its keys, and, if so
+configured, under `topic#T#tag`, as 5.5 does. What is appended is noted down and filed in
+batches, since hashing many texts at once costs a tenth. What was not noted down (after a
+crash, on a replica, when there was a backlog) is read from the log: `next_offset` says where
+to go on, so nothing has to be remembered.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from roquet.clock import Clock
+from roquet.disk import Disk, make_safe_directory
+from roquet.protocol.java_hash import hashes_of_units, index_hash, index_hashes, java_hashes
+from roquet.protocol.message import SysFlag
+from roquet.store.commit_log import CommitLog
+from roquet.store.dispatch import TRANSACTION_MASK, value_of
+from roquet.store.errors import BadRecord
+from roquet.store.index_file import (
+    IndexFile,
+    IndexHeader,
+    KeyBatch,
+    create_index_file,
+    index_file_size,
+)
+from roquet.store.log_scan import LogRecord
+from roquet.store.mapped_file import MappedFile
+
+# So many messages are filed at once: enough to make the batch cheap, few enough not to be felt.
+BATCH_COUNT: Final = 1024
+_ROLLBACK: Final = SysFlag.TRANSACTION_ROLLBACK.value
+_UNIQUE_KEY: Final = b"\x02UNIQ_KEY\x01"
+_KEYS: Final = b"\x02KEYS\x01"
+_TAGS: Final = b"\x02TAGS\x01"
+
+
+@final
+class Unfiled(msgspec.Struct, gc=False):
+    """What has to be kept of a message until it is filed."""
+
+    topic: bytes
+    properties: bytes
+    physical_offset: int
+    store_timestamp: int
+
+
+class KeyIndexConfig(NamedTuple):
+    slot_count: int
+    entry_count: int
+    with_tags: bool = False
+
+
+def keys_of(topic: bytes, properties: bytes, *, with_tags: bool) -> list[bytes]:
+    """The texts a message is filed under, in the order of Apache."""
+    prefix = topic + b"#"
+    texts = []
+    unique_key = value_of(properties, _UNIQUE_KEY)
+    if unique_key:
+        texts.append(prefix + unique_key)
+    keys = value_of(properties, _KEYS)
+    if keys:
+        texts += [prefix + key for key in keys.split(b" ") if key]
+    if with_tags:
+        tags = value_of(properties, _TAGS)
+        if tags:
+            texts.append(prefix + b"T#" + tags)
+    return texts
+
+
+def has_key(record: LogRecord, topic: bytes, key: bytes) -> bool:
+    """Whether a message that was found by hash is really meant."""
+    return record.topic == topic and (
+        key == value_of(record.properties, _UNIQUE_KEY)
+        or key in value_of(record.properties, _KEYS).split(b" ")
+        or key == b"T#" + value_of(record.properties, _TAGS)
+    )
+
+
+@final
+class KeyIndex:
+    """Written by one owner; `sync` may run in another thread."""
+
+    def __init__(self, disk: Disk, directory: Path, clock: Clock, config: KeyIndexConfig) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._clock = clock
+        self._config = config
+        self._files: list[IndexFile] = []
+        self._has_new_file = False
+        # The first record that is neither filed nor noted down.
+        self.next_offset = 0
+        # Whether there is none before the end of the log. As long as that is so, the owner
+        # notes down in `unfiled` what it appends, and calls `file_unfiled` now and then.
+        self.is_following = False
+        self.unfiled: list[Unfiled] = []
+
+    # Filing
+
+    def file_unfiled(self, end: int) -> None:
+        """File what was noted down; the log ends at `end`.
+
+        If that fails, the messages are stored all the same: `catch_up` will try again.
+        """
+        try:
+            self._put(self.unfiled)
+        except OSError:
+            self.fall_behind(self.unfiled[0].physical_offset)
+        else:
+            self.next_offset = end
+            self.unfiled.clear()
+
+    def fall_behind(self, physical_offset: int) -> None:
+        """Read the records from this one on from the log, instead of having them noted down."""
+        if self.is_following:
+            self.is_following = False
+            self.next_offset = physical_offset
+            if self.unfiled:
+                self.next_offset = self.unfiled[0].physical_offset
+                self.unfiled.clear()
+
+    def catch_up(self, log: CommitLog, count_max: int = BATCH_COUNT) -> bool:
+        """File up to `count_max` records that the log has and the index has not.
+
+        Returns whether these were all. Raises OSError, for lack of space too.
+        """
+        end = log.end
+        if self.is_following:
+            self.file_unfiled(end)
+            return self.is_following
+        records: list[LogRecord] = []
+        next_offset = end
+        try:
+            for record in log.scan(self.next_offset, end):
+                if len(records) == count_max:
+                    next_offset = record.physical_offset
+                    break
+                records.append(record)
+        except BadRecord as bad:
+            # What is damaged is not handed out, so nobody can be looking for it.
+            after = log.find_record(bad.physical_offset + 1)
+            next_offset = end if after is None else min(end, after.physical_offset)
+        self._put(
+            [
+                Unfiled(each.topic, each.properties, each.physical_offset, each.store_timestamp)
+                for each in records
+                if is_filed(each.sys_flag)
+            ]
+        )
+        self.next_offset = next_offset
+        self.is_following = next_offset == end
+        return self.is_following
+
+    # Finding
+
+    def find(self, topic: bytes, key: bytes, begin: int, end: int, count_max: int) -> list[int]:
+        """Physical offsets, newest first; some may belong to other keys of the same hash."""
+        key_hash = index_hash(str(topic + b"#" + key, "utf-8", "replace"))
+        found: list[int] = []
+        for file in reversed(self._files):
+            if file.overlaps(begin, end):
+                found += file.find(key_hash, begin, end, count_max - len(found))
+            if len(found) >= count_max or file.header.begin_timestamp < begin:
+                break
+        return found
+
+    @property
+    def last(self) -> IndexHeader:
+        """Of the newest file: what was filed last, and when."""
+        return self._files[-1].header if self._files else IndexHeader()
+
+    # Loading and forgetting
+
+    def load(self, log: CommitLog, *, was_clean: bool, index_timestamp: int) -> None:
+        """Find the files; those that cannot be relied on are removed, with all newer ones.
+
+        After a crash that is everything that changed since the last sync.
+        """
+        entries = [each for each in self._disk.entries(self._directory) if each.name.isdigit()]
+        size = index_file_size(self._config.slot_count, self._config.entry_count)
+        kept = 0
+        for entry in entries:
+            if entry.size != size:
+                break
+            file = self._open(entry.name)
+            header = file.header
+            is_complete = was_clean or (
+                header.end_timestamp <= index_timestamp and entry is not entries[-1]
+            )
+            if not (file.is_sound and is_complete and header.end_physical_offset < log.end):
+                file.file.close()
+                break
+            self._files.append(file)
+            kept += 1
+        for entry in entries[kept:]:
+            self._disk.remove(self._directory / entry.name)
+        self.next_offset = self._resume_offset(log)
+
+    def forget(self, log_start: int) -> list[MappedFile]:
+        """Take out the files whose messages are all gone; the caller removes them."""
+        gone: list[MappedFile] = []
+        while len(self._files) > 1 and self._files[0].header.end_physical_offset < log_start:
+            gone.append(self._files.pop(0).file)
+        return gone
+
+    def sync(self) -> int:
+        """Return when all that is filed survives a power cut: the last store timestamp of it."""
+        # Read first: what is filed from now on needs another round.
+        timestamp = self.last.end_timestamp
+        has_new_file, self._has_new_file = self._has_new_file, False
+        for file in tuple(self._files):
+            file.sync()
+        if has_new_file:
+            self._disk.sync_directory(self._directory)
+        return timestamp
+
+    def close(self) -> None:
+        for file in self._files:
+            file.file.close()
+        self._files = []
+
+    # How it works
+
+    def _put(self, messages: Sequence[Unfiled]) -> None:
+        with_tags = self._config.with_tags
+        texts: list[bytes] = []
+        counts: list[int] = []
+        for each in messages:
+            keys = keys_of(each.topic, each.properties, with_tags=with_tags)
+            texts += keys
+            counts.append(len(keys))
+        if not texts:
+            return
+        offsets = np.array([each.physical_offset for each in messages], np.int64)
+        timestamps = np.array([each.store_timestamp for each in messages], np.int64)
+        batch = KeyBatch(_hashes(texts), np.repeat(offsets, counts), np.repeat(timestamps, counts))
+        while len(batch):
+            batch = batch.part(self._writable_file().put(batch))
+
+    def _writable_file(self) -> IndexFile:
+        if not self._files or self._files[-1].is_full:
+            self._add_file()
+        return self._files[-1]
+
+    def _add_file(self) -> None:
+        make_safe_directory(self._disk, self._directory)
+        file = create_index_file(
+            self._disk,
+            self._directory / self._new_name(),
+            self._config.slot_count,
+            self._config.entry_count,
+        )
+        if self._files:
+            file.inherit(self._files[-1].header)
+        self._has_new_file = True
+        self._files.append(file)
+
+    def _new_name(self) -> str:
+        """Local time to the millisecond; later than the name of every other file."""
+        now_ms = self._clock.now_ms()
+        local = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone()
+        name = f"{local:%Y%m%d%H%M%S}{now_ms % 1000:03d}"
+        if self._files:
+            name = max(name, str(int(self._files[-1].file.path.name) + 1))
+        return name
+
+    def _open(self, name: str) -> IndexFile:
+        config = self._config
+        size = index_file_size(config.slot_count, config.entry_count)
+        file = MappedFile(self._disk, self._directory / name, 0, size)
+        return IndexFile(file, config.slot_count, config.entry_count)
+
+    def _resume_offset(self, log: CommitLog) -> int:
+        last = self.last.end_physical_offset
+        if not self._files or last < log.start:
+            return log.start
+        if self._files[-1].is_full:
+            # Some keys of the last message may have been meant for the file behind it.
+            return last
+        try:
+            return last + log.record_at(last).size
+        except BadRecord:
+            after = log.find_record(last + 1)
+            return log.end if after is None else after.physical_offset
+
+
+def is_filed(sys_flag: int) -> bool:
+    return sys_flag & TRANSACTION_MASK != _ROLLBACK
+
+
+def _hashes(texts: Sequence[bytes]) -> npt.NDArray[np.int32]:
+    joined = b"".join(texts)
+    if not joined.isascii():
+        return index_hashes(java_hashes([str(each, "utf-8", "replace") for each in texts]))
+    sizes = np.fromiter(map(len, texts), np.int32, len(texts))
+    return index_hashes(hashes_of_units(np.frombuffer(joined, np.uint8), sizes))

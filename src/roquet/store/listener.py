@@ -1,0 +1,42 @@
+"""What a store tells its owner without being asked.
+
+`flushed` and `flush_failed` are called by the thread that flushes, everything else by the
+caller of the store. They must return quickly and raise nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from roquet.store.errors import SyncFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part of the log, or an entry of a queue, that is not what it should be."""
+
+    physical_offset: int
+    reason: str
+
+
+class StoreListener(Protocol):
+    def flushed(self, end: int) -> None:
+        """All records before the physical offset `end` survive a power cut."""
+
+    def flush_failed(self, error: SyncFailed) -> None:
+        """Nothing appended since the last `flushed` may be acknowledged, now or later."""
+
+    def damaged(self, damage: Damage) -> None:
+        """Something was found damaged while reading, and was not handed out."""
+
+
+class NoListener:
+    """For owners who do not want to know."""
+
+    def flushed(self, end: int) -> None:
+        pass
+
+    def flush_failed(self, error: SyncFailed) -> None:
+        pass
+
+    def damaged(self, damage: Damage) -> None:
+        pass

@@ -1,0 +1,469 @@
+"""A store as its one owner, the broker, sees it: append, read, look up, clean.
+
+Everything here is a plain call of one thread and returns at once; only files are made now
+and then. Durability comes later, from the thread that flushes: `StoreListener.flushed` says
+how far. See `Flusher` for what that thread does, `recover` for what happens at opening.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Self, final
+
+from roquet.clock import Clock
+from roquet.disk import Disk
+from roquet.protocol.errors import TooLarge
+from roquet.protocol.message import SysFlag
+from roquet.protocol.record import RecordDraft
+from roquet.store.checkpoint import load_checkpoint, save_checkpoint
+from roquet.store.commit_log import CommitLog
+from roquet.store.config import FlushMode, StoreConfig
+from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of, tags_code_of
+from roquet.store.errors import (
+    BadRecord,
+    DiskFull,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    SyncFailed,
+    refusal_of,
+)
+from roquet.store.flushing import Flusher
+from roquet.store.key_index import (
+    BATCH_COUNT,
+    KeyIndex,
+    KeyIndexConfig,
+    Unfiled,
+    has_key,
+)
+from roquet.store.listener import NoListener, StoreListener
+from roquet.store.ownership import Ownership
+from roquet.store.queue_reading import Limits, QueueReader, ReadResult, ReadStatus
+from roquet.store.queues import QueueTable
+from roquet.store.recovery import RecoveryReport, recover
+from roquet.store.time_search import Boundary, offset_by_time
+
+# The bit that prepared and rolled back messages have, and no others.
+_IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
+_FULL_DISK_PAUSE_S: Final = 1.0
+_CANDIDATES: Final = 4
+
+
+class Appended(NamedTuple):
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp: int
+
+
+class AppendedBatch(NamedTuple):
+    queue_offset: int  # of the first message
+    physical_offsets: list[int]
+    size: int
+    store_timestamp: int
+
+
+class QueryResult(NamedTuple):
+    records: list[bytes]
+    # What the index filed last, for clients that want to know how fresh it is.
+    last_timestamp: int
+    last_physical_offset: int
+
+
+@final
+class MessageStore:
+    """Made by `open`; used by one thread; closed by `close`, or not at all: a crash is fine."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        disk: Disk,
+        listener: StoreListener,
+        ownership: Ownership,
+    ) -> None:
+        layout = config.layout
+        self._config = config
+        self._clock = clock
+        self._disk = disk
+        self._listener = listener
+        self._ownership = ownership
+        self._log = CommitLog(disk, layout.commit_log, config.commit_log_file_size)
+        self._queues = QueueTable(disk, layout, config.queue_file_size)
+        self._index: KeyIndex | None = None
+        if config.index_keys:
+            index_config = KeyIndexConfig(
+                config.index_slot_count, config.index_entry_count, config.index_tags
+            )
+            self._index = KeyIndex(disk, layout.index, clock, index_config)
+        self._flusher = Flusher(
+            config,
+            clock,
+            self._log,
+            self._queues,
+            self._index,
+            save_checkpoint=lambda value: save_checkpoint(disk, layout.checkpoint, value),
+            on_flushed=listener.flushed,
+            on_failed=self._fail,
+        )
+        self._reader = QueueReader(self._log, config, listener.damaged)
+        self._body_size_max = config.body_size_max
+        self._is_sync = config.flush_mode is FlushMode.SYNC
+        # Why nothing can be appended now, and when it is worth trying again.
+        self._refusal: StoreUnavailable | None = None
+        self._retry_at_s = 0.0
+        self.recovery: RecoveryReport | None = None
+
+    @classmethod
+    def open(
+        cls, config: StoreConfig, clock: Clock, disk: Disk, listener: StoreListener | None = None
+    ) -> Self:
+        """Take the directory and bring it into order.
+
+        Raises StoreInUse, BadStoreDirectory, or StoreUnavailable for an error of the disk.
+        """
+        try:
+            ownership = Ownership(disk, config.layout)
+            store = cls(config, clock, disk, listener or NoListener(), ownership)
+            try:
+                store._recover()
+            except (StoreError, OSError):
+                store._release()
+                raise
+        except OSError as error:
+            raise refusal_of(error) from error
+        return store
+
+    def start(self) -> None:
+        """Start the thread that flushes. Without it, `flush` has to be called."""
+        self._flusher.start()
+
+    def close(self) -> None:
+        """Bring everything to disk and leave the directory in order for the next owner.
+
+        Raises SyncFailed; then the next owner will recover as after a crash.
+        """
+        if isinstance(self._refusal, StoreClosed):
+            return
+        self._flusher.stop()
+        self._refusal = StoreClosed("the store is closed")
+        try:
+            if self._index is not None and self._index.is_following:
+                self._index.file_unfiled(self._log.end)
+            self._flusher.flush()
+            self._ownership.mark_clean()
+        finally:
+            self._release()
+
+    def flush(self) -> None:
+        """Bring everything to disk now. Only without the thread. Raises SyncFailed."""
+        self._flusher.flush()
+
+    # Appending
+
+    def append(self, draft: RecordDraft) -> Appended:
+        """Store one message and enter it into its queue.
+
+        Raises TooLarge or BadMessage for a message that cannot be stored, StoreUnavailable
+        when nothing can; then nothing has changed.
+        """
+        if self._refusal is not None:
+            self._check_refusal()
+        if len(draft.body) > self._body_size_max:
+            raise TooLarge("body", len(draft.body), self._body_size_max)
+        if draft.sys_flag & _IN_NO_QUEUE:
+            return self._append_unqueued(draft)
+        topic = draft.topic
+        queue_id = draft.queue_id
+        queue = self._queues.by_key.get((topic, queue_id))
+        if queue is None:
+            queue = self._queues.find_or_add(topic, queue_id)
+        store_timestamp = self._clock.now_ms()
+        queue_offset = queue.max_offset
+        try:
+            # First the space, then the record: an entry that cannot be written would be missing.
+            if queue.position == queue.reserved_position:
+                queue.reserve()
+            physical_offset = self._log.append(draft, queue_offset, store_timestamp)
+        except (OSError, StoreUnavailable) as error:
+            raise self._refused(error) from error
+        size = draft.size
+        properties = draft.properties
+        queue.append(
+            physical_offset,
+            size,
+            tags_code_of(properties)
+            if topic != SCHEDULE_TOPIC
+            else delivery_time_of(properties, store_timestamp, self._config.delay_levels_ms),
+        )
+        index = self._index
+        if index is not None and index.is_following:
+            index.unfiled.append(Unfiled(topic, properties, physical_offset, store_timestamp))
+            if len(index.unfiled) >= BATCH_COUNT:
+                index.file_unfiled(self._log.end)
+        if self._is_sync:
+            self._flusher.want()
+        return Appended(queue_offset, physical_offset, size, store_timestamp)
+
+    def append_batch(self, drafts: Sequence[RecordDraft]) -> AppendedBatch:
+        """Store messages of one queue one behind the other, all or none. Raises as `append`."""
+        if self._refusal is not None:
+            self._check_refusal()
+        topic = drafts[0].topic
+        queue_id = drafts[0].queue_id
+        body_size = sum([len(draft.body) for draft in drafts])
+        if body_size > self._body_size_max:
+            raise TooLarge("body", body_size, self._body_size_max)
+        queue = self._queues.find_or_add(topic, queue_id)
+        store_timestamp = self._clock.now_ms()
+        queue_offset = queue.max_offset
+        try:
+            queue.reserve(len(drafts))
+            physical_offset = self._log.append_batch(drafts, queue_offset, store_timestamp)
+        except (OSError, StoreUnavailable) as error:
+            raise self._refused(error) from error
+        index = self._index
+        unfiled = index.unfiled if index is not None and index.is_following else None
+        physical_offsets: list[int] = []
+        for draft in drafts:
+            assert draft.topic == topic
+            assert draft.queue_id == queue_id
+            properties = draft.properties
+            if queue.position == queue.reserved_position:
+                queue.reserve()
+            queue.append(physical_offset, draft.size, tags_code_of(properties))
+            if unfiled is not None:
+                unfiled.append(Unfiled(topic, properties, physical_offset, store_timestamp))
+            physical_offsets.append(physical_offset)
+            physical_offset += draft.size
+        if index is not None and len(index.unfiled) >= BATCH_COUNT:
+            index.file_unfiled(self._log.end)
+        if self._is_sync:
+            self._flusher.want()
+        size = physical_offset - physical_offsets[0]
+        return AppendedBatch(queue_offset, physical_offsets, size, store_timestamp)
+
+    # Reading
+
+    def read(self, topic: str, queue_id: int, offset: int, limits: Limits) -> ReadResult:
+        """Messages of one queue; what can go wrong is said by the status, nothing is raised."""
+        queue = self._queues.find(topic.encode(), queue_id)
+        if queue is None:
+            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        return self._reader.read(queue, offset, self._max_offset(queue), limits)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset that can be read; 0 for a queue that is not there."""
+        queue = self._queues.find(topic.encode(), queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Behind the last offset that can be read; 0 for a queue that is not there."""
+        queue = self._queues.find(topic.encode(), queue_id)
+        return 0 if queue is None else self._max_offset(queue)
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        queue = self._queues.find(topic.encode(), queue_id)
+        if queue is None:
+            return 0
+        return offset_by_time(
+            lambda offset: self._store_time(queue, offset),
+            queue.min_offset,
+            self._max_offset(queue),
+            timestamp,
+            boundary,
+        )
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """When a message was stored; None for one that cannot be read."""
+        queue = self._queues.find(topic.encode(), queue_id)
+        if queue is None or not queue.min_offset <= offset < self._max_offset(queue):
+            return None
+        return self._store_time(queue, offset)
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Entries of a queue as they are, for tools."""
+        queue = self._queues.find(topic.encode(), queue_id)
+        if queue is None:
+            return []
+        count = min(count, self._max_offset(queue) - offset)
+        return [QueueEntry(*entry) for entry in unpack_entries(queue.entries(offset, count))]
+
+    def record_at(self, physical_offset: int) -> bytes:
+        """The record that lies exactly there, checked. Raises BadRecord."""
+        record = self._log.record_at(physical_offset)
+        if physical_offset + record.size > self.readable_end:
+            raise BadRecord(physical_offset, "not in the log yet")
+        found = self._log.bytes_at(physical_offset, record.size)
+        assert found is not None
+        return found
+
+    def query(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
+        """The newest messages with a key, stored between two times, in the order of the log.
+
+        Raises StoreUnavailable when keys that were not filed yet cannot be filed now.
+        """
+        index = self._index
+        if index is None:
+            return QueryResult([], 0, 0)
+        self.file_keys()
+        topic_bytes = topic.encode()
+        key_bytes = key.encode()
+        count_max = min(count_max, self._config.query_count_max)
+        found: dict[int, bytes] = {}
+        # Some of what is found only has the same hash.
+        candidates = index.find(topic_bytes, key_bytes, begin, end, _CANDIDATES * count_max)
+        for physical_offset in candidates:
+            record = self._record_with_key(physical_offset, topic_bytes, key_bytes)
+            if record is not None and len(found) < count_max:
+                found[physical_offset] = record
+        last = index.last
+        return QueryResult(
+            [found[each] for each in sorted(found)], last.end_timestamp, last.end_physical_offset
+        )
+
+    def queues(self) -> dict[str, list[int]]:
+        """The ids of the queues of each topic."""
+        found: dict[str, list[int]] = {}
+        for queue in self._queues:
+            if queue.max_offset:
+                found.setdefault(queue.topic.decode(), []).append(queue.queue_id)
+        return found
+
+    @property
+    def log_start(self) -> int:
+        return self._log.start
+
+    @property
+    def log_end(self) -> int:
+        return self._log.end
+
+    @property
+    def synced_end(self) -> int:
+        """What lies before it in the log survives a power cut."""
+        return self._log.synced_end
+
+    @property
+    def readable_end(self) -> int:
+        """What lies before it in the log may be read: with sync flush, only what is safe."""
+        return self._log.synced_end if self._is_sync else self._log.end
+
+    # Upkeep
+
+    def file_keys(self, count_max: int = BATCH_COUNT) -> bool:
+        """File keys that were only noted down; whether the index knows all messages now.
+
+        To be called every now and then: costs some microseconds a message. Raises
+        StoreUnavailable.
+        """
+        if self._index is None:
+            return True
+        try:
+            return self._index.catch_up(self._log, count_max)
+        except OSError as error:
+            raise refusal_of(error) from error
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget all queues of a topic. Its messages stay in the log until they expire."""
+        for queue in self._queues:
+            if queue.topic == topic.encode():
+                self._flusher.retire(self._queues.remove(queue))
+
+    def delete_expired_queues(self) -> list[tuple[str, int]]:
+        """Forget queues whose messages have all expired; their topics and ids."""
+        expired = [
+            queue
+            for queue in self._queues
+            if queue.topic != SCHEDULE_TOPIC
+            and queue.max_offset
+            and queue.last_physical_end() <= self._log.start
+        ]
+        for queue in expired:
+            self._flusher.retire(self._queues.remove(queue))
+        return [(queue.topic.decode(), queue.queue_id) for queue in expired]
+
+    # How it works
+
+    def _recover(self) -> None:
+        layout = self._config.layout
+        was_clean = self._ownership.was_clean
+        self._ownership.mark_open()
+        checkpoint = load_checkpoint(self._disk, layout.checkpoint)
+        self.recovery = recover(
+            self._log,
+            self._queues,
+            checkpoint,
+            was_clean=was_clean,
+            delay_levels_ms=self._config.delay_levels_ms,
+        )
+        self._log.resume()
+        if self._index is not None:
+            self._index.load(
+                self._log, was_clean=was_clean, index_timestamp=checkpoint.index_timestamp
+            )
+
+    def _release(self) -> None:
+        self._flusher.close_retired()
+        if self._index is not None:
+            self._index.close()
+        self._queues.close()
+        self._log.close()
+        self._ownership.release()
+
+    def _append_unqueued(self, draft: RecordDraft) -> Appended:
+        """Prepared and rolled back messages of old brokers are in the log only."""
+        store_timestamp = self._clock.now_ms()
+        try:
+            physical_offset = self._log.append(draft, 0, store_timestamp)
+        except StoreUnavailable as error:
+            raise self._refused(error) from error
+        index = self._index
+        if index is not None:
+            index.fall_behind(physical_offset)
+        if self._is_sync:
+            self._flusher.want()
+        return Appended(0, physical_offset, draft.size, store_timestamp)
+
+    def _max_offset(self, queue: ConsumeQueue) -> int:
+        if not self._is_sync or self._log.synced_end == self._log.end:
+            return queue.max_offset
+        return queue.offset_before(self._log.synced_end)
+
+    def _store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
+        entry = queue.entry(offset)
+        if entry is None or entry.is_blank:
+            return None
+        try:
+            return self._log.record_at(entry.physical_offset).store_timestamp
+        except BadRecord:
+            return None
+
+    def _record_with_key(self, physical_offset: int, topic: bytes, key: bytes) -> bytes | None:
+        try:
+            if has_key(self._log.record_at(physical_offset), topic, key):
+                return self.record_at(physical_offset)
+        except BadRecord:
+            pass
+        return None
+
+    def _fail(self, error: SyncFailed) -> None:
+        self._refusal = error
+        self._listener.flush_failed(error)
+
+    def _refused(self, error: OSError | StoreUnavailable) -> StoreUnavailable:
+        """What to raise; a full disk is not asked again at once."""
+        refusal = error if isinstance(error, StoreUnavailable) else refusal_of(error)
+        if isinstance(refusal, DiskFull):
+            self._refusal = refusal
+            self._retry_at_s = self._clock.monotonic_s() + _FULL_DISK_PAUSE_S
+        return refusal
+
+    def _check_refusal(self) -> None:
+        refusal = self._refusal
+        if isinstance(refusal, DiskFull) and self._clock.monotonic_s() >= self._retry_at_s:
+            # A sync may have failed at this very moment, and that must not be forgotten.
+            refusal = self._refusal = self._flusher.failure
+        if refusal is not None:
+            # A new one: the traceback of an error that is raised again and again would grow.
+            raise type(refusal)(*refusal.args)

@@ -1,0 +1,237 @@
+"""Bringing a store into order when it is opened, whatever state it was left in.
+
+The log is the truth. Its last part is read record by record: up to where it is good it is
+kept, what lies behind is cut off, and the queues are made to agree with it. How much has to
+be read is decided by what the last owner left: after a clean end the last files, after a
+crash everything since the checkpoint, and more if a queue turns out to lack entries.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, final
+
+from roquet.store.checkpoint import Checkpoint
+from roquet.store.commit_log import CommitLog
+from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.dispatch import Dispatcher, EntriesMissing
+from roquet.store.errors import BadRecord
+from roquet.store.log_scan import LogRecord
+from roquet.store.queues import QueueTable
+
+# As many as Apache looks at.
+CLEAN_SCAN_FILES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Bytes of the log that hold no good record, with good ones behind them."""
+
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    was_clean: bool
+    log_start: int
+    log_end: int
+    scanned_from: int
+    record_count: int
+    # Bytes behind the end that looked like something and are gone.
+    cut_size: int
+    cut_reason: str
+    damages: tuple[DamagedRange, ...]
+    # Physical offsets of records that contradict their queue.
+    misfits: tuple[int, ...]
+
+
+def recover(
+    log: CommitLog,
+    queues: QueueTable,
+    checkpoint: Checkpoint,
+    *,
+    was_clean: bool,
+    delay_levels_ms: tuple[int, ...],
+) -> RecoveryReport:
+    """Both are loaded from their files here. Raises BadStoreDirectory, or OSError."""
+    log.load()
+    suspect_from = queues.load()
+    start = _scan_start(log, checkpoint, was_clean=was_clean, suspect_from=suspect_from)
+    durable_timestamp = None if was_clean else checkpoint.log_timestamp
+    while True:
+        for queue in queues:
+            queue.cut(start)
+            _drop_strays(log, queue)
+        dispatcher = Dispatcher(queues, delay_levels_ms, log_start=log.start, dispatched_from=start)
+        walk = _Walk(log, dispatcher, durable_timestamp)
+        try:
+            walk.run(start)
+            break
+        except EntriesMissing as missing:
+            start = _file_start(log, missing.physical_offset)
+    cut_size = log.written_end(walk.end) - walk.end
+    _settle(log, queues, walk, start)
+    return RecoveryReport(
+        was_clean=was_clean,
+        log_start=log.start,
+        log_end=log.end,
+        scanned_from=start,
+        record_count=walk.record_count,
+        cut_size=cut_size,
+        cut_reason=walk.cut_reason if cut_size else "",
+        damages=(*_missing_files(log), *walk.damages),
+        misfits=tuple(dispatcher.misfits),
+    )
+
+
+def first_file_to_scan(first_timestamps: Sequence[int | None], complete_timestamp: int) -> int:
+    """After a crash: the last file that began when everything was known to be complete.
+
+    The store timestamps are those of the first records of the files, None without one.
+    """
+    for index in range(len(first_timestamps) - 1, 0, -1):
+        timestamp = first_timestamps[index]
+        if timestamp is not None and 0 < timestamp <= complete_timestamp:
+            return index
+    return 0
+
+
+def is_lost_in_between(
+    after: LogRecord | None, last_timestamp: int, durable_timestamp: int | None
+) -> bool:
+    """Whether a bad spot is damage with good records behind it, or the end of the log.
+
+    Behind the end of a log there may be records, too: pages that reached the disk while those
+    before them did not, or what Apache left when it cut the log. The former are newer than
+    what is known to be durable (None: everything is), the latter older than what lies before.
+    """
+    if after is None or after.store_timestamp < last_timestamp:
+        return False
+    return durable_timestamp is None or after.store_timestamp <= durable_timestamp
+
+
+@final
+class _Walk:
+    """One pass over the end of the log."""
+
+    def __init__(
+        self, log: CommitLog, dispatcher: Dispatcher, durable_timestamp: int | None
+    ) -> None:
+        self._log = log
+        self._dispatch = dispatcher.dispatch
+        self._durable_timestamp = durable_timestamp
+        self.end = 0
+        self.cut_reason = ""
+        self.record_count = 0
+        self.last_timestamp = 0
+        self.damages: list[DamagedRange] = []
+
+    def run(self, start: int) -> None:
+        """Find the end, dispatching everything before it. Raises EntriesMissing, or OSError."""
+        while True:
+            try:
+                self._dispatch_good(start)
+            except BadRecord as bad:
+                after = self._log.find_record(bad.physical_offset + 1)
+                if is_lost_in_between(after, self.last_timestamp, self._durable_timestamp):
+                    assert after is not None
+                    start = after.physical_offset
+                    self.damages.append(DamagedRange(bad.physical_offset, start, bad.reason))
+                    continue
+                self.end = bad.physical_offset
+                self.cut_reason = bad.reason
+            else:
+                self.end = self._log.files_end
+            return
+
+    def _dispatch_good(self, start: int) -> None:
+        dispatch = self._dispatch
+        count = 0
+        timestamp = self.last_timestamp
+        try:
+            for record in self._log.scan(start, self._log.files_end):
+                dispatch(record)
+                timestamp = record.store_timestamp
+                count += 1
+        finally:
+            self.last_timestamp = timestamp
+            self.record_count += count
+
+
+def _scan_start(
+    log: CommitLog, checkpoint: Checkpoint, *, was_clean: bool, suspect_from: int | None
+) -> int:
+    files = log.files
+    if not files:
+        return 0
+    if was_clean:
+        index = max(0, len(files) - CLEAN_SCAN_FILES)
+    else:
+        timestamps = [_first_timestamp(log, file.start) for file in files]
+        index = first_file_to_scan(timestamps, checkpoint.recovery_timestamp)
+    start = files[index].start
+    return start if suspect_from is None else min(start, _file_start(log, suspect_from))
+
+
+def _first_timestamp(log: CommitLog, file_start: int) -> int | None:
+    try:
+        return log.record_at(file_start).store_timestamp
+    except BadRecord:
+        return None
+
+
+def _file_start(log: CommitLog, physical_offset: int) -> int:
+    """Where the last file begins that begins at or before an offset; else the first one."""
+    return max(
+        (file.start for file in log.files if file.start <= physical_offset), default=log.start
+    )
+
+
+def _drop_strays(log: CommitLog, queue: ConsumeQueue) -> None:
+    """Drop entries at the end of a queue that belong to no record.
+
+    Apache leaves them behind when it cuts a queue, and finds them again after a restart.
+    """
+    while (entry := queue.entry(queue.max_offset - 1)) is not None:
+        if entry.is_blank or entry.physical_offset < log.start:
+            return
+        try:
+            record = log.record_at(entry.physical_offset)
+        except BadRecord:
+            queue.drop_last()
+            continue
+        if (record.topic, record.queue_id, record.queue_offset, record.size) == (
+            queue.topic,
+            queue.queue_id,
+            queue.max_offset - 1,
+            entry.size,
+        ):
+            return
+        queue.drop_last()
+
+
+def _settle(log: CommitLog, queues: QueueTable, walk: _Walk, start: int) -> None:
+    """Cut the log, and make sure that what was found stays."""
+    for file in log.files:
+        file.is_verified = file.start >= start and not any(
+            file.start < damage.end and damage.start < file.end for damage in walk.damages
+        )
+    log.cut(walk.end)
+    # A killed process leaves much that is in memory only; it counts as stored from now on.
+    log.synced_end = start
+    log.sync()
+    log.last_store_timestamp = walk.last_timestamp
+    for queue in queues:
+        for gone in queue.forget(log.start):
+            gone.remove()
+    queues.sync()
+
+
+def _missing_files(log: CommitLog) -> list[DamagedRange]:
+    return [
+        DamagedRange(before.end, after.start, "a file is missing")
+        for before, after in pairwise(log.files)
+        if before.end != after.start
+    ]

@@ -1,0 +1,78 @@
+"""Small stores: files of a few records, so that everything that happens at their borders does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.support.fake_clock import FakeClock
+
+from roquet.clock import Clock
+from roquet.disk import Disk, SystemDisk
+from roquet.protocol.message import StoredMessage
+from roquet.protocol.record import read_record
+from roquet.store.config import StoreConfig
+from roquet.store.listener import StoreListener
+from roquet.store.message_store import MessageStore
+from roquet.store.queue_reading import Limits
+
+EVERYTHING = Limits(1_000_000, 1 << 30)
+
+
+def small_config(root: Path, **changes: Any) -> StoreConfig:
+    config = StoreConfig(
+        root=root,
+        commit_log_file_size=4096,
+        queue_file_size=200,
+        index_slot_count=50,
+        index_entry_count=120,
+        memory_size=1 << 30,
+        read_count_max_in_memory=1_000_000,
+        read_size_max_in_memory=1 << 30,
+    )
+    return replace(config, **changes)
+
+
+def open_store(
+    root: Path,
+    *,
+    clock: Clock | None = None,
+    disk: Disk | None = None,
+    listener: StoreListener | None = None,
+    **changes: Any,
+) -> MessageStore:
+    return MessageStore.open(
+        small_config(root, **changes), clock or FakeClock(), disk or SystemDisk(), listener
+    )
+
+
+@contextmanager
+def opened(root: Path, **options: Any) -> Iterator[MessageStore]:
+    store = open_store(root, **options)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def crash(store: MessageStore) -> None:
+    """End as a killed process does: what is written is there, nothing is put in order."""
+    store._flusher.stop()
+    store._release()
+
+
+def messages(store: MessageStore, topic: str = "TopicA", queue_id: int = 0) -> list[StoredMessage]:
+    """All messages of a queue, from the first to the last."""
+    found: list[StoredMessage] = []
+    offset = store.min_offset(topic, queue_id)
+    while offset < store.max_offset(topic, queue_id):
+        result = store.read(topic, queue_id, offset, EVERYTHING)
+        found += map(read_record, result.records)
+        assert result.next_offset > offset
+        offset = result.next_offset
+    return found
+
+
+def bodies(store: MessageStore, topic: str = "TopicA", queue_id: int = 0) -> list[bytes]:
+    return [message.body for message in messages(store, topic, queue_id)]
