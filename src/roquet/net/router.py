@@ -27,16 +27,18 @@ from roquet.protocol.frame import Frame
 log = logging.getLogger(__name__)
 
 H = TypeVar("H", bound=Header)
+# A handler of a header also takes requests with a header derived from it: both forms of a send.
+H_co = TypeVar("H_co", bound=Header, covariant=True)
 S = TypeVar("S")  # what the handlers of one table work on: a broker, a name server
 
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
 _ONEWAY: Final = int(CommandFlag.ONEWAY)
 
 
-class Request(msgspec.Struct, Generic[H]):
+class Request(msgspec.Struct, Generic[H_co]):
     """What a handler gets: the typed header, and where everything else is found."""
 
-    header: H
+    header: H_co
     command: Command
     connection: Connection
 
