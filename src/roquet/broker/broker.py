@@ -10,6 +10,7 @@ from roquet.broker.groups import GroupTable
 from roquet.broker.offsets import OffsetTable
 from roquet.broker.queue_locks import QueueLocks
 from roquet.broker.registration import Registrar
+from roquet.broker.saving import Saver
 from roquet.broker.statistics import Statistics
 from roquet.broker.topics import TopicTable
 from roquet.clock import Clock
@@ -35,6 +36,10 @@ class Broker:
     durability: Durability
     registrar: Registrar
     statistics: Statistics
+    topic_saver: Saver
+    group_saver: Saver
+    # Whether senders wait for the disk, and readers with them.
+    is_sync_flush: bool
     # Where clients find this broker, packed as records hold it, and as message ids begin.
     store_host: bytes
     id_prefix: str

@@ -1,0 +1,230 @@
+/*
+ * A neutral load generator for RocketMQ brokers: one thread, epoll, no allocation per message.
+ *
+ *   load PORT MODE CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT
+ *
+ * MODE is send (310, one message a request), batch (320, 32 messages a request) or pull (11, up to
+ * 32 messages a request, from offset 0 to LIMIT and around again; queue = connection number).
+ * Prints one JSON line: requests, messages, errors, seconds, body bytes read and percentiles in us.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BATCH = 32, READ_SIZE = 1 << 20, WRITE_SIZE = 1 << 20, SAMPLES_MAX = 4 << 20 };
+enum mode { SEND, SEND_BATCH, PULL };
+
+struct connection {
+    int fd;
+    int queue;
+    long next_offset;
+    char *in, *out;
+    size_t in_size, out_size, out_done;
+    uint64_t *sent_at; /* ring of send times: replies of one connection come in order */
+    unsigned head, tail;
+};
+
+static enum mode mode;
+static int in_flight, body_size;
+static long offset_limit;
+static const char *topic;
+static char body[8 << 20];
+static int32_t opaque;
+static uint64_t requests, errors, body_bytes, samples;
+static uint32_t *latency_us;
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void put32(char *at, uint32_t value) {
+    value = htonl(value);
+    memcpy(at, &value, 4);
+}
+
+/* The body of a batch request: BATCH messages with a unique key each. */
+static size_t build_batch(char *at) {
+    char *start = at;
+    for (int i = 0; i < BATCH; i++) {
+        char properties[64];
+        int size = snprintf(properties, sizeof properties, "UNIQ_KEY\001%032X\002WAIT\001true", i);
+        put32(at, 22 + body_size + size);
+        put32(at + 4, 0);
+        put32(at + 8, 0);
+        put32(at + 12, 0);
+        put32(at + 16, body_size);
+        memset(at + 20, 'x', body_size);
+        at += 20 + body_size;
+        *at++ = (char)(size >> 8);
+        *at++ = (char)size;
+        memcpy(at, properties, size);
+        at += size;
+    }
+    return at - start;
+}
+
+static size_t build_request(struct connection *c, char *at) {
+    char *header = at + 8;
+    int size;
+    size_t body_length = 0;
+    opaque++;
+    if (mode == PULL) {
+        size = sprintf(header,
+            "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"4\","
+            "\"suspendTimeoutMillis\":\"15000\",\"commitOffset\":\"0\",\"topic\":\"%s\","
+            "\"queueOffset\":\"%ld\",\"expressionType\":\"TAG\",\"subVersion\":\"0\","
+            "\"subscription\":\"*\",\"consumerGroup\":\"bench\"},\"flag\":0,\"language\":\"JAVA\","
+            "\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":407}",
+            c->queue, BATCH, topic, c->next_offset, opaque);
+        c->next_offset += BATCH;
+        if (c->next_offset + BATCH > offset_limit) c->next_offset = 0;
+    } else {
+        char properties[80] = "WAIT\\u0001true";
+        if (mode == SEND)
+            sprintf(properties, "UNIQ_KEY\\u0001%032X\\u0002WAIT\\u0001true", opaque);
+        size = sprintf(header,
+            "{\"code\":%d,\"extFields\":{\"a\":\"bench\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"4\","
+            "\"e\":\"%d\",\"f\":\"0\",\"g\":\"1794772768714\",\"h\":\"0\",\"i\":\"%s\",\"j\":\"0\","
+            "\"k\":\"false\",\"m\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
+            "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":407}",
+            mode == SEND ? 310 : 320, topic, c->queue, properties,
+            mode == SEND ? "false" : "true", opaque);
+        if (mode == SEND) body_length = body_size;
+    }
+    if (mode == SEND_BATCH) {
+        static size_t batch_size;
+        if (!batch_size) batch_size = build_batch(body);
+        body_length = batch_size;
+    }
+    if (body_length) memcpy(header + size, body, body_length);
+    put32(at, 4 + size + body_length);
+    put32(at + 4, size);
+    return 8 + size + body_length;
+}
+
+static void fill(struct connection *c) {
+    while (c->tail - c->head < (unsigned)in_flight && c->out_size < WRITE_SIZE) {
+        c->out_size += build_request(c, c->out + c->out_size);
+        c->sent_at[c->tail++ % in_flight] = now_ns();
+    }
+}
+
+static void flush_out(struct connection *c) {
+    while (c->out_done < c->out_size) {
+        ssize_t n = write(c->fd, c->out + c->out_done, c->out_size - c->out_done);
+        if (n < 0) {
+            if (errno == EAGAIN) return;
+            perror("write");
+            exit(1);
+        }
+        c->out_done += n;
+    }
+    c->out_done = c->out_size = 0;
+}
+
+static void take_replies(struct connection *c) {
+    ssize_t n = read(c->fd, c->in + c->in_size, READ_SIZE * 2 - c->in_size);
+    if (n <= 0) {
+        if (n < 0 && errno == EAGAIN) return;
+        fprintf(stderr, "the broker closed the connection\n");
+        exit(1);
+    }
+    c->in_size += n;
+    size_t at = 0;
+    uint64_t now = now_ns();
+    while (c->in_size - at >= 8) {
+        uint32_t length, header;
+        memcpy(&length, c->in + at, 4);
+        memcpy(&header, c->in + at + 4, 4);
+        length = ntohl(length);
+        header = ntohl(header) & 0xffffff;
+        if (c->in_size - at < 4 + length) break;
+        requests++;
+        body_bytes += length - 4 - header;
+        if (memcmp(c->in + at + 8, "{\"code\":0,", 10) != 0) {
+            if (!errors++) fprintf(stderr, "first error: %.*s\n", (int)header, c->in + at + 8);
+        }
+        if (samples < SAMPLES_MAX)
+            latency_us[samples++] = (uint32_t)((now - c->sent_at[c->head % in_flight]) / 1000);
+        c->head++;
+        at += 4 + length;
+    }
+    memmove(c->in, c->in + at, c->in_size - at);
+    c->in_size -= at;
+}
+
+static int by_value(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 9) {
+        fprintf(stderr, "usage: load PORT send|batch|pull CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT\n");
+        return 2;
+    }
+    int port = atoi(argv[1]), count = atoi(argv[3]);
+    mode = !strcmp(argv[2], "send") ? SEND : !strcmp(argv[2], "batch") ? SEND_BATCH : PULL;
+    in_flight = atoi(argv[4]);
+    double seconds = atof(argv[5]);
+    body_size = atoi(argv[6]);
+    topic = argv[7];
+    offset_limit = atol(argv[8]);
+    memset(body, 'x', body_size);
+    latency_us = malloc(sizeof *latency_us * SAMPLES_MAX);
+    struct connection *all = calloc(count, sizeof *all);
+    int poll = epoll_create1(0);
+    for (int i = 0; i < count; i++) {
+        struct connection *c = &all[i];
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+        inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+        c->fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(c->fd, (struct sockaddr *)&address, sizeof address)) {
+            perror("connect");
+            return 1;
+        }
+        int one = 1;
+        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        fcntl(c->fd, F_SETFL, O_NONBLOCK);
+        c->queue = i;
+        c->in = malloc(READ_SIZE * 2);
+        c->out = malloc(WRITE_SIZE + sizeof body);
+        c->sent_at = malloc(sizeof *c->sent_at * in_flight);
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+        epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &event);
+        fill(c);
+        flush_out(c);
+    }
+    uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9);
+    struct epoll_event ready[64];
+    while (now_ns() < end) {
+        int n = epoll_wait(poll, ready, 64, 100);
+        for (int i = 0; i < n; i++) {
+            struct connection *c = ready[i].data.ptr;
+            if (ready[i].events & EPOLLIN) take_replies(c);
+            if (c->out_done == c->out_size) fill(c);
+            flush_out(c);
+            int waiting = c->out_done < c->out_size;
+            struct epoll_event event = {.events = EPOLLIN | (waiting ? EPOLLOUT : 0), .data.ptr = c};
+            if (waiting || (ready[i].events & EPOLLOUT)) epoll_ctl(poll, EPOLL_CTL_MOD, c->fd, &event);
+        }
+    }
+    double took = (now_ns() - start) / 1e9;
+    qsort(latency_us, samples, sizeof *latency_us, by_value);
+    printf("{\"requests\":%lu,\"messages\":%lu,\"errors\":%lu,\"seconds\":%.3f,\"body_bytes\":%lu,"
+           "\"p50_us\":%u,\"p99_us\":%u}\n",
+           requests, (requests - errors) * (mode == SEND ? 1 : BATCH), errors, took, body_bytes,
+           samples ? latency_us[samples / 2] : 0, samples ? latency_us[samples * 99 / 100] : 0);
+    return 0;
+}

@@ -1,0 +1,277 @@
+"""Sends: one message (10, 310) or a batch of them (320).
+
+The plain send is the hottest path of the broker. It moves property text and never parses it;
+what a property asks for is looked for by its mark, and handled apart.
+"""
+
+import random
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.durability import Outcome
+from roquet.broker.errors import BadName, ClosedTopic, UnknownGroup
+from roquet.broker.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
+from roquet.broker.putting import put, put_batch, refusal
+from roquet.broker.topics import TopicFlag
+from roquet.net.errors import Refused
+from roquet.net.router import Answer, Parked, Reply, Request, on
+from roquet.protocol.batch import decode_batch
+from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
+from roquet.protocol.codes import (
+    VERSION_3_4_9,
+    VERSION_5_0_0,
+    Permission,
+    RequestCode,
+    ResponseCode,
+)
+from roquet.protocol.command import Command
+from roquet.protocol.errors import TooLarge
+from roquet.protocol.frame import SERIALIZER_JSON
+from roquet.protocol.headers.sending import (
+    SendMessageHeader,
+    SendMessageHeaderV2,
+    SendMessageReplyHeader,
+)
+from roquet.protocol.message import Property, SysFlag
+from roquet.protocol.properties import with_property, without_property
+from roquet.protocol.record import RecordDraft
+
+_WRITE: Final = int(Permission.WRITE)
+_MULTI_TAGS: Final = SysFlag.MULTI_TAGS.value
+_TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
+_DLQ_QUEUE_COUNT: Final = 1
+_WAIT_MARK: Final = "WAIT\x01"
+_NO_WAIT_MARK: Final = "WAIT\x01false"
+_DELAY_MARK: Final = "DELAY\x01"
+
+
+def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
+    header = request.header
+    if header.batch:
+        return _send_batch(broker, request)
+    topic = _checked_topic(broker, request)
+    queue_id = _queue_id(request, topic)
+    properties = header.properties or ""
+    is_waiting = _NO_WAIT_MARK not in properties
+    if header.topic.startswith(RETRY_PREFIX):
+        topic, queue_id = _retry_target(broker, request, topic, queue_id)
+    if _WAIT_MARK in properties:
+        properties = without_property(properties, Property.WAIT)
+    properties = with_property(properties, Property.CLUSTER, broker.config.cluster_name)
+    try:
+        draft = _draft(
+            broker, request, topic, queue_id, header.flag, request.command.body, properties.encode()
+        )
+    except TooLarge as error:
+        raise refusal(error) from None
+    appended = put(broker, topic.topic_name, draft)
+    physical_offset = appended.physical_offset
+    end = physical_offset + appended.size
+    msg_id = f"{broker.id_prefix}{physical_offset:016X}"
+    return _answer(
+        broker, request, msg_id, queue_id, appended.queue_offset, end if is_waiting else None
+    )
+
+
+def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
+    header = request.header
+    topic = _checked_topic(broker, request)
+    queue_id = _queue_id(request, topic)
+    shared = header.properties or ""
+    if header.sys_flag & _TRANSACTION_MASK or _DELAY_MARK in shared:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL, "a batch can be neither delayed nor part of a transaction"
+        )
+    # A 5.x producer gives the batch an id of its own, which would hide the ids of its messages.
+    shared = without_property(shared, Property.UNIQUE_KEY)
+    tail = with_property(shared, Property.CLUSTER, broker.config.cluster_name).encode()
+    try:
+        drafts = [
+            _draft(broker, request, topic, queue_id, flag, body, _joined(properties, tail))
+            for flag, body, properties in decode_batch(request.command.body)
+        ]
+    except TooLarge as error:
+        raise refusal(error) from None
+    if not drafts:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch without a message")
+    appended = put_batch(broker, topic.topic_name, drafts)
+    prefix = broker.id_prefix
+    msg_ids = ",".join([f"{prefix}{offset:016X}" for offset in appended.physical_offsets])
+    end = None if _NO_WAIT_MARK in shared else appended.physical_offsets[0] + appended.size
+    return _answer(broker, request, msg_ids, queue_id, appended.queue_offset, end)
+
+
+def _checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicConfig:
+    """The topic, made if it may be. Raises Refused."""
+    header = request.header
+    config = broker.config
+    name = header.topic
+    if config.accept_sends_from_ms > broker.clock.now_ms():
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"no sends before {config.accept_sends_from_ms} ms"
+        )
+    if name in CLOSED_TOPICS:
+        raise ClosedTopic(name)
+    topic = broker.topics.find(name)
+    if topic is None:
+        topic = _created_topic(broker, request)
+    # Apache's rule: of other topics the route hides what is not writable, and that is all.
+    if topic.order and not config.permission & _WRITE:
+        raise Refused(ResponseCode.NO_PERMISSION, "the broker is not writable")
+    return topic
+
+
+def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicConfig:
+    header = request.header
+    flags = 0
+    if header.unit_mode:
+        is_retry = header.topic.startswith(RETRY_PREFIX)
+        flags = TopicFlag.UNIT_SUBSCRIPTION if is_retry else TopicFlag.UNIT
+    try:
+        topic = broker.topics.create_by_send(
+            header.topic,
+            header.default_topic,
+            header.default_topic_queue_nums,
+            may_create=broker.config.create_topics,
+            flags=flags,
+        )
+    except BadName as error:
+        raise _invalid(request.command, error.remark) from None
+    _tell_of_topics(broker)
+    return topic
+
+
+def _queue_id(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
+    queue_id = request.header.queue_id
+    if queue_id < 0:
+        # Which queue gets which message is no secret.
+        return random.randrange(max(1, topic.write_queue_nums))  # noqa: S311
+    queue_count = max(topic.read_queue_nums, topic.write_queue_nums)
+    if queue_id >= queue_count:
+        raise _invalid(
+            request.command,
+            f"topic {topic.topic_name!r} has {queue_count} queues and no queue {queue_id}",
+        )
+    return queue_id
+
+
+def _invalid(command: Command, remark: str) -> Refused:
+    """5.x has a code of its own for parameters that cannot be; 4.9 says that something failed."""
+    is_new = command.version >= VERSION_5_0_0
+    return Refused(ResponseCode.INVALID_PARAMETER if is_new else ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _retry_target(
+    broker: Broker, request: Request[SendMessageHeader], topic: TopicConfig, queue_id: int
+) -> tuple[TopicConfig, int]:
+    """Where a message of a retry topic goes: there, or to the dead letters of its group."""
+    header = request.header
+    name = header.topic.removeprefix(RETRY_PREFIX)
+    group = broker.groups.find(name)
+    if group is None:
+        raise UnknownGroup(name)
+    times_max = group.retry_max_times
+    if request.command.version >= VERSION_3_4_9 and header.max_reconsume_times is not None:
+        times_max = header.max_reconsume_times
+    if (header.reconsume_times or 0) < times_max:
+        return topic, queue_id
+    dead_letters = dlq_topic(name)
+    found = broker.topics.find(dead_letters)
+    if found is None:
+        found = broker.topics.find_or_create(dead_letters, _DLQ_QUEUE_COUNT)
+        _tell_of_topics(broker)
+    return found, 0
+
+
+def _tell_of_topics(broker: Broker) -> None:
+    broker.topic_saver.save_soon()
+    broker.registrar.refresh_soon()
+
+
+# Seven parameters: both kinds of sends come here once per message.
+def _draft(
+    broker: Broker,
+    request: Request[SendMessageHeader],
+    topic: TopicConfig,
+    queue_id: int,
+    flag: int,
+    body: bytes,
+    properties: bytes,
+) -> RecordDraft:
+    """Raises TooLarge."""
+    header = request.header
+    sys_flag = header.sys_flag
+    if topic.topic_filter_type == TopicFilterType.MULTI_TAG:
+        sys_flag |= _MULTI_TAGS
+    return RecordDraft(
+        queue_id=queue_id,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_timestamp=header.born_timestamp,
+        born_host=request.connection.peer_host,
+        store_host=broker.store_host,
+        body=body,
+        topic=topic.topic_name.encode(),
+        properties=properties,
+        reconsume_times=header.reconsume_times or 0,
+        has_checksum=broker.config.store.write_checksums,
+    )
+
+
+def _joined(properties: bytes, tail: bytes) -> bytes:
+    if not properties or properties.endswith(b"\x02"):
+        return properties + tail
+    return properties + b"\x02" + tail
+
+
+def _answer(
+    broker: Broker,
+    request: Request[SendMessageHeader],
+    msg_id: str,
+    queue_id: int,
+    queue_offset: int,
+    awaited_end: int | None,
+) -> Answer:
+    """Says "stored" at once or, if the disk is awaited, when that has everything before the end."""
+    command = request.command
+    if awaited_end is None or not broker.is_sync_flush:
+        if command.serializer == SERIALIZER_JSON:
+            return broker.send_reply.fill(command.opaque, msg_id, queue_id, queue_offset)
+        return _reply(broker, msg_id, queue_id, queue_offset)
+    # Stored it is, whether or not its sender is still there to hear of it.
+    parked = Parked(request)
+
+    def tell(outcome: Outcome) -> None:
+        if outcome is Outcome.FAILED:
+            parked.answer(Reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="the disk has failed"))
+            return
+        late = outcome is Outcome.LATE
+        code = ResponseCode.FLUSH_DISK_TIMEOUT if late else ResponseCode.SUCCESS
+        parked.answer(_reply(broker, msg_id, queue_id, queue_offset, code))
+
+    broker.durability.wait(awaited_end, tell)
+    return parked
+
+
+def _reply(
+    broker: Broker,
+    msg_id: str,
+    queue_id: int,
+    queue_offset: int,
+    code: ResponseCode = ResponseCode.SUCCESS,
+) -> Reply:
+    header = SendMessageReplyHeader(
+        msg_id=msg_id,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        region_id=broker.config.region_id,
+        is_traced=broker.config.trace_on,
+    )
+    return Reply(code, header)
+
+
+ROUTES = (
+    on(RequestCode.SEND_MESSAGE, SendMessageHeader, send_message),
+    on(RequestCode.SEND_MESSAGE_V2, SendMessageHeaderV2, send_message),
+    on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, send_message),
+)
