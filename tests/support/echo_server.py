@@ -4,16 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from tests.support.fake_clock import FakeClock
-
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
-from roquet.net.limits import Limits
+from roquet.net.limits import DEFAULT_LIMITS, Limits
 from roquet.net.router import Parked, Reply, Request, Router, on
 from roquet.net.serving import CONNECTION_COUNT_MAX, Server
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.fields import Header, field_texts, fields_of
+from tests.support.fake_clock import FakeClock
 
 ECHO: Final = RequestCode.SEND_MESSAGE
 ECHO_ENCODED: Final = RequestCode.SEND_MESSAGE_V2
@@ -77,7 +76,7 @@ ROUTES = (
 
 @asynccontextmanager
 async def running_echo_server(
-    limits: Limits = Limits(),  # noqa: B008  It is frozen.
+    limits: Limits = DEFAULT_LIMITS,
     connection_count_max: int = CONNECTION_COUNT_MAX,
 ) -> AsyncIterator[EchoServer]:
     server = EchoServer()

@@ -9,13 +9,13 @@ request means what is said in `router.py`, which connections exist in `serving.p
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from itertools import count
-from typing import Final, NamedTuple, Protocol, cast, final
+from typing import Final, Protocol, cast, final
 
 import msgspec
 
 from roquet.net.errors import CallTimedOut, ConnectionLost, Refused, TooManyInFlight
 from roquet.net.limits import Limits
+from roquet.net.pending_calls import PendingCall, PendingCalls
 from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
 from roquet.protocol.codes import CommandFlag, ResponseCode
 from roquet.protocol.command import Command, encode_command
@@ -25,7 +25,6 @@ from roquet.protocol.host import Address, pack_host
 
 log = logging.getLogger(__name__)
 
-_OPAQUE_MASK: Final = 0x7FFF_FFFF
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
 
@@ -48,28 +47,16 @@ class Waiting(Protocol):
 AnswerFrame = Callable[["Connection", Frame], bytes | None]
 
 
-class _Call(NamedTuple):
-    """A call of ours that waits for its response."""
-
-    future: asyncio.Future[Command]
-    deadline_s: float
-    timeout_s: float
-    code: int
-    # How often we had heard of the peer when the call was sent.
-    received_count: int
-
-
 @final
 class Connection(asyncio.Protocol):
     """Frames over one socket, in both directions at once.
 
-    `peer` is the name for logs and errors, `peer_address` the other end of the socket and
-    `peer_host` the same as messages hold it.
+    `peer` is the name for logs and errors, `peer_address` the other end of the socket,
+    `peer_host` the same as messages hold it, `heard_count` how often bytes came in.
     """
 
     __slots__ = (
         "_answer",
-        "_call_timer",
         "_calls",
         "_close_reason",
         "_frames",
@@ -77,7 +64,6 @@ class Connection(asyncio.Protocol):
         "_is_server",
         "_limits",
         "_loop",
-        "_opaques",
         "_outgoing",
         "_owner",
         "_parked",
@@ -86,10 +72,10 @@ class Connection(asyncio.Protocol):
         "_watch",
         "_writable",
         "deadline_s",
+        "heard_count",
         "peer",
         "peer_address",
         "peer_host",
-        "received_count",
     )
 
     def __init__(
@@ -113,18 +99,16 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._frames = FrameDecoder(limits.frame_size_max, limits.header_size_max)
         self._outgoing: list[bytes] = []
-        self._calls: dict[int, _Call] = {}
-        self._call_timer: asyncio.TimerHandle | None = None
-        self._opaques = count()
+        self._calls = PendingCalls(self._loop, self._expire_call)
         # Most connections never park a request, and an empty set is not small.
         self._parked: set[Waiting] | None = None
-        self.received_count = 0
         self._is_mid_frame = False
         self._unanswered: Iterator[Frame] | None = None
         # Set while the peer reads slower than we write; done when writing may go on.
         self._writable: asyncio.Future[None] | None = None
         self._close_reason: str | None = None
         self.deadline_s = float("inf")
+        self.heard_count = 0
         self.peer = dialed or ""
         self.peer_address = _NO_ADDRESS
         self.peer_host = b""
@@ -155,18 +139,12 @@ class Connection(asyncio.Protocol):
         self._check_open()
         if len(self._calls) >= self._limits.call_count_max:
             raise TooManyInFlight(self.peer, self._limits.call_count_max)
-        opaque = next(self._opaques) & _OPAQUE_MASK
-        frame = encode_command(msgspec.structs.replace(command, opaque=opaque))
-        future: asyncio.Future[Command] = self._loop.create_future()
-        self._calls[opaque] = _Call(
-            future, deadline_s, timeout_s, command.code, self.received_count
-        )
-        self._expire_calls_at(deadline_s)
-        self.send(frame)
+        call = self._calls.begin(command.code, timeout_s, deadline_s, self.heard_count)
         try:
-            return await future
+            self.send(encode_command(msgspec.structs.replace(command, opaque=call.opaque)))
+            return await call.response
         finally:
-            self._calls.pop(opaque, None)
+            self._calls.end(call)
 
     def send_oneway(self, command: Command) -> None:
         """Sends without asking for a response, and without waiting for a slow peer.
@@ -174,7 +152,7 @@ class Connection(asyncio.Protocol):
         Raises ConnectionLost. What the peer does not read counts against its limit.
         """
         self._check_open()
-        opaque = next(self._opaques) & _OPAQUE_MASK
+        opaque = self._calls.next_opaque()
         flag = command.flag | CommandFlag.ONEWAY
         self.send(encode_command(msgspec.structs.replace(command, opaque=opaque, flag=flag)))
 
@@ -199,11 +177,8 @@ class Connection(asyncio.Protocol):
             self.deadline_s = self._watch.now_s + self._limits.idle_timeout_s
 
     def accept_response(self, response: Command) -> None:
-        call = self._calls.pop(response.opaque, None)
-        if call is None:
+        if not self._calls.accept(response):
             log.debug("%s answered unknown or expired call %d", self.peer, response.opaque)
-        elif not call.future.done():
-            call.future.set_result(response)
 
     def park(self, waiting: Waiting) -> None:
         """`waiting` is dropped when the connection is gone. Raises Refused at the limit."""
@@ -261,7 +236,7 @@ class Connection(asyncio.Protocol):
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self.received_count += 1
+        self.heard_count += 1
         try:
             frames = self._frames.cut(data)
             self._move_deadline(has_frames=bool(frames))
@@ -295,13 +270,9 @@ class Connection(asyncio.Protocol):
         reason = self._close_reason or (str(error) if error else "closed by the peer")
         self._close_reason = reason
         self._outgoing.clear()
-        if self._call_timer is not None:
-            self._call_timer.cancel()
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
-        for call in self._calls.values():
-            if not call.future.done():
-                call.future.set_exception(ConnectionLost(self.peer, reason))
+        self._calls.fail_all(lambda: ConnectionLost(self.peer, reason))
         parked, self._parked = self._parked, None
         for waiting in parked or ():
             waiting.drop()
@@ -348,6 +319,8 @@ class Connection(asyncio.Protocol):
                 self._cut_off(f"left {unread_size} bytes unread")
 
     def _move_deadline(self, *, has_frames: bool) -> None:
+        if self._writable is not None:
+            return  # Whatever it says, it has to read.
         if not self._frames.pending_size:
             self._is_mid_frame = False
             self.deadline_s = self._watch.now_s + self._limits.idle_timeout_s
@@ -367,32 +340,9 @@ class Connection(asyncio.Protocol):
         if self._close_reason is not None:
             raise ConnectionLost(self.peer, self._close_reason)
 
-    def _expire_calls_at(self, deadline_s: float) -> None:
-        timer = self._call_timer
-        if timer is not None:
-            if timer.when() <= deadline_s:
-                return
-            timer.cancel()
-        self._call_timer = self._loop.call_at(deadline_s, self._expire_calls)
-
-    def _expire_calls(self) -> None:
-        """One timer serves all calls: set for the earliest, it finds the next when it fires."""
-        self._call_timer = None
-        now_s = self._loop.time()
-        deadlines: list[float] = []
-        for call in self._calls.values():
-            if call.future.done():
-                continue
-            if call.deadline_s > now_s:
-                deadlines.append(call.deadline_s)
-                continue
-            call.future.set_exception(CallTimedOut(self.peer, call.code, call.timeout_s))
-            if (
-                call.received_count == self.received_count
-                and call.timeout_s >= self._limits.silence_timeout_s
-            ):
-                # A cable that was pulled says nothing; the next call dials anew.
-                self._cut_off(f"was silent for {call.timeout_s:g} s")
-                return
-        if deadlines:
-            self._expire_calls_at(min(deadlines))
+    def _expire_call(self, call: PendingCall) -> None:
+        call.response.set_exception(CallTimedOut(self.peer, call.code, call.timeout_s))
+        is_silent = call.heard_count == self.heard_count
+        if is_silent and call.timeout_s >= self._limits.silence_timeout_s and self.is_open:
+            # A cable that was pulled says nothing; the next call dials anew.
+            self._cut_off(f"was silent for {call.timeout_s:g} s")

@@ -1,6 +1,7 @@
 """How much time and memory one peer may take."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from roquet.protocol.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX
 
@@ -23,3 +24,6 @@ class Limits:
     call_count_max: int = 65_536
     # A call that waited this long or longer, with nothing heard meanwhile: nobody is there.
     silence_timeout_s: float = 2.0
+
+
+DEFAULT_LIMITS: Final = Limits()

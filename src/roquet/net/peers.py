@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import BadAddress, ConnectFailed, ConnectionLost
-from roquet.net.limits import Limits
+from roquet.net.limits import DEFAULT_LIMITS, Limits
 from roquet.net.router import Router
 from roquet.net.watch import Watch
 from roquet.protocol.command import Command
@@ -36,7 +36,7 @@ class Peers:
         router: Router[Any],
         clock: Clock,
         *,
-        limits: Limits = Limits(),  # noqa: B008  It is frozen.
+        limits: Limits = DEFAULT_LIMITS,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
     ) -> None:
         self._router = router

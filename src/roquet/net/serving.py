@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection
-from roquet.net.limits import Limits
+from roquet.net.limits import DEFAULT_LIMITS, Limits
 from roquet.net.router import Router
 from roquet.net.watch import Watch
 
@@ -33,7 +33,7 @@ class Server:
         router: Router[Any],
         clock: Clock,
         *,
-        limits: Limits = Limits(),  # noqa: B008  It is frozen.
+        limits: Limits = DEFAULT_LIMITS,
         connection_count_max: int = CONNECTION_COUNT_MAX,
         on_closed: Callable[[Connection], None] = _nothing,
     ) -> None:

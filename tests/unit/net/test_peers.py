@@ -14,7 +14,7 @@ from roquet.net.errors import (
     NetError,
     TooManyInFlight,
 )
-from roquet.net.limits import Limits
+from roquet.net.limits import DEFAULT_LIMITS, Limits
 from roquet.net.peers import Peers, split_address
 from roquet.net.router import Reply, Router
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -34,7 +34,7 @@ from tests.support.fake_clock import FakeClock
 
 @asynccontextmanager
 async def calling(
-    limits: Limits = Limits(),  # noqa: B008  It is frozen.
+    limits: Limits = DEFAULT_LIMITS,
     connect_timeout_s: float = 3.0,
 ) -> AsyncIterator[Peers]:
     peers = Peers(
@@ -51,7 +51,7 @@ async def calling(
 
 @asynccontextmanager
 async def running_echo_address(
-    limits: Limits = Limits(),  # noqa: B008  It is frozen.
+    limits: Limits = DEFAULT_LIMITS,
 ) -> AsyncIterator[tuple[EchoServer, str]]:
     async with running_echo_server(limits) as server:
         yield server, f"127.0.0.1:{server.port}"

@@ -21,9 +21,9 @@ from tests.support.raw_peer import RawPeer
 
 
 async def send_and_await(peer: RawPeer, data: bytes, connection: Connection) -> None:
-    count_before = connection.received_count
+    count_before = connection.heard_count
     peer.send(data)
-    await eventually(lambda: connection.received_count > count_before)
+    await eventually(lambda: connection.heard_count > count_before)
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:

@@ -1,0 +1,92 @@
+"""Calls that wait for their responses, by the number that a response repeats.
+
+One timer serves all of them: set for the earliest deadline, it finds the next when it
+fires. A timer per call would cost as much as the rest of the call.
+"""
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import Final, NamedTuple, final
+
+from roquet.protocol.command import Command
+
+_OPAQUE_MASK: Final = 0x7FFF_FFFF
+
+
+class PendingCall(NamedTuple):
+    opaque: int
+    code: int
+    timeout_s: float
+    deadline_s: float
+    # How often the peer had been heard when the call was made.
+    heard_count: int
+    response: asyncio.Future[Command]
+
+
+@final
+class PendingCalls:
+    """`on_expired` hears of each call that is past its deadline, once."""
+
+    __slots__ = ("_calls", "_loop", "_on_expired", "_opaques", "_timer")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_expired: Callable[[PendingCall], None]
+    ) -> None:
+        self._loop = loop
+        self._on_expired = on_expired
+        self._opaques = count()
+        self._calls: dict[int, PendingCall] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def next_opaque(self) -> int:
+        return next(self._opaques) & _OPAQUE_MASK
+
+    def begin(
+        self, code: int, timeout_s: float, deadline_s: float, heard_count: int
+    ) -> PendingCall:
+        """`deadline_s` is in the time of the loop."""
+        response: asyncio.Future[Command] = self._loop.create_future()
+        call = PendingCall(self.next_opaque(), code, timeout_s, deadline_s, heard_count, response)
+        self._calls[call.opaque] = call
+        self._look_at(deadline_s)
+        return call
+
+    def end(self, call: PendingCall) -> None:
+        self._calls.pop(call.opaque, None)
+
+    def accept(self, response: Command) -> bool:
+        """Whether somebody waited for it."""
+        call = self._calls.pop(response.opaque, None)
+        if call is None or call.response.done():
+            return False
+        call.response.set_result(response)
+        return True
+
+    def fail_all(self, new_error: Callable[[], Exception]) -> None:
+        """Each caller gets an error of its own, because raising one changes it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for call in self._calls.values():
+            if not call.response.done():
+                call.response.set_exception(new_error())
+
+    def _look_at(self, deadline_s: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= deadline_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_s = self._loop.time()
+        for call in [each for each in self._calls.values() if each.deadline_s <= now_s]:
+            self.end(call)
+            if not call.response.done():
+                self._on_expired(call)
+        if self._calls:
+            self._look_at(min(each.deadline_s for each in self._calls.values()))

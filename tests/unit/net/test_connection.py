@@ -1,0 +1,162 @@
+"""One connection on a transport that the test holds: deadlines, stalls and the end.
+
+What needs a real socket is tested in `test_serving.py` and `test_peers.py`.
+"""
+
+import asyncio
+
+import pytest
+
+from roquet.net.connection import Connection
+from roquet.net.errors import CallTimedOut, ConnectionLost
+from roquet.net.limits import Limits
+from roquet.net.router import Router
+from roquet.net.watch import Watch
+from roquet.protocol.command import Command, encode_command
+from tests.support.echo_server import ROUTES, EchoServer, echo_request
+from tests.support.fake_clock import FakeClock
+from tests.support.slow_transport import AnyOwner, SlowTransport
+
+LIMITS = Limits(unread_size_high=1_000, unread_timeout_s=30, frame_timeout_s=10)
+
+
+class Held:
+    """A connection with everything around it at hand."""
+
+    def __init__(self, dialed: str | None = None) -> None:
+        self.clock = FakeClock()
+        self.watch = Watch(self.clock)
+        self.transport = SlowTransport()
+        answer = Router(EchoServer(), ROUTES).answer
+        self.connection = Connection(AnyOwner(), answer, self.watch, LIMITS, dialed=dialed)
+        self.transport.protocol = self.connection
+        self.connection.connection_made(self.transport)
+
+    def is_due_after(self, seconds: float) -> bool:
+        self.clock.advance(seconds)
+        return self.watch.refresh() >= self.connection.deadline_s
+
+    async def stall(self) -> None:
+        self.connection.send(encode_command(Command(0, body=bytes(2_000))))
+        await asyncio.sleep(0)
+        assert self.connection.is_stalled
+
+
+async def test_the_names_of_the_peer() -> None:
+    accepted = Held().connection
+    assert (accepted.peer, accepted.peer_address) == ("127.0.0.1:1", ("127.0.0.1", 1))
+    assert accepted.peer_host == bytes([127, 0, 0, 1, 0, 0, 0, 1])
+    assert Held(dialed="broker-a:10911").connection.peer == "broker-a:10911"
+
+
+async def test_a_server_stops_reading_while_the_peer_does_not_read() -> None:
+    held = Held()
+    await held.stall()
+    was_paused = held.transport.is_reading_paused
+    held.transport.let_the_peer_read(2_000)
+    assert (was_paused, held.transport.is_reading_paused) == (True, False)
+    assert not held.connection.is_stalled
+
+
+async def test_a_client_goes_on_reading_while_it_cannot_write() -> None:
+    held = Held(dialed="a:1")
+    await held.stall()
+    assert not held.transport.is_reading_paused
+    held.connection.data_received(encode_command(echo_request(body_size=5_000)))
+    assert held.transport.responses[-1].body == bytes(5_000)
+
+
+async def test_talking_does_not_excuse_from_reading() -> None:
+    held = Held(dialed="a:1")
+    await held.stall()
+    held.clock.advance(29)
+    held.watch.refresh()
+    held.connection.data_received(encode_command(Command(0, flag=1)))
+    held.connection.send(b"more")
+    assert held.is_due_after(1)
+    held.connection.expire()
+    assert held.transport.is_closed
+    assert not held.connection.is_open
+
+
+async def test_who_has_read_gets_all_the_time_again() -> None:
+    held = Held()
+    await held.stall()
+    held.clock.advance(29)
+    held.watch.refresh()
+    held.transport.let_the_peer_read(10_000)
+    assert not held.is_due_after(119)
+    assert held.is_due_after(1)
+
+
+async def test_the_time_for_a_begun_frame_goes_on_when_the_peer_has_read() -> None:
+    held = Held()
+    held.connection.data_received(encode_command(echo_request(body_size=2_000)) + b"\0\0")
+    assert held.connection.is_stalled
+    held.transport.let_the_peer_read(10_000)
+    assert not held.is_due_after(9)
+    assert held.is_due_after(1)
+
+
+async def test_sending_keeps_an_idle_connection_alive_but_not_a_begun_frame() -> None:
+    held = Held()
+    held.clock.advance(100)
+    held.watch.refresh()
+    held.connection.send(b"x")
+    assert not held.is_due_after(100)
+    held.connection.data_received(b"\0\0")
+    held.connection.send(b"x")
+    assert held.is_due_after(10)
+
+
+async def test_a_closed_connection_that_cannot_send_its_rest_is_cut() -> None:
+    held = Held()
+    held.connection.send(b"rest")
+    held.connection.close("test")
+    assert held.transport.is_closed
+    assert not held.transport.is_aborted
+    assert held.is_due_after(3)
+    held.connection.expire()
+    assert held.transport.is_aborted
+
+
+async def test_nothing_is_sent_after_the_end() -> None:
+    held = Held()
+    held.connection.close("test")
+    held.connection.send(b"late")
+    held.connection.close("again")
+    await asyncio.sleep(0)
+    assert held.transport.get_write_buffer_size() == 0
+    with pytest.raises(ConnectionLost, match="test"):
+        held.connection.send_oneway(echo_request())
+    with pytest.raises(ConnectionLost, match="test"):
+        await held.connection.call(echo_request(), 1)
+
+
+async def test_what_was_queued_before_the_end_is_sent() -> None:
+    held = Held()
+    held.connection.send_oneway(echo_request("last"))
+    held.connection.close("test")
+    assert held.transport.responses[0].is_oneway
+
+
+async def test_every_caller_gets_an_error_of_its_own() -> None:
+    held = Held(dialed="a:1")
+    calls = [asyncio.create_task(held.connection.call(echo_request(), 10)) for _ in range(2)]
+    await asyncio.sleep(0)
+    held.connection.connection_lost(OSError("cable"))
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [str(result) for result in results] == ["connection to a:1 is closed: cable"] * 2
+    assert results[0] is not results[1]
+
+
+async def test_waiting_for_room_ends_with_the_callers_time_or_the_connection() -> None:
+    held = Held(dialed="a:1")
+    await held.stall()
+    with pytest.raises(CallTimedOut):
+        await held.connection.until_writable(10, 0.01)
+    waiting = asyncio.create_task(held.connection.until_writable(10, 10))
+    await asyncio.sleep(0)
+    held.connection.connection_lost(None)
+    await waiting
+    assert not held.connection.is_open

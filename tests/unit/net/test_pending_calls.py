@@ -1,0 +1,66 @@
+"""Responses find their calls, and calls their end."""
+
+import asyncio
+
+import pytest
+
+from roquet.net.pending_calls import PendingCall, PendingCalls
+from roquet.protocol.command import Command
+from tests.support.eventually import eventually
+
+
+class Held:
+    def __init__(self) -> None:
+        self.expired: list[PendingCall] = []
+        self.loop = asyncio.get_running_loop()
+        self.calls = PendingCalls(self.loop, self.expired.append)
+
+    def begin(self, timeout_s: float = 10) -> PendingCall:
+        return self.calls.begin(10, timeout_s, self.loop.time() + timeout_s, 0)
+
+
+async def test_a_response_finds_its_call_whatever_the_order() -> None:
+    held = Held()
+    first, second = held.begin(), held.begin()
+    assert first.opaque != second.opaque
+    assert held.calls.accept(Command(0, second.opaque, remark="second"))
+    assert held.calls.accept(Command(0, first.opaque, remark="first"))
+    assert (await first.response).remark == "first"
+    assert (await second.response).remark == "second"
+    assert len(held.calls) == 0
+
+
+async def test_a_response_is_accepted_once() -> None:
+    held = Held()
+    call = held.begin()
+    assert held.calls.accept(Command(0, call.opaque))
+    assert not held.calls.accept(Command(0, call.opaque))
+    assert not held.calls.accept(Command(0, 12345))
+
+
+async def test_numbers_stay_within_31_bits() -> None:
+    held = Held()
+    held.calls._opaques = iter(range(2**31 - 1, 2**31 + 1))  # type: ignore[assignment]
+    assert [held.calls.next_opaque(), held.calls.next_opaque()] == [2**31 - 1, 0]
+
+
+async def test_calls_expire_in_the_order_of_their_deadlines() -> None:
+    held = Held()
+    late, early, ended = held.begin(0.04), held.begin(0.02), held.begin(0.01)
+    held.calls.end(ended)
+    await eventually(lambda: len(held.expired) == 2)
+    assert held.expired == [early, late]
+    assert len(held.calls) == 0
+
+
+async def test_all_fail_together_and_nothing_expires_later() -> None:
+    held = Held()
+    call, answered = held.begin(0.01), held.begin(0.01)
+    answered.response.set_result(Command(0))
+    held.calls.fail_all(lambda: OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        await call.response
+    other = Held()
+    other.begin(0.02)
+    await eventually(lambda: other.expired)
+    assert held.expired == []
