@@ -1,0 +1,284 @@
+"""What went through a broker: in all, by topic, and by topic and group.
+
+Messages only add to plain numbers. Whoever owns this calls `tick` once a second; it keeps
+samples of the numbers, and every rate is the difference of two samples over the time between
+them.
+
+    every        kept    gives
+    1 s          600 s   rates of 10, 60 and 600 seconds for the whole broker
+    10 s         60 s    the last minute of one topic or group
+    10 minutes   1 h     its last hour
+    1 h          24 h    its last day; what was idle for so long is forgotten
+"""
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+from datetime import UTC, date, datetime
+from typing import Final, NamedTuple, TypeVar, final
+
+from roquet.clock import Clock
+from roquet.protocol.bodies.consume_stats import BrokerStats, BrokerStatsItem
+
+K = TypeVar("K", bound=Hashable)
+
+RATE_SECONDS: Final = (10, 60, 600)
+
+
+class _Window(NamedTuple):
+    interval_s: float
+    sample_count_max: int
+
+
+_MINUTE, _HOUR, _DAY = range(3)
+_WINDOWS: Final = (_Window(10, 7), _Window(600, 7), _Window(3600, 25))
+
+
+class _Sample(NamedTuple):
+    messages: int
+    size: int
+    times: int
+
+
+_NOTHING: Final = _Sample(0, 0, 0)
+
+
+@final
+class _Counter:
+    """Messages, their bytes, and in how many sends or pulls they came."""
+
+    __slots__ = ("count", "samples", "size", "times")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.size = 0
+        self.times = 0
+        # When the last samples were taken there was nothing to count.
+        self.samples = tuple([_NOTHING] for _ in _WINDOWS)
+
+    def add(self, count: int, size: int) -> None:
+        self.count += count
+        self.size += size
+        self.times += 1
+
+    def sample(self, window: int) -> None:
+        samples = self.samples[window]
+        sample = _Sample(self.count, self.size, self.times)
+        # Idle counters share one sample: there may be very many of them.
+        samples.append(samples[-1] if samples[-1] == sample else sample)
+        if len(samples) > _WINDOWS[window].sample_count_max:
+            del samples[0]
+
+    @property
+    def is_idle(self) -> bool:
+        samples = self.samples[_DAY]
+        is_old = len(samples) == _WINDOWS[_DAY].sample_count_max
+        return is_old and samples[0].times == self.times
+
+
+class _Second(NamedTuple):
+    """The whole broker at one moment."""
+
+    at_s: float
+    put: int
+    found: int
+    missed: int
+    transferred: int
+
+
+class _Totals(NamedTuple):
+    """Messages since the start, as they stood on two mornings."""
+
+    yesterday: int = 0
+    today: int = 0
+
+
+@final
+class Statistics:
+    """`cluster` is the key under which Apache's tools ask for the broker as a whole."""
+
+    def __init__(self, clock: Clock, cluster: str) -> None:
+        self._clock = clock
+        self._cluster = cluster
+        self._start_ms = clock.now_ms()
+        self._start_s = clock.monotonic_s()
+        self._puts = _Counter()
+        self._gets = _Counter()
+        self._missed_count = 0
+        self._failed_put_count = 0
+        self._topic_puts: dict[str, _Counter] = {}
+        self._group_gets: dict[tuple[str, str], _Counter] = {}
+        self._send_backs: dict[tuple[str, str], _Counter] = {}
+        self._sampled_s = tuple([self._start_s] for _ in _WINDOWS)
+        self._seconds: deque[_Second] = deque([self._second()], maxlen=RATE_SECONDS[-1] + 1)
+        self._day = self._today()
+        self._put_totals = _Totals()
+        self._get_totals = _Totals()
+
+    def count_put(self, topic: str, count: int, size: int) -> None:
+        """A send was stored: one message, or a batch of them."""
+        self._puts.add(count, size)
+        _counter(self._topic_puts, topic).add(count, size)
+
+    def count_failed_put(self) -> None:
+        self._failed_put_count += 1
+
+    def count_get(self, group: str, topic: str, count: int, size: int) -> None:
+        """A pull was answered with messages."""
+        self._gets.add(count, size)
+        _counter(self._group_gets, (group, topic)).add(count, size)
+
+    def count_miss(self) -> None:
+        """A pull found nothing."""
+        self._missed_count += 1
+
+    def count_send_back(self, group: str, topic: str) -> None:
+        """A consumer wants a message again."""
+        _counter(self._send_backs, (group, topic)).add(1, 0)
+
+    def tick(self) -> None:
+        now_s = self._clock.monotonic_s()
+        self._seconds.append(self._second())
+        for index, window in enumerate(_WINDOWS):
+            if now_s - self._sampled_s[index][-1] >= window.interval_s:
+                self._sample(index, now_s)
+        if self._today() != self._day:
+            self._day = self._today()
+            self._put_totals = _Totals(self._put_totals.today, self._puts.count)
+            self._get_totals = _Totals(self._get_totals.today, self._gets.count)
+
+    def put_rate(self, topic: str) -> float:
+        """Messages a second, in the last minute."""
+        return self._rate(self._topic_puts.get(topic))
+
+    def get_rate(self, group: str, topic: str) -> float:
+        """Messages a second, in the last minute."""
+        return self._rate(self._group_gets.get((group, topic)))
+
+    def find(self, name: str, key: str) -> BrokerStats | None:
+        """What Apache's tools ask for by the name of a statistic and a key; None if unknown."""
+        topic, _, group = key.partition("@")
+        is_cluster = key == self._cluster
+        match name:
+            case "TOPIC_PUT_NUMS" | "TOPIC_PUT_SIZE":
+                counter = self._topic_puts.get(key)
+            case "GROUP_GET_NUMS" | "GROUP_GET_SIZE":
+                counter = self._group_gets.get((group, topic))
+            case "SNDBCK_PUT_NUMS":
+                counter = self._send_backs.get((group, topic))
+            case "BROKER_PUT_NUMS" if is_cluster:
+                counter = self._puts
+            case "BROKER_GET_NUMS" if is_cluster:
+                counter = self._gets
+            case _:
+                counter = None
+        return None if counter is None else self._stats(counter, is_size=name.endswith("SIZE"))
+
+    def runtime_entries(self) -> dict[str, str]:
+        """The part of a broker's runtime values (28) that is counted here."""
+        puts, gets = self._puts, self._gets
+        transferred = self._rates("transferred")
+        return {
+            "bootTimestamp": str(self._start_ms),
+            "runtime": _runtime_text(int(self._clock.monotonic_s() - self._start_s)),
+            "putMessageTimesTotal": str(puts.count),
+            "putMessageFailedTimes": str(self._failed_put_count),
+            "putMessageSizeTotal": str(puts.size),
+            "putMessageAverageSize": str(_ratio(puts.size, puts.count)),
+            "putTps": self._rates("put"),
+            "getFoundTps": self._rates("found"),
+            "getMissTps": self._rates("missed"),
+            "getTotalTps": self._rates("found", "missed"),
+            # The tools of 4.9 know only the one spelling, those of 5.5 only the other.
+            "getTransferedTps": transferred,
+            "getTransferredTps": transferred,
+            "msgPutTotalYesterdayMorning": str(self._put_totals.yesterday),
+            "msgPutTotalTodayMorning": str(self._put_totals.today),
+            "msgPutTotalTodayNow": str(puts.count),
+            "msgGetTotalYesterdayMorning": str(self._get_totals.yesterday),
+            "msgGetTotalTodayMorning": str(self._get_totals.today),
+            "msgGetTotalTodayNow": str(gets.count),
+        }
+
+    def _second(self) -> _Second:
+        return _Second(
+            self._clock.monotonic_s(),
+            self._puts.count,
+            self._gets.times,
+            self._missed_count,
+            self._gets.count,
+        )
+
+    def _today(self) -> date:
+        """By the time zone of the machine, because operators live in it."""
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).astimezone().date()
+
+    def _sample(self, window: int, now_s: float) -> None:
+        times = self._sampled_s[window]
+        times.append(now_s)
+        if len(times) > _WINDOWS[window].sample_count_max:
+            del times[0]
+        self._puts.sample(window)
+        self._gets.sample(window)
+        _sample_all(self._topic_puts, window)
+        _sample_all(self._group_gets, window)
+        _sample_all(self._send_backs, window)
+
+    def _rates(self, *members: str) -> str:
+        """A young broker has seen less than it is asked for, and tells the rate of its life."""
+        return " ".join(str(self._broker_rate(members, seconds)) for seconds in RATE_SECONDS)
+
+    def _broker_rate(self, members: Sequence[str], seconds: int) -> float:
+        last = self._seconds[-1]
+        first = self._seconds[max(0, len(self._seconds) - 1 - seconds)]
+        count = sum(getattr(last, member) - getattr(first, member) for member in members)
+        return _ratio(count, last.at_s - first.at_s)
+
+    def _rate(self, counter: _Counter | None) -> float:
+        if counter is None:
+            return 0.0
+        return self._window_stats(counter, _MINUTE, is_size=False).tps
+
+    def _stats(self, counter: _Counter, *, is_size: bool) -> BrokerStats:
+        return BrokerStats(
+            stats_minute=self._window_stats(counter, _MINUTE, is_size=is_size),
+            stats_hour=self._window_stats(counter, _HOUR, is_size=is_size),
+            stats_day=self._window_stats(counter, _DAY, is_size=is_size),
+        )
+
+    def _window_stats(self, counter: _Counter, window: int, *, is_size: bool) -> BrokerStatsItem:
+        samples = counter.samples[window]
+        # A young counter has fewer samples than there were moments: the last ones are its own.
+        moments = self._sampled_s[window][-len(samples) :]
+        first, last = samples[0], samples[-1]
+        total = last.size - first.size if is_size else last.messages - first.messages
+        return BrokerStatsItem(
+            sum=total,
+            tps=_ratio(total, moments[-1] - moments[0]),
+            avgpt=_ratio(total, last.times - first.times),
+        )
+
+
+def _counter(counters: dict[K, _Counter], key: K) -> _Counter:
+    found = counters.get(key)
+    if found is None:
+        found = counters[key] = _Counter()
+    return found
+
+
+def _sample_all(counters: dict[K, _Counter], window: int) -> None:
+    for counter in counters.values():
+        counter.sample(window)
+    if window == _DAY:
+        for key in [key for key, counter in counters.items() if counter.is_idle]:
+            del counters[key]
+
+
+def _ratio(amount: float, by: float) -> float:
+    return amount / by if by else 0.0
+
+
+def _runtime_text(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
