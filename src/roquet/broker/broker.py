@@ -38,6 +38,7 @@ class Broker:
     statistics: Statistics
     topic_saver: Saver
     group_saver: Saver
+    offset_saver: Saver
     # Whether senders wait for the disk, and readers with them.
     is_sync_flush: bool
     # Where clients find this broker, packed as records hold it, and as message ids begin.

@@ -37,20 +37,20 @@ class _Waiter(NamedTuple):
 class Durability:
     """Belongs to the event loop, except for what `StoreListener` says of the flush thread."""
 
-    def __init__(self, clock: Clock, timeout_s: float, on_failed: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, timeout_s: float) -> None:
         self._clock = clock
         self._timeout_s = timeout_s
-        self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[_Waiter] = deque()
         self._flushed_end = 0
         self._is_handing_over = False
         self._timer: asyncio.TimerHandle | None = None
-        self.failure: SyncFailed | None = None
+        # Whoever keeps the broker alive waits for this, and ends it.
+        self.has_failed = asyncio.Event()
 
     def wait(self, end: int, tell: Callable[[Outcome], None]) -> None:
         """Calls `tell` once: when all records before `end` are on disk, or when not."""
-        if self.failure is not None:
+        if self.has_failed.is_set():
             tell(Outcome.FAILED)
             return
         deadline_s = self._clock.monotonic_s() + self._timeout_s
@@ -90,10 +90,9 @@ class Durability:
 
     def _fail(self, error: SyncFailed) -> None:
         log.error("no message is acknowledged any more: %s", error)
-        self.failure = error
+        self.has_failed.set()
         while self._waiters:
             self._waiters.popleft().tell(Outcome.FAILED)
-        self._on_failed()
 
     def _sweep(self) -> None:
         now_s = self._clock.monotonic_s()

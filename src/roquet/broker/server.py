@@ -1,0 +1,218 @@
+"""Assembly and life of a broker, nothing else."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from roquet.broker.arrivals import Arrivals
+from roquet.broker.broker import Broker
+from roquet.broker.clients import Consumers, Producers
+from roquet.broker.config import BrokerConfig
+from roquet.broker.durability import Durability
+from roquet.broker.groups import GroupTable
+from roquet.broker.handlers import ROUTES
+from roquet.broker.handlers.clients import connection_lost, expire_clients
+from roquet.broker.offsets import OffsetTable
+from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port
+from roquet.broker.queue_locks import QueueLocks
+from roquet.broker.registration import Identity, Registered, Registrar
+from roquet.broker.saving import SavedTable, Saver
+from roquet.broker.statistics import Statistics
+from roquet.broker.topics import TopicTable, built_in_topics
+from roquet.clock import Clock
+from roquet.disk import Disk
+from roquet.net.connection import Connection
+from roquet.net.limits import Limits
+from roquet.net.peers import Peers, split_address
+from roquet.net.router import Router
+from roquet.net.service import OnFailure, Services
+from roquet.net.serving import Server
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.host import Address, pack_host
+from roquet.protocol.hot_replies import SendReplyTemplate
+from roquet.state_file import StateFile
+from roquet.store.config import FlushMode
+from roquet.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_SYNC_TIMEOUT_S: Final = 5.0
+_EXPIRE_PERIOD_S: Final = 10.0
+_FORGET_LOCKS_PERIOD_S: Final = 60.0
+_TICK_S: Final = 1.0
+
+
+_PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+# The fast port is for what answers at once.
+_FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULLS)
+
+
+@asynccontextmanager
+async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncIterator[Broker]:
+    """A broker that answers while the block runs; `config.listen_port` is the port it got.
+
+    When `broker.durability.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
+    NoFreePorts, and OSError when an address cannot be had.
+    """
+    if config.listen_port == 0:
+        config = replace(config, listen_port=free_port(config.bind_host))
+    # What is put on the stack ends in the opposite order: first nobody finds the broker any
+    # more, then nobody is served, then everything is saved.
+    async with AsyncExitStack() as stack:
+        broker = _assembled(config, clock, disk, stack)
+        await _start_services(broker, stack)
+        for routes, distance in ((ROUTES, 0), (_FAST_ROUTES, FAST_PORT_DISTANCE)):
+            listener = Server(
+                Router(broker, routes),
+                clock,
+                limits=Limits(idle_timeout_s=config.idle_timeout_s),
+                on_closed=lambda connection: connection_lost(broker, connection),
+            )
+            stack.push_async_callback(listener.stop)
+            await listener.start(config.bind_host, config.listen_port + distance)
+        _learn(broker, await broker.registrar.register())
+        stack.push_async_callback(broker.registrar.unregister)
+        log.info("%s serves at %s:%d", config.broker_name, config.bind_host, config.listen_port)
+        yield broker
+        log.info("%s stops", config.broker_name)
+
+
+class _LoadedTable(SavedTable, Protocol):
+    def load(self, data: bytes) -> list[str]: ...
+
+
+def _assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitStack) -> Broker:
+    """The broker with its tables loaded and its store open."""
+
+    def kept(name: str, table: _LoadedTable) -> Saver:
+        saver = Saver(name, _loaded_file(disk, config.store.layout.config / name, table), table)
+        stack.push_async_callback(saver.until_saved)
+        return saver
+
+    topics = TopicTable(clock, built_in_topics(config))
+    groups = GroupTable(clock)
+    offsets = OffsetTable()
+    topic_saver = kept("topics.json", topics)
+    group_saver = kept("subscriptionGroup.json", groups)
+    offset_saver = kept("consumerOffset.json", offsets)
+    durability = Durability(clock, _SYNC_TIMEOUT_S)
+    stack.callback(durability.close)
+    store = _opened_store(config, clock, disk, durability)
+    stack.callback(store.close)
+    peers = Peers(Router(None, ()), clock)
+    stack.push_async_callback(peers.close)
+    arrivals = Arrivals(clock)
+    stack.callback(arrivals.close)
+    identity = _identity(config)
+    store_host = pack_host(*split_address(identity.address))
+    return Broker(
+        config=config,
+        clock=clock,
+        store=store,
+        topics=topics,
+        groups=groups,
+        offsets=offsets,
+        consumers=Consumers[Connection](),
+        producers=Producers[Connection](),
+        locks=QueueLocks(clock),
+        arrivals=arrivals,
+        durability=durability,
+        registrar=Registrar(
+            peers,
+            config.name_servers,
+            identity,
+            topics.snapshot,
+            timeout_s=config.register_timeout_ms / 1000,
+        ),
+        statistics=Statistics(clock, config.cluster_name),
+        topic_saver=topic_saver,
+        group_saver=group_saver,
+        offset_saver=offset_saver,
+        is_sync_flush=config.store.flush_mode is FlushMode.SYNC,
+        store_host=store_host,
+        id_prefix=store_host.hex().upper(),
+        send_reply=SendReplyTemplate(config.region_id, is_traced=config.trace_on),
+    )
+
+
+async def _start_services(broker: Broker, stack: AsyncExitStack) -> None:
+    config = broker.config
+    services = await stack.enter_async_context(Services(config.broker_name))
+    for saver in (broker.topic_saver, broker.group_saver, broker.offset_saver):
+        services.run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
+    services.run(
+        "stay registered",
+        lambda: broker.registrar.keep_registered(
+            config.register_interval_ms / 1000, lambda answers: _learn(broker, answers)
+        ),
+        on_failure=OnFailure.RESTART,
+    )
+
+    async def save_offsets() -> None:
+        broker.offset_saver.save_soon()
+
+    async def expire() -> None:
+        expire_clients(broker)
+
+    async def forget_locks() -> None:
+        broker.locks.forget_ended()
+
+    async def tick() -> None:
+        broker.statistics.tick()
+        broker.store.file_keys()
+
+    services.every("save offsets", config.save_offsets_interval_ms / 1000, save_offsets)
+    services.every("expire clients", _EXPIRE_PERIOD_S, expire)
+    services.every("forget locks", _FORGET_LOCKS_PERIOD_S, forget_locks)
+    services.every("tick", _TICK_S, tick)
+
+
+def _identity(config: BrokerConfig) -> Identity:
+    host = config.advertised_host or config.bind_host
+    ha_host = config.ha_advertised_host or host
+    return Identity(
+        config.cluster_name,
+        config.broker_name,
+        config.broker_id,
+        str(Address(host, config.listen_port)),
+        str(Address(ha_host, config.listen_port + HA_PORT_DISTANCE)),
+    )
+
+
+def _loaded_file(disk: Disk, path: Path, table: _LoadedTable) -> StateFile:
+    file = StateFile(disk, path)
+    for name in file.load(table.load) or ():
+        log.warning("%s: left out %r, which cannot be a name", path.name, name)
+    return file
+
+
+def _opened_store(
+    config: BrokerConfig, clock: Clock, disk: Disk, durability: Durability
+) -> MessageStore:
+    store = MessageStore.open(config.store, clock, disk, durability)
+    report = store.recovery
+    assert report is not None
+    log.info(
+        "%s %s: %d records from %d to %d looked at",
+        "opened" if report.was_clean else "recovered after a crash",
+        config.store.root,
+        report.record_count,
+        report.scanned_from,
+        report.log_end,
+    )
+    if report.cut_size:
+        log.warning("cut off %d bytes behind the log: %s", report.cut_size, report.cut_reason)
+    for damage in report.damages:
+        log.error("damaged part of the log: %s", damage)
+    store.start()
+    return store
+
+
+def _learn(broker: Broker, answers: list[Registered]) -> None:
+    """What the name servers know and this broker does not: which topics are ordered."""
+    if answers:
+        broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
+        broker.topic_saver.save_soon()
