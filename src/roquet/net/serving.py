@@ -17,10 +17,6 @@ CONNECTION_COUNT_MAX: Final = 20_000
 _BACKLOG: Final = 1024
 
 
-def _nothing(_connection: Connection) -> None:
-    return
-
-
 @final
 class Server:
     """Answers the requests of all who connect with one router.
@@ -35,7 +31,7 @@ class Server:
         *,
         limits: Limits = DEFAULT_LIMITS,
         connection_count_max: int = CONNECTION_COUNT_MAX,
-        on_closed: Callable[[Connection], None] = _nothing,
+        on_closed: Callable[[Connection], None] | None = None,
     ) -> None:
         self._router = router
         self._limits = limits
@@ -79,7 +75,8 @@ class Server:
         if connection not in self._watch:
             return  # It was refused.
         self._watch.discard(connection)
-        self._on_closed(connection)
+        if self._on_closed is not None:
+            self._on_closed(connection)
 
     def _new_connection(self) -> Connection:
         return Connection(self, self._router.answer, self._watch, self._limits)

@@ -160,3 +160,23 @@ async def test_waiting_for_room_ends_with_the_callers_time_or_the_connection() -
     held.connection.connection_lost(None)
     await waiting
     assert not held.connection.is_open
+
+
+def stalling_requests(*, last: bytes) -> bytes:
+    """Two requests of which the second has to wait until the answer to the first is read."""
+    return encode_command(echo_request(body_size=2_000)) + last
+
+
+async def test_a_request_that_waited_may_turn_out_to_be_unreadable() -> None:
+    held = Held()
+    held.connection.data_received(stalling_requests(last=b"\0\0\0\6\0\0\0\2{]"))
+    assert held.connection.is_open
+    held.transport.let_the_peer_read(10_000)
+    assert not held.connection.is_open
+
+
+async def test_requests_that_wait_when_the_connection_is_closed_are_not_answered() -> None:
+    held = Held()
+    held.connection.data_received(stalling_requests(last=encode_command(echo_request())))
+    held.connection.close("test")
+    assert len(held.transport.responses) == 1
