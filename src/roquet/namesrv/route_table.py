@@ -106,7 +106,11 @@ class RouteTable:
             self._forget(known)  # It was restarted under another name.
         group = self._joined_group(identity, traits)
         if _speaks_for_the_group(identity, traits, group):
-            has_changed = known is None or known.data_version != registration.topics.data_version
+            has_changed = (
+                known is None
+                or known.identity != identity  # It may have become the master.
+                or known.data_version != registration.topics.data_version
+            )
             self._take_topics(identity.name, registration, group, has_changed=has_changed)
         self._live[identity.key] = LiveBroker(
             identity,
@@ -194,8 +198,7 @@ class RouteTable:
 
     def system_topics(self) -> list[str]:
         """Every cluster and every broker name has a topic of its own."""
-        clusters = self._clusters()
-        return [*clusters, *self._groups]
+        return [*self._clusters(), *self._groups]
 
     def any_address(self) -> str | None:
         return next((key.address for key in self._live), None)

@@ -272,6 +272,14 @@ def test_a_slave_that_may_act_speaks_for_the_group_and_only_to_readers(table: Ta
     assert table.permission("t") == 6
 
 
+def test_a_slave_that_becomes_master_can_be_written_to(table: Table) -> None:
+    table.register(MASTER, topics_of("t", "u"), has_acting_master=True)
+    table.register(SLAVE, topics_of("t", "u"), has_acting_master=True)
+    table.routes.unregister(MASTER)
+    table.register(SLAVE._replace(broker_id=0), topics_of("t", "u"), has_acting_master=True)
+    assert table.permission("t") == 6
+
+
 def test_a_modern_slave_alone_brings_its_topics(table: Table) -> None:
     table.register(SLAVE, topics_of("t", "u"), has_acting_master=False)
     assert table.permission("t") == 6
