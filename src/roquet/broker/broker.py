@@ -15,6 +15,7 @@ from roquet.broker.statistics import Statistics
 from roquet.broker.topics import TopicTable
 from roquet.clock import Clock
 from roquet.net.connection import Connection
+from roquet.net.service import Services
 from roquet.protocol.hot_replies import SendReplyTemplate
 from roquet.store.message_store import MessageStore
 
@@ -39,6 +40,8 @@ class Broker:
     topic_saver: Saver
     group_saver: Saver
     offset_saver: Saver
+    # Who owns what a request leaves to be done after its handler has returned.
+    services: Services
     # Whether senders wait for the disk, and readers with them.
     is_sync_flush: bool
     # Where clients find this broker, packed as records hold it, and as message ids begin.

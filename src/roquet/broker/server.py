@@ -131,6 +131,7 @@ def _assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitS
         topic_saver=topic_saver,
         group_saver=group_saver,
         offset_saver=offset_saver,
+        services=Services(config.broker_name),
         is_sync_flush=config.store.flush_mode is FlushMode.SYNC,
         store_host=store_host,
         id_prefix=store_host.hex().upper(),
@@ -140,7 +141,7 @@ def _assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitS
 
 async def _start_services(broker: Broker, stack: AsyncExitStack) -> None:
     config = broker.config
-    services = await stack.enter_async_context(Services(config.broker_name))
+    services = await stack.enter_async_context(broker.services)
     for saver in (broker.topic_saver, broker.group_saver, broker.offset_saver):
         services.run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
     services.run(
