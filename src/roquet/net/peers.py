@@ -80,7 +80,10 @@ class Peers:
             )
             dial.add_done_callback(lambda dial: self._dialed(address, dial))
         # Many may wait for one dial, so one who gives up must not cancel it.
-        return await asyncio.shield(dial)
+        await asyncio.wait([dial])
+        if dial.cancelled():
+            raise ConnectionLost(address, _CLOSED_BY_US)
+        return dial.result()
 
     def disconnect(self, address: str, reason: str) -> None:
         """Closes the connection to a peer that is not needed or not trusted any more."""
