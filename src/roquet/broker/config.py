@@ -1,7 +1,7 @@
 """How a broker is set up: Apache's keys in our words, with Apache's defaults.
 
-`config_file.py` reads and writes it as Apache does. Nothing changes a config: a change at run
-time makes a new one, which the broker hands to whoever reads it.
+`settings.py` reads and writes it as Apache does. Nothing changes a config: a change at run time
+makes a new one, which the broker hands to whoever reads it.
 """
 
 from dataclasses import dataclass, field

@@ -10,6 +10,7 @@ RoquetError
 │   ├── FiltersOff              1   SQL92 is switched off here
 │   ├── BroadcastForbidden      16  the group may not broadcast
 │   ├── ClosedTopic             16  only the broker itself writes there
+│   ├── NotChangeable           16  no request may change this setting
 │   ├── UnknownTopic            17
 │   ├── SubscriptionUnreadable  23
 │   ├── NotSubscribed           24  the group is not there, or does not read this topic
@@ -85,6 +86,15 @@ class ClosedTopic(Refused):
     def __init__(self, topic: str) -> None:
         super().__init__(ResponseCode.NO_PERMISSION, f"topic {topic!r} is the system's own")
         self.topic = topic
+
+
+class NotChangeable(Refused):
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            ResponseCode.NO_PERMISSION,
+            f"{key[:_SHOWN_SIZE_MAX]!r} cannot be changed while the broker runs",
+        )
+        self.key = key
 
 
 class UnknownTopic(Refused):

@@ -1,0 +1,144 @@
+"""How the values of settings are written as text, in Apache's way."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, TypeVar, final
+
+from roquet.broker.errors import ConfigError
+from roquet.broker.names import is_name
+from roquet.net.errors import BadAddress
+from roquet.net.peers import split_address
+
+E = TypeVar("E", bound=Enum)
+
+_UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+_DELAY: Final = re.compile(r"([0-9]{1,6})([smhd])")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+_QUEUE_ENTRY_SIZE: Final = 20
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`read` gets a text without blanks around it and raises ValueError; `write` is its reverse."""
+
+    expected: str
+    read: Callable[[str], Any]
+    write: Callable[[Any], str] = str
+
+    def parse(self, key: str, text: str) -> Any:
+        """Raises ConfigError."""
+        try:
+            return self.read(text.strip())
+        except (ValueError, BadAddress):
+            raise ConfigError(key, text, f"expected {self.expected}") from None
+
+
+def number(low: int, high: int = 2**31 - 1) -> Kind:
+    def read(text: str) -> int:
+        value = _read_number(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return Kind(f"a number from {low} to {high}", read)
+
+
+def number_within(low: int, high: int) -> Kind:
+    """Takes what is nearest to a number out of bounds."""
+    return Kind("a number", lambda text: max(low, min(_read_number(text), high)))
+
+
+def one_of(choices: type[E]) -> Kind:
+    expected = " or ".join(choice.value for choice in choices)
+    return Kind(expected, choices, lambda choice: str(choice.value))
+
+
+def _read_number(text: str) -> int:
+    # Not all that Python takes for a number: "1_000" is none elsewhere.
+    if not _NUMBER.fullmatch(text):
+        raise ValueError
+    return int(text)
+
+
+def _read_text(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+def _read_topic(text: str) -> str:
+    if not is_name(text):
+        raise ValueError
+    return text
+
+
+def _read_truth(text: str) -> bool:
+    # Apache takes every other text for false, and so hides what was mistyped.
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def _read_directory(text: str) -> Path:
+    # Apache spreads a log over several, separated by commas.
+    if not text or "," in text:
+        raise ValueError
+    return Path(text)
+
+
+def _read_addresses(text: str) -> tuple[str, ...]:
+    addresses = tuple(filter(None, map(str.strip, text.split(";"))))
+    for address in addresses:
+        split_address(address)
+    return addresses
+
+
+def _read_hours(text: str) -> tuple[int, ...]:
+    hours = tuple(map(_read_number, filter(None, map(str.strip, text.split(";")))))
+    if not hours or not all(0 <= hour < 24 for hour in hours):
+        raise ValueError
+    return hours
+
+
+def _read_delays(text: str) -> tuple[int, ...]:
+    matches = [_DELAY.fullmatch(word) for word in text.split()]
+    delays = tuple(int(match[1]) * _UNITS_MS[match[2]] for match in matches if match)
+    if not delays or len(delays) < len(matches):
+        raise ValueError
+    return delays
+
+
+def _delay_text(delay_ms: int) -> str:
+    unit, unit_ms = next(
+        (unit, unit_ms) for unit, unit_ms in _UNITS_MS.items() if delay_ms % unit_ms == 0
+    )
+    return f"{delay_ms // unit_ms}{unit}"
+
+
+def _read_queue_file_size(text: str) -> int:
+    size = number(_QUEUE_ENTRY_SIZE).read(text)
+    return int(-(-size // _QUEUE_ENTRY_SIZE) * _QUEUE_ENTRY_SIZE)
+
+
+TEXT: Final = Kind("a text", _read_text)
+TOPIC: Final = Kind("the name of a topic", _read_topic)
+HOST: Final = Kind("a host", _read_text)
+TRUTH: Final = Kind("true or false", _read_truth, lambda value: "true" if value else "false")
+PORT: Final = number(0, 65_534)  # The next one is for replicas.
+DIRECTORY: Final = Kind("one directory", _read_directory)
+ADDRESSES: Final = Kind("host:port;host:port", _read_addresses, ";".join)
+HOURS: Final = Kind(
+    "hours such as 04;16", _read_hours, lambda hours: ";".join(f"{hour:02}" for hour in hours)
+)
+DELAYS: Final = Kind(
+    "times such as 1s 5m 2h", _read_delays, lambda delays: " ".join(map(_delay_text, delays))
+)
+# Apache rounds up to whole entries.
+QUEUE_FILE_SIZE: Final = Kind("a number of bytes", _read_queue_file_size)
+INTERVAL_MS: Final = number(1)
+COUNT: Final = number(1)
+PERCENT: Final = number(1, 100)
