@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.routes import GetRouteHeader
 from tests.support.apache import CLUSTER_NAME, HOST, ApacheBroker
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaProducer, JavaPullConsumer, Outgoing
 from tests.support.java_driver import JavaDriver
@@ -23,14 +23,7 @@ from tests.support.ports import free_port
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
 
 PROGRAM = "from roquet.cli.main import main; main()"
-PATIENCE_S = 20.0
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+STOP_TIMEOUT_S = 20.0
 
 
 @contextmanager
@@ -49,7 +42,7 @@ def our_name_server(home: Path) -> Iterator[str]:
         yield f"{HOST}:{port}"
     finally:
         process.terminate()
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(STOP_TIMEOUT_S) == 0
         assert b"ERROR" not in log_path.read_bytes()
 
 

@@ -1,6 +1,7 @@
 """Waiting for a condition that another peer or task brings about."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 
@@ -10,3 +11,11 @@ async def eventually(condition: Callable[[], object], patience_s: float = 10.0) 
         # Conditions are plain state of the code under test, which has no event to wait on.
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
+
+
+def wait_until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
+    """The same for tests without a loop, which wait for other processes."""
+    deadline_s = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"still waiting after {patience_s:g} s"
+        time.sleep(0.02)
