@@ -115,6 +115,12 @@ class SysFlag(IntFlag):
     COMPRESSION_MASK = 0x700
 
 
+_COMPRESSED: Final = SysFlag.COMPRESSED.value
+_TAGS: Final = Property.TAGS.encode()
+_KEYS: Final = Property.KEYS.encode()
+_UNIQUE_KEY: Final = Property.UNIQUE_KEY.encode()
+
+
 class Message(msgspec.Struct, gc=False):
     """What a producer hands over."""
 
@@ -170,17 +176,17 @@ class StoredMessage(msgspec.Struct, dict=True):
 
     @property
     def tags(self) -> str | None:
-        return self._property(b"TAGS")
+        return self._property(_TAGS)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        keys = self._property(b"KEYS")
+        keys = self._property(_KEYS)
         return tuple(filter(None, keys.split(KEY_SEPARATOR))) if keys else ()
 
     @property
     def message_id(self) -> str:
         """The id its producer gave it, else the id of its place."""
-        return self._property(b"UNIQ_KEY") or self.offset_id
+        return self._property(_UNIQUE_KEY) or self.offset_id
 
     @property
     def offset_id(self) -> str:
@@ -196,7 +202,7 @@ class StoredMessage(msgspec.Struct, dict=True):
 
     def decompressed_body(self, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
         """Raises TooLarge when the body would grow beyond `size_max`, else BadMessage."""
-        if self.sys_flag & 1:
+        if self.sys_flag & _COMPRESSED:
             return decompress(self.body, self.sys_flag, size_max)
         return self.body
 

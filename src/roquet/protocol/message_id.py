@@ -98,7 +98,7 @@ def next_month_start_ms(now_ms: int, zone: tzinfo | None = None) -> int:
 
 def _first_of_month(now_ms: int, zone: tzinfo | None) -> datetime:
     now = datetime.fromtimestamp(now_ms // 1000, zone)
-    return now.replace(day=1, hour=0, minute=0, second=0, fold=0)
+    return now.replace(day=1, hour=0, minute=0, second=0)
 
 
 def _timestamp_ms(moment: datetime) -> int:

@@ -73,7 +73,14 @@ def test_the_number_of_messages_is_bounded() -> None:
         decode_batch(BODY, count_max=2)
 
 
+def test_a_negative_body_size_is_refused() -> None:
+    item = bytes.fromhex("00000002 00000000 00000000 00000000 ffffffec 0000")
+    with pytest.raises(BadMessage, match="body of -20"):
+        decode_batch(item)
+
+
 def test_an_item_that_does_not_fit_is_not_written() -> None:
+    assert len(encode_batch([BatchItem(0, b"", b"p" * 32767)])) == 22 + 32767
     with pytest.raises(TooLarge):
         encode_batch([BatchItem(0, b"", b"p" * 32768)])
     with pytest.raises(BadMessage):

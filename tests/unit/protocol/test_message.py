@@ -5,9 +5,12 @@ import zlib
 import pytest
 from msgspec.structs import replace
 
+from roquet.protocol.compression import Compression
 from roquet.protocol.errors import TooLarge
+from roquet.protocol.host import pack_host
 from roquet.protocol.message import Message, Property, StoredMessage, SysFlag
 from roquet.protocol.record import read_record
+from tests.support.golden_records import golden_records
 from tests.support.records import PLAIN_DRAFT, record_of
 
 
@@ -24,6 +27,7 @@ def test_tags_and_keys_of_a_message_are_properties() -> None:
 def test_a_message_without_tags_and_keys_has_its_own_properties_only() -> None:
     properties = {"a": "1"}
     message = Message("T", b"", properties=properties)
+    assert message.flag == 0
     named = message.all_properties()
     assert named == properties
     named["b"] = "2"
@@ -72,6 +76,24 @@ def test_only_a_compressed_body_is_decompressed() -> None:
     assert compressed.decompressed_body() == b"hello" * 100
     with pytest.raises(TooLarge):
         compressed.decompressed_body(size_max=499)
+
+
+def test_the_bits_of_the_system_flag_are_those_of_records() -> None:
+    draft = replace(PLAIN_DRAFT, born_host=pack_host("::1", 1))
+    assert draft.sys_flag == SysFlag.BORN_HOST_V6
+    draft = replace(PLAIN_DRAFT, store_host=pack_host("::1", 1))
+    assert draft.sys_flag == SysFlag.STORE_HOST_V6
+    for compression in Compression:
+        kind = SysFlag[f"COMPRESSION_{compression.name}"]
+        assert compression.sys_flag == SysFlag.COMPRESSED | kind
+        assert kind & SysFlag.COMPRESSION_MASK == kind
+
+
+def test_committed_messages_of_a_real_broker_say_so() -> None:
+    messages = [read_record(record.data) for record in golden_records()]
+    kinds = {message.sys_flag & SysFlag.TRANSACTION_MASK for message in messages}
+    assert kinds == {0, SysFlag.TRANSACTION_COMMIT}
+    assert SysFlag.TRANSACTION_PREPARED | SysFlag.TRANSACTION_COMMIT == SysFlag.TRANSACTION_ROLLBACK
 
 
 def test_no_two_properties_share_a_name() -> None:

@@ -234,6 +234,22 @@ def test_the_largest_parts_fit() -> None:
     assert (len(message.topic), len(message.raw_properties)) == (127, 32767)
 
 
+def test_the_smallest_record_has_91_bytes() -> None:
+    record = record_of(replace(PLAIN_DRAFT, body=b"", topic=b"", properties=b""))
+    assert len(record) == 91
+    message = read_record(record)
+    assert (message.body, message.topic, message.raw_properties) == (b"", "", b"")
+    head = peek_record(record)
+    verify_record(record, head)
+    assert head.properties_start == head.properties_end == 91
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_looked_at() -> None:
+    untouched = memoryview(mmap(-1, 2**30 + 1))
+    with pytest.raises(TooLarge, match="body"):
+        replace(PLAIN_DRAFT, body=untouched)
+
+
 @pytest.mark.parametrize("has_checksum", [False, True])
 def test_properties_over_the_limit_are_refused(has_checksum: bool) -> None:
     room = 32767 - (21 if has_checksum else 0)
@@ -356,18 +372,23 @@ def test_a_record_that_ends_too_early_is_refused(size: int) -> None:
         (36, 0x10),  # the record claims an IPv6 host
         (84, 4),  # body size
         (84, 6),
+        (84, 25),  # ... up to the end of the record, and just behind it
+        (84, 26),
+        (84, 27),
+        (84, 28),
         (84, -1),
         (84, -88),
         (84, 2**31 - 1),
     ],
 )
 def test_a_size_or_magic_that_cannot_be_is_refused(position: int, value: int) -> None:
-    damaged = bytearray(PLAIN_RECORD) + bytes(100)
+    damaged = bytearray(PLAIN_RECORD)
     damaged[position : position + 4] = value.to_bytes(4, signed=True)
-    with pytest.raises(BadMessage):
-        peek_record(damaged)
-    with pytest.raises(BadMessage):
-        read_record(damaged)
+    for buffer in (damaged, damaged + bytes(100)):
+        with pytest.raises(BadMessage):
+            peek_record(buffer)
+        with pytest.raises(BadMessage):
+            read_record(buffer)
 
 
 @pytest.mark.parametrize("position", [93, 96, 97])
@@ -401,6 +422,13 @@ def test_a_blank_is_seen_with_nothing_behind_it() -> None:
 def test_a_blank_of_impossible_size_is_refused(size: str) -> None:
     with pytest.raises(BadMessage, match="blank"):
         peek_record(bytes.fromhex(size + "cbd43194"))
+
+
+def test_a_blank_may_not_leave_the_buffer() -> None:
+    blank = bytes.fromhex("0000000a cbd43194 0000")
+    assert peek_record(b"??" + blank, 2).size == 10
+    with pytest.raises(BadMessage, match="blank"):
+        peek_record(b"??" + blank[:-1], 2)
 
 
 def test_a_blank_is_no_message() -> None:

@@ -30,6 +30,7 @@ def test_no_expression_means_everything(expression: str | None) -> None:
         ("\tTagA\n", ("TagA",)),
         ("TagA\u00a0", ("TagA\u00a0",)),  # Java does not take this for a blank
         ("*||TagA", ("*", "TagA")),
+        ("!TagA", ("!TagA",)),  # the first character that is no blank
     ],
 )
 def test_tags_are_separated_by_two_bars(expression: str, tags: tuple[str, ...]) -> None:
