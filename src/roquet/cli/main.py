@@ -6,7 +6,9 @@ import typer
 
 from roquet import __version__
 from roquet.cli import wire
+from roquet.cli.broker import broker_command
 from roquet.cli.namesrv import namesrv_command
+from roquet.cli.up import up_command
 
 app = typer.Typer(
     name="roquet",
@@ -15,7 +17,9 @@ app = typer.Typer(
     # A traceback is for us, not for the screen of an operator, and it may show secrets.
     pretty_exceptions_enable=False,
 )
+app.command("up")(up_command)
 app.command("namesrv")(namesrv_command)
+app.command("broker")(broker_command)
 app.add_typer(wire.app, name="wire")
 
 

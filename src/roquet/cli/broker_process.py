@@ -1,0 +1,86 @@
+"""A process that is a broker: settings, log, signals."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.config import BrokerConfig
+from roquet.broker.server import serve_broker
+from roquet.broker.settings import read_config
+from roquet.cli.log_lines import log_to_stderr
+from roquet.clock import SystemClock
+from roquet.disk import SystemDisk
+from roquet.errors import RoquetError
+from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
+from roquet.protocol.bodies.properties_text import read_properties_text
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """What the command line says; it is stronger than the file."""
+
+    config_file: Path | None
+    name_servers: str | None
+    directory: Path | None
+    host: str | None
+    port: int | None
+
+
+class BrokerFailed(RoquetError):
+    """A broker cannot trust its disk any more; the log says why."""
+
+
+def run_broker(options: BrokerOptions) -> None:
+    """Returns after SIGINT or SIGTERM.
+
+    Raises BrokerFailed, OSError, ConfigError, BadBody and what `serve_broker` raises.
+    """
+    log_to_stderr()
+    raise_file_limit()
+    run(_serve(_config(options)))
+
+
+async def until_stopped(stop: asyncio.Event, brokers: Sequence[Broker]) -> None:
+    """Returns when the signal comes. Raises BrokerFailed."""
+    events = [stop, *(broker.durability.has_failed for broker in brokers)]
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    for broker in brokers:
+        if broker.durability.has_failed.is_set():
+            raise BrokerFailed(f"{broker.config.broker_name} cannot trust its disk any more")
+
+
+def _config(options: BrokerOptions) -> BrokerConfig:
+    root = options.directory or Path.home() / _DEFAULT_DIRECTORY
+    settings = {}
+    if options.config_file is not None:
+        settings = read_properties_text(options.config_file.read_bytes())
+    if options.name_servers is not None:
+        settings["namesrvAddr"] = options.name_servers
+    if options.directory is not None:
+        settings["storePathRootDir"] = str(options.directory)
+    config, ignored = read_config(settings, root)
+    if ignored:
+        log.warning("%s: settings without effect: %s", options.config_file, ", ".join(ignored))
+    changes: dict[str, Any] = {"bind_address": options.host, "listen_port": options.port}
+    given = {name: value for name, value in changes.items() if value is not None}
+    return replace(config, **given)
+
+
+async def _serve(config: BrokerConfig) -> None:
+    with stop_signals() as stop:
+        async with serve_broker(config, SystemClock(), SystemDisk()) as broker:
+            settle_garbage_collection()
+            await until_stopped(stop, [broker])

@@ -1,0 +1,101 @@
+"""A process that is a whole cluster: one name server and some brokers on one event loop."""
+
+import logging
+import string
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from roquet.broker.config import BrokerConfig
+from roquet.broker.server import serve_broker
+from roquet.cli.broker_process import until_stopped
+from roquet.cli.log_lines import log_to_stderr
+from roquet.clock import SystemClock
+from roquet.disk import SystemDisk
+from roquet.namesrv.config import NameServerConfig
+from roquet.namesrv.server import serve_names
+from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
+from roquet.protocol.host import Address
+from roquet.store.config import StoreConfig
+
+log = logging.getLogger(__name__)
+
+# A broker takes its port, the one two below and the one above.
+_PORT_STEP: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    directory: Path | None
+    host: str
+    name_server_port: int
+    broker_port: int
+    broker_count: int
+
+
+def run_cluster(plan: ClusterPlan) -> None:
+    """Returns after SIGINT or SIGTERM.
+
+    Raises BrokerFailed, OSError, and what brokers and name servers raise when they start.
+    """
+    log_to_stderr()
+    raise_file_limit()
+    with _directory(plan) as directory:
+        run(_serve(plan, directory))
+
+
+@contextmanager
+def _directory(plan: ClusterPlan) -> Iterator[Path]:
+    if plan.directory is not None:
+        yield plan.directory
+        return
+    with TemporaryDirectory(prefix="roquet-") as name:
+        log.info("messages are kept in %s and removed at the end", name)
+        yield Path(name)
+
+
+async def _serve(plan: ClusterPlan, directory: Path) -> None:
+    clock, disk = SystemClock(), SystemDisk()
+    with stop_signals() as stop:
+        async with AsyncExitStack() as stack:
+            names = await stack.enter_async_context(
+                serve_names(
+                    NameServerConfig(
+                        host=plan.host,
+                        port=plan.name_server_port,
+                        kv_config_path=directory / "namesrv" / "kvConfig.json",
+                    ),
+                    clock,
+                    disk,
+                )
+            )
+            name_server = str(Address(plan.host, names.config.port))
+            brokers = [
+                await stack.enter_async_context(
+                    serve_broker(_broker_config(plan, directory, index, name_server), clock, disk)
+                )
+                for index in range(plan.broker_count)
+            ]
+            settle_garbage_collection()
+            addresses = [str(Address(plan.host, each.config.listen_port)) for each in brokers]
+            print(  # noqa: T201  Scripts wait for this line.
+                f"ready name-server={name_server} broker={','.join(addresses)}", flush=True
+            )
+            await until_stopped(stop, brokers)
+
+
+def _broker_config(
+    plan: ClusterPlan, directory: Path, index: int, name_server: str
+) -> BrokerConfig:
+    name = f"broker-{string.ascii_lowercase[index]}"
+    port = plan.broker_port and plan.broker_port + index * _PORT_STEP
+    return BrokerConfig(
+        store=StoreConfig(root=directory / name),
+        broker_name=name,
+        bind_address=plan.host,
+        listen_port=port,
+        name_servers=(name_server,),
+    )
