@@ -132,7 +132,6 @@ def _assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitS
         group_saver=group_saver,
         offset_saver=offset_saver,
         services=Services(config.broker_name),
-        services=Services(config.broker_name),
         is_sync_flush=config.store.flush_mode is FlushMode.SYNC,
         store_host=store_host,
         id_prefix=store_host.hex().upper(),
