@@ -40,6 +40,7 @@ def test_a_broker_comes_back_with_its_messages(
         send(b"after the kill")
         with JavaPullConsumer(java, names, new_name("group")) as consumer:
             assert consumer.queues(queue.topic) == [queue]
+            consumer.pull_or_wait(queue, 1)
             bodies = [message.body for message in consumer.pull(queue, 0).messages]
         broker.stop()
         assert not crash_mark.exists()

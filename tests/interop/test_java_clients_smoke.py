@@ -84,7 +84,7 @@ def test_a_message_keeps_all_that_was_set(
     properties = {"TAGS": "red", "KEYS": "k1 k2", "city": "Köln", "a=b": '"{}"'}
     body = b"0123456789" * 1000  # long enough to be compressed
     sent = producer.send(Outgoing(topic, body, flag=7, properties=properties))
-    (message,) = puller.pull(sent.queue, 0).messages
+    (message,) = puller.pull_or_wait(sent.queue, 0).messages
     assert message.body == body
     assert message.flag == 7
     assert properties.items() <= message.properties.items()
@@ -94,7 +94,7 @@ def test_a_message_keeps_all_that_was_set(
 
 
 def test_a_message_is_found_by_key_by_unique_key_and_by_offset_id(
-    producer: JavaProducer, puller: JavaPullConsumer, new_topic: NewTopic
+    producer: JavaProducer, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
     sent = producer.send(Outgoing(topic, b"found", properties={"KEYS": "invoice"}))
@@ -122,6 +122,7 @@ def test_offsets_of_queues_and_groups(
     (queue,) = puller.queues(topic)
     for body in (b"0", b"1"):
         producer.send(Outgoing(topic, body))
+    puller.pull_or_wait(queue, 1)
     first, _ = puller.pull(queue, 0).messages
     assert (puller.min_offset(queue), puller.max_offset(queue)) == (0, 2)
     assert puller.search_offset(queue, first.store_timestamp) == 0
@@ -278,10 +279,11 @@ def test_mqadmin_prints(java: JavaDriver, names: str, apache: ApacheCluster) -> 
     assert "No topic route info" in failed.complaints
 
 
-def test_a_dead_driver_says_so(apache: ApacheCluster, tmp_path: Path) -> None:
-    with JavaDriver(apache.version, tmp_path, {"no.such.property": "1"}) as driver:
+@pytest.mark.parametrize("version", ApacheVersion)
+def test_a_dead_driver_says_so(version: ApacheVersion, tmp_path: Path) -> None:
+    with JavaDriver(version, tmp_path) as driver:
         assert driver.reserialize("body.TopicList", b'{"topicList":["t"]}')
-        driver._process.kill()
+        driver.close()
         with pytest.raises(DriverGone, match="ended"):
             driver.mqadmin("clusterList")
 

@@ -1,8 +1,8 @@
 """Name servers and brokers of the real Apache RocketMQ, each in a JVM of its own.
 
 They listen on loopback only, keep everything in the directory they are given and are set up to
-start within two seconds. Used as context managers they are killed at the end; a clean stop takes
-five seconds and more, so it is for tests that want to see what it leaves behind.
+start in two or three seconds. Used as context managers they are killed at the end; a clean stop
+takes five seconds and more, so it is for tests that want to see what it leaves behind.
 """
 
 import signal
@@ -57,7 +57,10 @@ class ServerFailed(Exception):
 
 
 class ApacheServer:
-    """What a name server and a broker have in common: a process, a configuration, a log."""
+    """What a name server and a broker have in common: a process, a configuration, a log.
+
+    `properties` are system properties of the JVM, such as {"rocketmq.serialize.type": "ROCKETMQ"}.
+    """
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -72,7 +73,10 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class JavaDriver:
-    """The JVM of one client version. Any thread may call; answers do not wait for each other."""
+    """The JVM of one client version. Any thread may call; answers do not wait for each other.
+
+    `properties` are system properties of the JVM, such as {"rocketmq.serialize.type": "ROCKETMQ"}.
+    """
 
     def __init__(
         self,
@@ -115,8 +119,11 @@ class JavaDriver:
             number = next(self._ids)
             self._waiting[number] = waiting
             request = {"id": number, "command": command, "arguments": arguments}
-            self._requests.write(msgspec.json.encode(request) + b"\n")
-            self._requests.flush()
+            try:
+                self._requests.write(msgspec.json.encode(request) + b"\n")
+                self._requests.flush()
+            except BrokenPipeError:
+                raise self._gone("ended") from None
         try:
             answer = waiting.result(timeout_s)
         except TimeoutError:
@@ -131,7 +138,10 @@ class JavaDriver:
         return self.call("body.reserialize", {"class": java_class, "body": body}, bytes)
 
     def mqadmin(self, *words: str) -> AdminOutput:
-        """Runs the command line tool, inside the JVM that is there already."""
+        """Runs the command line tool, inside the JVM that is there already.
+
+        Words that it cannot parse make it exit, and the JVM with it: DriverGone.
+        """
         return self.call("mqadmin", {"words": words}, AdminOutput)
 
     def new_handle(self, role: str) -> str:
@@ -142,8 +152,10 @@ class JavaDriver:
         self._process.kill()
         self._process.wait()
         self._reader.join()
-        self._requests.close()
         self._answers.close()
+        # A request that the JVM did not live to read is still in the buffer.
+        with suppress(BrokenPipeError):
+            self._requests.close()
 
     def log_tail(self) -> str:
         return self._log_path.read_text(errors="replace")[-_LOG_TAIL_SIZE:]
@@ -164,13 +176,15 @@ class JavaDriver:
 
     def _read_answers(self) -> None:
         decode = msgspec.json.Decoder(_Answer).decode
-        for line in self._answers:
-            answer = decode(line)
-            self._waiting.pop(answer.id).set_result(answer)
-        with self._lock:
-            self._is_gone = True
-            for waiting in self._waiting.values():
-                waiting.set_exception(self._gone("ended"))
+        try:
+            for line in self._answers:
+                answer = decode(line)
+                self._waiting.pop(answer.id).set_result(answer)
+        finally:
+            with self._lock:
+                self._is_gone = True
+                for waiting in self._waiting.values():
+                    waiting.set_exception(self._gone("ended"))
 
     def _gone(self, what: str) -> DriverGone:
         return DriverGone(f"{self} {what}:\n{self.log_tail()}")
