@@ -13,7 +13,7 @@
 from struct import Struct
 from typing import Final, NamedTuple, final
 
-from roquet.protocol.errors import BadFrame, TooLarge
+from roquet.protocol.errors import BadFrame, ProtocolError, TooLarge
 
 SERIALIZER_JSON: Final = 0
 SERIALIZER_BINARY: Final = 1
@@ -71,7 +71,10 @@ class FrameDecoder:
         return self._parts_size
 
     def cut(self, data: bytes) -> list[Frame]:
-        """All frames that `data` completes. Raises BadFrame or TooLarge."""
+        """All frames that `data` completes. Raises BadFrame or TooLarge.
+
+        Frames before a bad one are still handed out; the bad one is raised by the next call.
+        """
         if self._parts:
             self._parts.append(data)
             self._parts_size += len(data)
@@ -88,7 +91,13 @@ class FrameDecoder:
             length, mixed = _unpack_prefix(data, position)
             header_size = mixed & 0xFFFFFF
             serializer = mixed >> 24
-            self._check(length, serializer, header_size)
+            try:
+                self._check(length, serializer, header_size)
+            except ProtocolError:
+                if not frames:
+                    raise
+                self._wanted_size = PREFIX_SIZE
+                break
             next_position = position + 4 + length
             if next_position > end:
                 self._wanted_size = 4 + length

@@ -83,6 +83,15 @@ def test_an_impossible_prefix_is_refused_before_anything_is_buffered(
         FrameDecoder().cut(bytes.fromhex(stream))
 
 
+def test_whole_frames_before_a_bad_one_are_handed_out_first() -> None:
+    decoder = FrameDecoder()
+    good = encode_frame(SERIALIZER_JSON, b"{}", b"body")
+    assert decoder.cut(good + bytes.fromhex("ffffffff00000000")) == [Frame(0, b"{}", b"body")]
+    assert decoder.pending_size == 8
+    with pytest.raises(BadFrame):
+        decoder.cut(b"")
+
+
 def test_the_largest_frame_is_accepted_and_the_limit_is_ours_to_set() -> None:
     assert FrameDecoder().cut(bytes.fromhex("00fffffc00000000")) == []
     assert FRAME_SIZE_MAX == 0xFFFFFC + 4
