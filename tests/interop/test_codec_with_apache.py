@@ -50,6 +50,7 @@ from roquet.protocol.properties import properties_text
 from roquet.protocol.record import CRC_MASK, split_records
 from tests.support.apache import CLUSTER_NAME, HOST, ApacheCluster
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
@@ -100,7 +101,7 @@ def test_a_name_server_forgets_a_broker_that_we_unregister(
         )
         succeed(name_server.call(RequestCode.UNREGISTER_BROKER, header))
         # 5.5.0 answers first and forgets then.
-        until(lambda: ask_route(name_server, topic).code == ResponseCode.TOPIC_NOT_EXIST)
+        wait_until(lambda: ask_route(name_server, topic).code == ResponseCode.TOPIC_NOT_EXIST)
         refused = ask_route(name_server, topic)
     assert refused.remark is not None
     assert topic in refused.remark
@@ -186,7 +187,7 @@ def test_a_batch_that_we_send_becomes_single_messages(
     with BlockingPeer(apache.broker.address, serializer) as broker:
         reply = succeed(broker.call(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(items)))
         sent = read_header(SendMessageReplyHeader, reply.fields)
-        until(lambda: max_offset(broker, topic) == 2)
+        wait_until(lambda: max_offset(broker, topic) == 2)
         _, messages = pull(broker, topic)
     assert sent.msg_id.split(",") == [message.offset_id for message in messages]
     assert [(m.flag, m.body, m.tags) for m in messages] == [
@@ -202,7 +203,7 @@ def test_offsets_of_queues_and_groups(
     with BlockingPeer(apache.broker.address, serializer) as broker:
         for body in (b"0", b"1"):
             succeed(broker.call(RequestCode.SEND_MESSAGE, send_header(topic), body))
-        until(lambda: max_offset(broker, topic) == 2)
+        wait_until(lambda: max_offset(broker, topic) == 2)
         least = GetMinOffsetHeader(topic=topic, queue_id=0)
         assert offset(broker, RequestCode.GET_MIN_OFFSET, least) == 0
         search = SearchOffsetHeader(topic=topic, queue_id=0, timestamp=0)
@@ -344,10 +345,3 @@ def route(name_server: BlockingPeer, topic: str) -> TopicRoute:
 def succeed(reply: Command) -> Command:
     assert reply.code == ResponseCode.SUCCESS, (reply.code, reply.remark)
     return reply
-
-
-def until(condition: Callable[[], bool], patience_s: float = 20.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
