@@ -11,7 +11,7 @@ import os
 import sys
 from math import ceil
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, final
+from typing import Any, Final, NamedTuple, Protocol
 
 PAGE_SIZE: Final = 4096
 DIRECTORY_MODE: Final = 0o700
@@ -105,7 +105,6 @@ def is_full(error: OSError) -> bool:
 _MAP_OPTIONS: Final[dict[str, Any]] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
-@final
 class SystemDisk:
     """The real one."""
 

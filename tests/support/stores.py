@@ -6,16 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.fake_clock import FakeClock
-
 from roquet.clock import Clock
-from roquet.disk import Disk, SystemDisk
+from roquet.disk import Disk
 from roquet.protocol.message import StoredMessage
 from roquet.protocol.record import read_record
 from roquet.store.config import StoreConfig
 from roquet.store.listener import StoreListener
 from roquet.store.message_store import MessageStore
 from roquet.store.queue_reading import Limits
+from tests.support.fake_clock import FakeClock
+from tests.support.quick_disk import QuickDisk
 
 EVERYTHING = Limits(1_000_000, 1 << 30)
 
@@ -43,7 +43,7 @@ def open_store(
     **changes: Any,
 ) -> MessageStore:
     return MessageStore.open(
-        small_config(root, **changes), clock or FakeClock(), disk or SystemDisk(), listener
+        small_config(root, **changes), clock or FakeClock(), disk or QuickDisk(), listener
     )
 
 
@@ -59,6 +59,10 @@ def opened(root: Path, **options: Any) -> Iterator[MessageStore]:
 def crash(store: MessageStore) -> None:
     """End as a killed process does: what is written is there, nothing is put in order."""
     store._flusher.stop()
+    if store._log._next_file is not None:
+        # It stays behind, all zero.
+        store._log._next_file.close()
+        store._log._next_file = None
     store._release()
 
 

@@ -121,6 +121,14 @@ class ConsumeQueue:
         self.position = position + ENTRY_SIZE
         self.max_offset += 1
 
+    def replace(self, offset: int, entry: QueueEntry) -> None:
+        """Write an entry again that is there but wrong."""
+        assert self.min_offset <= offset < self.max_offset
+        file = self._run.file_at(offset * ENTRY_SIZE)
+        assert file is not None
+        _pack_entry_into(file.mapping, offset * ENTRY_SIZE - file.start, *entry)
+        self._synced_offset = min(self._synced_offset, offset)
+
     def append_blanks(self, max_offset: int) -> None:
         """Let the next entry have offset `max_offset`. Raises OSError."""
         if not self._run.files:
@@ -192,7 +200,7 @@ class ConsumeQueue:
     # Loading, cutting and forgetting
 
     def load(self) -> int | None:
-        """Find the entries; cut off from the first one on that cannot be right.
+        """Find the entries; drop them from the first one on that cannot be right.
 
         Returns the physical offset from which on the log has to be dispatched again to make
         up for that, None if nothing was wrong.
@@ -229,7 +237,7 @@ class ConsumeQueue:
         return 0
 
     def cut(self, physical_limit: int) -> None:
-        """Drop the entries of records at and behind `physical_limit`."""
+        """Drop the entries of records at and behind `physical_limit`; see `settle`."""
         for file in reversed(self._run.files):
             entries = _entries_of(file)[: self.max_offset - file.start // ENTRY_SIZE]
             kept = np.flatnonzero(~_blanks(entries) & (entries["physical_offset"] < physical_limit))
@@ -239,8 +247,15 @@ class ConsumeQueue:
         self.clear()
 
     def drop_last(self) -> None:
-        """Drop the last entry."""
+        """Drop the last entry; see `settle`."""
         self._cut_to(self.max_offset - 1)
+
+    def settle(self) -> None:
+        """Wipe out what was dropped.
+
+        Not done at once, because recovery writes most of it again, as it was.
+        """
+        self._run.cut(self.max_offset * ENTRY_SIZE)
 
     def forget(self, log_start: int) -> list[MappedFile]:
         """Move `min_offset` to the first entry whose record is still in the log.
@@ -307,16 +322,12 @@ class ConsumeQueue:
         self.reserved_position = file.reserved_size - file.reserved_size % ENTRY_SIZE
 
     def _cut_to(self, max_offset: int) -> None:
-        end = max_offset * ENTRY_SIZE
-        self._run.cut(end)
         self.max_offset = max_offset
+        # What comes is written over what was dropped, and all of it has to be synced.
+        self._synced_offset = min(self._synced_offset, max_offset)
+        # The next entry has to find its file.
         self._mapping = None
         self.position = self.reserved_position = 0
-        if self._run.files:
-            start = self._run.files[-1].start
-            self.position = self.reserved_position = end - start
-            # The zeros behind the cut have to be synced too.
-            self._synced_offset = min(self._synced_offset, start // ENTRY_SIZE)
 
     def _is_behind(self, offset: int, physical_limit: int) -> bool:
         entry = self.entry(offset)

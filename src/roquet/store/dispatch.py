@@ -70,6 +70,13 @@ def delivery_time_of(properties: bytes, store_timestamp: int, levels_ms: tuple[i
     return store_timestamp + levels_ms[level - 1]
 
 
+def code_of(record: LogRecord, levels_ms: tuple[int, ...]) -> int:
+    """The third member of the record's queue entry."""
+    if record.topic == SCHEDULE_TOPIC:
+        return delivery_time_of(record.properties, record.store_timestamp, levels_ms)
+    return tags_code_of(record.properties)
+
+
 class EntriesMissing(StoreError):
     """A queue lacks entries of records before those that are dispatched now."""
 
@@ -107,8 +114,7 @@ class Dispatcher:
         """
         if record.sys_flag & TRANSACTION_MASK in TRANSACTIONS_WITHOUT_QUEUE:
             return
-        topic = record.topic
-        queue = self._queues.find(topic, record.queue_id)
+        queue = self._queues.by_key.get((record.topic, record.queue_id))
         if queue is None or queue.max_offset != record.queue_offset:
             queue = self._fitting_queue(record)
             if queue is None:
@@ -116,14 +122,7 @@ class Dispatcher:
                 return
         if queue.position == queue.reserved_position:
             queue.reserve()
-        properties = record.properties
-        queue.append(
-            record.physical_offset,
-            record.size,
-            tags_code_of(properties)
-            if topic != SCHEDULE_TOPIC
-            else delivery_time_of(properties, record.store_timestamp, self._delay_levels_ms),
-        )
+        queue.append(record.physical_offset, record.size, code_of(record, self._delay_levels_ms))
 
     def _fitting_queue(self, record: LogRecord) -> ConsumeQueue | None:
         """The record's queue, made to expect it; None if that cannot be right."""

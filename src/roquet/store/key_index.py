@@ -201,6 +201,7 @@ class KeyIndex:
         for entry in entries[kept:]:
             self._disk.remove(self._directory / entry.name)
         self.next_offset = self._resume_offset(log)
+        self.is_following = self.next_offset == log.end
 
     def forget(self, log_start: int) -> list[MappedFile]:
         """Take out the files whose messages are all gone; the caller removes them."""

@@ -50,4 +50,5 @@ class Ownership:
             disk.close(descriptor)
             raise StoreInUse(path)
         disk.write(descriptor, 0, _LOCK_CONTENT)
+        disk.sync(descriptor)
         return descriptor

@@ -2,12 +2,13 @@
 
 An entry says where a record lies. Before the record is handed out it has to say the same of
 itself: its place, its size, its topic, its queue and its offset in it. So a damaged entry
-costs one message, never a wrong one. In files that nobody has looked at since the store was
-opened the checksums are compared, too.
+never leads to a wrong message; as a rule it is repaired on the spot. In files that nobody
+has looked at since the store was opened the checksums are compared, too.
 """
 
 from collections.abc import Callable
 from enum import Enum
+from mmap import mmap
 from struct import Struct
 from typing import Final, final
 
@@ -16,11 +17,12 @@ import msgspec
 from roquet.protocol.record import LAYOUTS, MAGIC_V1
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
-from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, unpack_entries
+from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.dispatch import code_of
+from roquet.store.entry_repair import find_by_neighbours, is_message
 from roquet.store.errors import BadRecord
 from roquet.store.listener import Damage
-from roquet.store.log_scan import RECORD_SIZE_MIN, read_log_record
-from roquet.store.mapped_file import MappedFile
+from roquet.store.log_scan import RECORD_SIZE_MIN
 
 # So many entries are looked at for one read when a filter drops most of them.
 _SCAN_COUNT_MIN: Final = 800
@@ -48,16 +50,18 @@ _ADDRESS_BITS: Final = 0x30
 
 
 class ReadStatus(Enum):
-    """Apache's names: they travel as remarks of pull replies."""
+    """Apache's names: they travel as remarks of pull replies.
+
+    Two of Apache's are missing: there is no queue that cannot be made, and a message that is
+    being removed is below the smallest offset already.
+    """
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
     OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
@@ -133,14 +137,15 @@ class QueueReader:
         queue_id = queue.queue_id
         topic_field = queue.topic_field
         records = result.records
+        unpack_head = _unpack_head
         total_size = 0
         offset = result.next_offset - 1
-        file: MappedFile | None = None
+        mapping: mmap
+        start = end = 0
         for physical_offset, size, tags_code in unpack_entries(entries):
             if records and (len(records) >= count_max or total_size + size > size_max):
                 break
             offset += 1
-            result.behind_size = log.end - physical_offset
             # A code that is no hash says nothing, so it has to pass.
             if (
                 matches_code is not None
@@ -148,17 +153,18 @@ class QueueReader:
                 and not matches_code(tags_code)
             ):
                 continue
-            if file is None or not file.start <= physical_offset < file.end:
+            if not start <= physical_offset < end:
+                start = end = 0
                 file = log.file_at(physical_offset)
-                if file is None:
-                    result.status = ReadStatus.MESSAGE_WAS_REMOVING
-                    continue
-                mapping = file.mapping
-                start = file.start
-                is_verified = file.is_verified
-            position = physical_offset - start
-            record = mapping[position : position + size]
-            if is_verified and size == len(record) >= RECORD_SIZE_MIN:
+                if file is not None and file.is_verified:
+                    mapping = file.mapping
+                    start = file.start
+                    end = file.end
+            record = b""
+            if end and size >= RECORD_SIZE_MIN:
+                position = physical_offset - start
+                record = mapping[position : position + size]
+            if len(record) == size:
                 (
                     own_size,
                     magic,
@@ -167,7 +173,7 @@ class QueueReader:
                     own_physical_offset,
                     sys_flag,
                     body_size,
-                ) = _unpack_head(record)
+                ) = unpack_head(record)
                 is_right = (
                     own_physical_offset == physical_offset
                     and own_offset == offset
@@ -179,17 +185,19 @@ class QueueReader:
                 )
             else:
                 is_right = False
-            if not is_right and not self._is_right(queue, offset, physical_offset, size, file):
-                continue
+            if not is_right:
+                record = self._look_closer(queue, offset, physical_offset, size)
+                if not record:
+                    continue
+                size = len(record)
             if matches_record is not None and not matches_record(record):
                 continue
             records.append(record)
             total_size += size
         result.next_offset = offset + 1
-        if not records and result.status is ReadStatus.FOUND:
+        result.behind_size = log.end - physical_offset
+        if not records:
             result.status = ReadStatus.NO_MATCHED_MESSAGE
-        elif records:
-            result.status = ReadStatus.FOUND
 
     def _bounds(self, entries: bytes, limits: Limits) -> tuple[int, int]:
         """Count and size for what is in memory or, less, for what has to come from disk."""
@@ -205,26 +213,27 @@ class QueueReader:
             min(limits.size_max, config.read_size_max_in_memory),
         )
 
-    def _is_right(
-        self, queue: ConsumeQueue, offset: int, physical_offset: int, size: int, file: MappedFile
-    ) -> bool:
-        """Whether the record at an entry's place is the entry's, checked with all care."""
+    def _look_closer(
+        self, queue: ConsumeQueue, offset: int, physical_offset: int, size: int
+    ) -> bytes:
+        """The record of an entry that is unusual, unchecked or wrong; empty if there is none."""
         if size == BLANK_SIZE:
-            return False
+            return b""
         try:
-            record = read_log_record(file.mapping, physical_offset - file.start, file.start)
+            record = self._log.record_at(physical_offset)
+            if record.size == size and is_message(record, queue, offset):
+                return self._log.bytes_at(physical_offset, size) or b""
+            reason = "is not the message that its queue says"
         except BadRecord as bad:
-            self._on_damage(Damage(physical_offset, bad.reason))
-            return False
-        if (record.size, record.queue_offset, record.queue_id, record.topic) != (
-            size,
-            offset,
-            queue.queue_id,
-            queue.topic,
-        ):
-            topic = queue.topic.decode()
-            self._on_damage(
-                Damage(physical_offset, f"is not message {offset} of {topic}/{queue.queue_id}")
-            )
-            return False
-        return True
+            reason = bad.reason
+        self._on_damage(Damage(physical_offset, reason))
+        return self._repaired(queue, offset)
+
+    def _repaired(self, queue: ConsumeQueue, offset: int) -> bytes:
+        """The record of a message whose entry was wrong; the entry is right from now on."""
+        record = find_by_neighbours(self._log, queue, offset)
+        if record is None:
+            return b""
+        code = code_of(record, self._config.delay_levels_ms)
+        queue.replace(offset, QueueEntry(record.physical_offset, record.size, code))
+        return self._log.bytes_at(record.physical_offset, record.size) or b""

@@ -224,6 +224,7 @@ def _settle(log: CommitLog, queues: QueueTable, walk: _Walk, start: int) -> None
     log.sync()
     log.last_store_timestamp = walk.last_timestamp
     for queue in queues:
+        queue.settle()
         for gone in queue.forget(log.start):
             gone.remove()
     queues.sync()

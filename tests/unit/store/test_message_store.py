@@ -1,0 +1,374 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roquet.disk import SystemDisk
+from roquet.protocol.errors import BadMessage, TooLarge
+from roquet.protocol.record import read_record
+from roquet.store.errors import (
+    BadRecord,
+    BadStoreDirectory,
+    DiskFull,
+    StoreClosed,
+    StoreInUse,
+    StoreUnavailable,
+)
+from roquet.store.key_index import BATCH_COUNT
+from roquet.store.message_store import MessageStore
+from roquet.store.queue_reading import ReadStatus
+from roquet.store.time_search import Boundary
+from tests.support.drafts import draft
+from tests.support.fake_clock import FakeClock
+from tests.support.faulty_disk import FaultyDisk
+from tests.support.stores import (
+    EVERYTHING,
+    bodies,
+    crash,
+    messages,
+    open_store,
+    opened,
+    small_config,
+)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
+    with opened(tmp_path, clock=clock) as store:
+        yield store
+
+
+# Appending
+
+
+def test_offsets_are_assigned_by_the_append(store: MessageStore, clock: FakeClock) -> None:
+    first = store.append(draft(b"1", queue_id=1))
+    clock.advance(5)
+    second = store.append(draft(b"2", queue_id=1))
+    other = store.append(draft(b"3", queue_id=2))
+    assert (first.queue_offset, second.queue_offset, other.queue_offset) == (0, 1, 0)
+    assert second.physical_offset == first.size
+    assert second.store_timestamp == clock.now_ms()
+    message = messages(store, queue_id=1)[1]
+    assert (message.body, message.queue_offset, message.store_timestamp) == (
+        b"2",
+        1,
+        clock.now_ms(),
+    )
+
+
+def test_a_batch_gets_consecutive_offsets(store: MessageStore) -> None:
+    store.append(draft(b"0"))
+    batch = store.append_batch([draft(b"%d" % number) for number in range(1, 26)])
+    assert batch.queue_offset == 1
+    assert batch.size == 25 * draft(b"1").size + 16
+    assert bodies(store) == [b"%d" % number for number in range(26)]
+    stored = [read_record(store.record_at(offset)) for offset in batch.physical_offsets]
+    assert [message.queue_offset for message in stored] == list(range(1, 26))
+    assert store.append(draft(b"26")).queue_offset == 26
+
+
+def test_a_batch_that_fits_no_queue_file_is_spread_over_several(store: MessageStore) -> None:
+    store.append_batch([draft(b"")] * 25)
+    assert store.max_offset("TopicA", 0) == 25
+
+
+def test_a_body_over_the_limit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with opened(tmp_path, body_size_max=100) as store:
+        for refused in (store.append, lambda each: store.append_batch([each])):
+            with pytest.raises(TooLarge, match="body of 101 is over the limit of 100"):
+                refused(draft(b"x" * 101))
+        with pytest.raises(TooLarge):
+            store.append_batch([draft(b"x" * 50), draft(b"x" * 51)])
+        assert store.log_end == 0
+        assert store.append(draft(b"x" * 100)).queue_offset == 0
+
+
+def test_a_record_over_the_size_of_a_file_is_refused(store: MessageStore) -> None:
+    with pytest.raises(TooLarge, match="record"):
+        store.append(draft(b"x" * 4096))
+    with pytest.raises(TooLarge, match="record"):
+        store.append_batch([draft(b"x" * 1000)] * 4)
+    assert bodies(store) == []
+    assert store.append(draft(b"fits")).queue_offset == 0
+
+
+def test_a_topic_that_cannot_be_a_directory_is_refused(store: MessageStore) -> None:
+    with pytest.raises(BadMessage):
+        store.append(draft(topic="../evil"))
+    assert store.log_end == 0
+
+
+def test_a_member_that_does_not_fit_its_field_is_refused(store: MessageStore) -> None:
+    bad = draft(b"1")
+    bad.flag = 2**31
+    with pytest.raises(BadMessage):
+        store.append(bad)
+    with pytest.raises(BadMessage):
+        store.append_batch([draft(b"1"), bad])
+    assert store.append(draft(b"good")).queue_offset == 0
+    assert bodies(store) == [b"good"]
+
+
+def test_prepared_messages_of_old_brokers_are_in_the_log_only(store: MessageStore) -> None:
+    prepared = store.append(draft(b"1", properties={"KEYS": "k"}, sys_flag=4))
+    assert prepared.queue_offset == 0
+    assert store.max_offset("TopicA", 0) == 0
+    assert store.append(draft(b"2", sys_flag=8)).queue_offset == 0
+    assert bodies(store) == [b"2"]
+    assert len(store.query("TopicA", "k", 9, 0, 2**60).records) == 1
+
+
+def test_a_delayed_message_is_entered_with_its_time_of_delivery(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.append(draft(b"1", topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "3"}))
+    (entry,) = store.entries("SCHEDULE_TOPIC_XXXX", 0, 0, 9)
+    assert entry.tags_code == clock.now_ms() + 10_000
+
+
+# A full disk
+
+
+def test_on_a_full_disk_reading_goes_on_and_writing_resumes_by_itself(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    disk = FaultyDisk(tmp_path)
+    with opened(tmp_path, clock=clock, disk=disk) as store:
+        for number in range(10):
+            store.append(draft(b"%d" % number))
+        disk.is_full = True
+        for _ in range(3):
+            with pytest.raises(DiskFull):
+                store.append(draft(b"refused"))
+        expected = [b"%d" % number for number in range(10)]
+        assert bodies(store) == expected
+        disk.is_full = False
+        # The disk is not asked for every message, but soon.
+        with pytest.raises(DiskFull):
+            store.append(draft(b"refused"))
+        clock.advance(1)
+        assert store.append(draft(b"10")).queue_offset == 10
+        assert bodies(store) == [*expected, b"10"]
+
+
+def test_a_batch_on_a_full_disk_leaves_nothing(tmp_path: Path, clock: FakeClock) -> None:
+    disk = FaultyDisk(tmp_path)
+    with opened(tmp_path, clock=clock, disk=disk) as store:
+        store.append(draft(b"0"))
+        log_end = store.log_end
+        disk.is_full = True
+        with pytest.raises(DiskFull):
+            store.append_batch([draft(b"1")] * 15)
+        disk.is_full = False
+        clock.advance(1)
+        assert store.log_end == log_end
+        assert store.append_batch([draft(b"1")] * 15).queue_offset == 1
+        assert len(bodies(store)) == 16
+
+
+def test_a_disk_that_is_full_when_the_store_is_opened_says_so(tmp_path: Path) -> None:
+    disk = FaultyDisk(tmp_path)
+    (tmp_path / "store").mkdir()
+    disk.is_full = True
+    with pytest.raises(DiskFull):
+        open_store(tmp_path / "store", disk=disk)
+    disk.is_full = False
+    with opened(tmp_path / "store", disk=disk) as store:
+        assert store.append(draft(b"1")).queue_offset == 0
+
+
+# Looking up
+
+
+def test_offsets_of_an_unknown_queue_are_zero(store: MessageStore) -> None:
+    assert store.min_offset("TopicA", 0) == store.max_offset("TopicA", 0) == 0
+    assert store.offset_by_time("TopicA", 0, 5) == 0
+    assert store.store_time("TopicA", 0, 0) is None
+    assert store.entries("TopicA", 0, 0, 5) == []
+
+
+def test_an_offset_is_found_by_time(store: MessageStore, clock: FakeClock) -> None:
+    start = clock.now_ms()
+    for number in range(25):
+        store.append(draft(b"%d" % number))
+        clock.advance(10)
+    assert store.offset_by_time("TopicA", 0, start) == 0
+    assert store.offset_by_time("TopicA", 0, start + 70_000) == 7
+    assert store.offset_by_time("TopicA", 0, start + 70_001) == 8
+    assert store.offset_by_time("TopicA", 0, start + 70_001, Boundary.UPPER) == 7
+    assert store.offset_by_time("TopicA", 0, start + 10**9) == 25
+    assert store.store_time("TopicA", 0, 7) == start + 70_000
+    assert store.store_time("TopicA", 0, 25) is None
+    assert store.store_time("TopicA", 0, -1) is None
+
+
+def test_a_record_is_found_by_its_physical_offset_only(store: MessageStore) -> None:
+    appended = [store.append(draft(b"%d" % number)) for number in range(3)]
+    record = store.record_at(appended[1].physical_offset)
+    assert read_record(record).body == b"1"
+    for offset in (-1, 1, appended[1].physical_offset + 1, store.log_end, 2**62):
+        with pytest.raises(BadRecord):
+            store.record_at(offset)
+
+
+def test_messages_are_found_by_key(store: MessageStore, clock: FakeClock) -> None:
+    start = clock.now_ms()
+    for number in range(10):
+        store.append(
+            draft(
+                b"%d" % number,
+                topic="TopicA" if number % 2 else "TopicB",
+                properties={"KEYS": f"all number-{number}", "UNIQ_KEY": f"id-{number}"},
+            )
+        )
+        clock.advance(10)
+
+    def query(key: str, count: int = 64, begin: int = 0, end: int = 2**60) -> list[bytes]:
+        result = store.query("TopicA", key, count, begin, end)
+        assert result.last_timestamp == start + 90_000
+        return [bytes(read_record(record).body) for record in result.records]
+
+    assert query("all") == [b"1", b"3", b"5", b"7", b"9"]
+    assert query("number-3") == [b"3"]
+    assert query("id-3") == [b"3"]
+    assert query("number-4") == []
+    assert query("all", count=2) == [b"7", b"9"]
+    assert query("all", begin=start + 30_000, end=start + 70_000) == [b"3", b"5", b"7"]
+
+
+def test_keys_are_filed_by_the_way_when_there_are_many(store: MessageStore) -> None:
+    for number in range(BATCH_COUNT):
+        store.append(draft(b"", properties={"KEYS": f"key-{number}"}))
+    assert store._index is not None
+    assert store._index.unfiled == []
+    assert store._index.find(b"TopicA", b"key-5", 0, 2**60, 9) != []
+
+
+def test_without_an_index_nothing_is_found_by_key(tmp_path: Path) -> None:
+    with opened(tmp_path, index_keys=False) as store:
+        store.append(draft(b"1", properties={"KEYS": "k"}))
+        assert store.query("TopicA", "k", 9, 0, 2**60) == ([], 0, 0)
+    assert not (tmp_path / "index").exists()
+
+
+def test_keys_survive_a_clean_end(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append(draft(b"1", properties={"KEYS": "k"}))
+    with opened(tmp_path) as store:
+        assert store._index is not None
+        assert store._index.find(b"TopicA", b"k", 0, 2**60, 9) == [0]
+
+
+def test_the_queues_of_each_topic_are_listed(store: MessageStore) -> None:
+    store.append(draft(topic="TopicA", queue_id=0))
+    store.append(draft(topic="TopicA", queue_id=3))
+    store.append(draft(topic="TopicB", queue_id=1))
+    assert store.queues() == {"TopicA": [0, 3], "TopicB": [1]}
+
+
+# Deleting
+
+
+def test_a_deleted_topic_begins_again_at_zero(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        for number in range(15):
+            store.append(draft(b"%d" % number))
+        store.append(draft(b"kept", topic="TopicB"))
+        store.delete_topic("TopicA")
+        assert store.read("TopicA", 0, 0, EVERYTHING).status is ReadStatus.NO_MESSAGE_IN_QUEUE
+        assert store.append(draft(b"new")).queue_offset == 0
+        assert bodies(store) == [b"new"]
+        assert bodies(store, "TopicB") == [b"kept"]
+    with opened(tmp_path) as store:
+        assert bodies(store) == [b"new"]
+
+
+def test_a_topic_that_was_deleted_stays_deleted_after_a_crash(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in range(5):
+        store.append(draft(b"%d" % number))
+    store.delete_topic("TopicA")
+    for number in range(5, 8):
+        store.append(draft(b"%d" % number))
+    crash(store)
+    with opened(tmp_path) as store:
+        assert bodies(store) == [b"5", b"6", b"7"]
+
+
+# Opening and closing
+
+
+def test_a_store_has_one_owner(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(StoreInUse):
+        open_store(tmp_path)
+
+
+def test_a_store_of_other_file_sizes_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append(draft(b"1"))
+    with pytest.raises(BadStoreDirectory, match="the configuration says 8192"):
+        open_store(tmp_path, commit_log_file_size=8192)
+    with opened(tmp_path) as store:
+        assert bodies(store) == [b"1"]
+
+
+def test_queues_of_another_file_size_are_made_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        for number in range(150):
+            store.append(draft(b"%d" % number))
+    with opened(tmp_path, queue_file_size=400) as store:
+        assert bodies(store) == [b"%d" % number for number in range(150)]
+    names = [path.name for path in (tmp_path / "consumequeue" / "TopicA" / "0").iterdir()]
+    assert len(names) == 8
+
+
+def test_a_closed_store_refuses_and_can_be_closed_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.close()
+    with pytest.raises(StoreClosed):
+        store.append(draft())
+    store.close()
+    assert issubclass(StoreClosed, StoreUnavailable)
+
+
+def test_the_directory_looks_as_apache_wants_it(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    store = MessageStore.open(small_config(root), FakeClock(), SystemDisk())
+    for number in range(30):
+        store.append(draft(b"%d" % number, properties={"KEYS": "k"}))
+    store.close()
+    sizes = {
+        str(path.relative_to(root)): path.stat().st_size
+        for path in root.rglob("*")
+        if path.is_file() and path.parent.name != "index"
+    }
+    assert sizes == {
+        "checkpoint": 4096,
+        "lock": 4,
+        f"commitlog/{0:020d}": 4096,
+        f"consumequeue/TopicA/0/{0:020d}": 200,
+        f"consumequeue/TopicA/0/{200:020d}": 200,
+        f"consumequeue/TopicA/0/{400:020d}": 200,
+    }
+    assert [path.stat().st_size for path in (root / "index").iterdir()] == [2640]
+
+
+def test_descriptors_are_given_back(tmp_path: Path) -> None:
+    def open_descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = open_descriptors()
+    store = open_store(tmp_path)
+    for number in range(100):
+        store.append(draft(b"%d" % number, properties={"KEYS": "k"}))
+    store.delete_topic("TopicA")
+    store.append(draft())
+    store.close()
+    crash(open_store(tmp_path))
+    assert open_descriptors() == before
