@@ -1,16 +1,14 @@
 """Tables of the broker that live in small files, and when they are written.
 
 A table counts its changes. Whoever changes it says `save_soon`; changes that come together are
-written together, in a thread, so the event loop never waits for the disk. A change that an
-operator asked for is acknowledged when it is safe.
+written together, in a thread, so the event loop never waits for the disk. What must not be
+acknowledged before it is safe waits for `until_saved`.
 """
 
 import asyncio
 import logging
-from typing import Any, NamedTuple, Protocol, final
+from typing import Protocol, final
 
-from roquet.net.router import Parked, Reply, Request
-from roquet.protocol.codes import ResponseCode
 from roquet.state_file import StateFile, StateNotSaved
 
 log = logging.getLogger(__name__)
@@ -22,11 +20,6 @@ class SavedTable(Protocol):
     def to_bytes(self) -> bytes: ...
 
 
-class _Waiting(NamedTuple):
-    parked: Parked
-    reply: Reply
-
-
 @final
 class Saver:
     """Keeps one file in step with one table."""
@@ -36,7 +29,6 @@ class Saver:
         self._file = file
         self._table = table
         self._saved_count = table.change_count
-        self._waiting: list[_Waiting] = []
         self._is_wanted = asyncio.Event()
         self._saving = asyncio.Lock()
 
@@ -47,22 +39,15 @@ class Saver:
     def save_soon(self) -> None:
         self._is_wanted.set()
 
-    def answer_when_saved(self, request: Request[Any], reply: Reply) -> Parked:
-        """`reply` is sent once every change made so far is safe."""
-        parked = Parked(request)
-        self._waiting.append(_Waiting(parked, reply))
-        self._is_wanted.set()
-        return parked
-
     async def keep_saved(self) -> None:
         """Saves whenever somebody wants it; never returns."""
         while True:
             await self._is_wanted.wait()
             self._is_wanted.clear()
-            waiting, self._waiting = self._waiting, []
-            failure = await self._failure()
-            for parked, reply in waiting:
-                parked.answer(failure or reply)
+            try:
+                await self.until_saved()
+            except StateNotSaved as error:
+                log.error("%s not saved: %s", self._name, error)  # noqa: TRY400  One line an event.
 
     async def until_saved(self) -> None:
         """Returns when every change made so far survives a power cut. Raises StateNotSaved."""
@@ -74,11 +59,3 @@ class Saver:
             count = self._table.change_count
             await asyncio.to_thread(self._file.save, self._table.to_bytes())
             self._saved_count = count
-
-    async def _failure(self) -> Reply | None:
-        try:
-            await self.until_saved()
-        except StateNotSaved as error:
-            log.error("%s not saved: %s", self._name, error)  # noqa: TRY400  One line an event.
-            return Reply(ResponseCode.SYSTEM_ERROR, remark=f"changed, but not saved: {error}")
-        return None

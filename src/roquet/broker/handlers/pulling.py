@@ -6,11 +6,11 @@ from typing import Final
 from roquet.broker.arrivals import QueueName, Sleeper
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
+from roquet.broker.handlers.refusals import invalid
 from roquet.broker.subscriptions import filter_of_pull
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
 from roquet.protocol.codes import (
-    VERSION_5_0_0,
     Permission,
     PullFlag,
     RequestCode,
@@ -71,9 +71,8 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limi
     if not topic.perm & _READ:
         raise Refused(ResponseCode.NO_PERMISSION, f"topic {pull.topic!r} is not readable")
     if not 0 <= pull.queue_id < topic.read_queue_nums:
-        is_new = request.command.version >= VERSION_5_0_0
-        raise Refused(
-            ResponseCode.INVALID_PARAMETER if is_new else ResponseCode.SYSTEM_ERROR,
+        raise invalid(
+            request.command,
             f"topic {pull.topic!r} has {topic.read_queue_nums} queues and no queue {pull.queue_id}",
         )
     matches_code, matches_record = filter_of_pull(

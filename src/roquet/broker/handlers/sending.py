@@ -10,6 +10,7 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.durability import Outcome
 from roquet.broker.errors import BadName, ClosedTopic, UnknownGroup
+from roquet.broker.handlers.refusals import invalid
 from roquet.broker.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
 from roquet.broker.putting import put, put_batch, refusal
 from roquet.broker.topics import TopicFlag
@@ -19,12 +20,10 @@ from roquet.protocol.batch import decode_batch
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
 from roquet.protocol.codes import (
     VERSION_3_4_9,
-    VERSION_5_0_0,
     Permission,
     RequestCode,
     ResponseCode,
 )
-from roquet.protocol.command import Command
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.sending import (
@@ -136,7 +135,7 @@ def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
             flags=flags,
         )
     except BadName as error:
-        raise _invalid(request.command, error.remark) from None
+        raise invalid(request.command, error.remark) from None
     _tell_of_topics(broker)
     return topic
 
@@ -148,17 +147,11 @@ def _queue_id(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
         return random.randrange(max(1, topic.write_queue_nums))  # noqa: S311
     queue_count = max(topic.read_queue_nums, topic.write_queue_nums)
     if queue_id >= queue_count:
-        raise _invalid(
+        raise invalid(
             request.command,
             f"topic {topic.topic_name!r} has {queue_count} queues and no queue {queue_id}",
         )
     return queue_id
-
-
-def _invalid(command: Command, remark: str) -> Refused:
-    """5.x has a code of its own for parameters that cannot be; 4.9 says that something failed."""
-    is_new = command.version >= VERSION_5_0_0
-    return Refused(ResponseCode.INVALID_PARAMETER if is_new else ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _retry_target(
