@@ -1,0 +1,33 @@
+"""One function per request of clients, tools and slaves; each module ends in its table.
+
+A handler answers at once, or raises `Refused`. What has to wait is parked: pulls in
+`arrivals.py`, sends in `durability.py`, everything else by `deferred.py`.
+"""
+
+from roquet.broker.handlers import (
+    clients,
+    connections,
+    groups,
+    offsets,
+    progress,
+    pulling,
+    queries,
+    relays,
+    resets,
+    sending,
+    topics,
+)
+
+ROUTES = (
+    *sending.ROUTES,
+    *pulling.ROUTES,
+    *clients.ROUTES,
+    *connections.ROUTES,
+    *offsets.ROUTES,
+    *resets.ROUTES,
+    *relays.ROUTES,
+    *queries.ROUTES,
+    *progress.ROUTES,
+    *topics.ROUTES,
+    *groups.ROUTES,
+)

@@ -1,0 +1,143 @@
+"""Clients come, stay and go; consumers learn who shares their queues, and lock them."""
+
+import logging
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.clients import SILENCE_S_MAX, Client
+from roquet.broker.errors import UnknownGroup
+from roquet.broker.handlers.groups import group_settings
+from roquet.broker.handlers.notices import tell_members_changed
+from roquet.broker.names import retry_topic
+from roquet.broker.queue_locks import QueueKey
+from roquet.broker.subscriptions import check_subscription
+from roquet.broker.topics import TopicFlag
+from roquet.net.connection import Connection
+from roquet.net.errors import Refused
+from roquet.net.router import Reply, Request, on
+from roquet.protocol.bodies.body import read_body, write_body
+from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
+from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
+from roquet.protocol.bodies.names import ConsumerIds
+from roquet.protocol.bodies.subscription_data import SubscriptionCheck
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.addressed import AddressedHeader, NoFields
+from roquet.protocol.headers.clients import (
+    ConsumerListHeader,
+    HeartbeatReplyHeader,
+    UnregisterClientHeader,
+)
+
+log = logging.getLogger(__name__)
+
+# To a heartbeat of 5.x that left its subscriptions out, because a broker before us knew them:
+# the next one brings them.
+_SEND_ALL: Final = HeartbeatReplyHeader(is_v2_supported=False, is_subscription_changed=True)
+
+
+def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply:
+    command = request.command
+    beat = read_body(Heartbeat, request.body)
+    if beat.without_sub:
+        return Reply(header=_SEND_ALL)
+    clock = broker.clock
+    client = Client(
+        beat.client_id, command.language, command.version, clock.now_ms(), clock.monotonic_s()
+    )
+    for consumer in beat.consumer_data_set:
+        _make_retry_topic(broker, consumer)
+        if broker.consumers.register(request.connection, client, consumer):
+            tell_members_changed(broker, consumer.group_name)
+    for producer in beat.producer_data_set:
+        broker.producers.register(producer.group_name, request.connection, client)
+    return Reply()
+
+
+def unregister_client(broker: Broker, request: Request[UnregisterClientHeader]) -> Reply:
+    header = request.header
+    if header.producer_group is not None:
+        broker.producers.unregister(header.producer_group, request.connection)
+    group = header.consumer_group
+    if group is not None and broker.consumers.unregister(group, request.connection):
+        tell_members_changed(broker, group)
+    return Reply()
+
+
+def connection_lost(broker: Broker, connection: Connection) -> None:
+    """Who was on the connection is gone, and those who stay take over at once."""
+    broker.producers.forget(connection)
+    for group in broker.consumers.forget(connection):
+        tell_members_changed(broker, group)
+
+
+def expire_clients(broker: Broker) -> None:
+    """Clients that sent no heartbeat for long are taken for dead, and cut off."""
+    now_s = broker.clock.monotonic_s()
+    consumers = broker.consumers.forget_silent(now_s)
+    producers = broker.producers.forget_silent(now_s)
+    for group in consumers.groups:
+        tell_members_changed(broker, group)
+    for connection in {*consumers.connections, *producers.connections}:
+        log.warning("cutting off %s: it sent no heartbeat", connection.peer)
+        connection.close(f"no heartbeat for {SILENCE_S_MAX:g} s")
+
+
+def get_consumer_ids(broker: Broker, request: Request[ConsumerListHeader]) -> Reply:
+    group = broker.consumers.find(request.header.consumer_group)
+    if group is None:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"nobody of group {request.header.consumer_group!r} is connected",
+        )
+    return Reply(body=write_body(ConsumerIds(consumer_id_list=group.client_ids)))
+
+
+def check_client(broker: Broker, request: Request[NoFields]) -> Reply:
+    check = read_body(SubscriptionCheck, request.body)
+    check_subscription(check.subscription_data, broker.config)
+    return Reply()
+
+
+def lock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
+    body = read_body(QueueLockRequest, request.body)
+    owned = frozenset(broker.locks.lock(body.client_id, _queue_keys(body)))
+    queues = [
+        queue for queue, key in zip(body.mq_set, _queue_keys(body), strict=True) if key in owned
+    ]
+    return Reply(body=write_body(LockedQueues(queues=queues)))
+
+
+def unlock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
+    body = read_body(QueueLockRequest, request.body)
+    broker.locks.unlock(body.client_id, _queue_keys(body))
+    return Reply()
+
+
+def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
+    """Consumers subscribe the topic of their retries from the start, so it has to be there."""
+    if broker.config.is_slave:
+        return  # It comes from the master.
+    try:
+        settings = group_settings(broker, consumer.group_name)
+    except UnknownGroup:
+        return  # Nobody may make it; its pulls are refused and say so.
+    topic = retry_topic(consumer.group_name)
+    if topic not in broker.topics:
+        flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
+        broker.topics.find_or_create(topic, settings.retry_queue_nums, flags)
+        broker.topic_saver.save_soon()
+        broker.registrar.refresh_soon()
+
+
+def _queue_keys(body: QueueLockRequest) -> list[QueueKey]:
+    return [QueueKey(body.consumer_group, queue.topic, queue.queue_id) for queue in body.mq_set]
+
+
+ROUTES = (
+    on(RequestCode.HEART_BEAT, AddressedHeader, heartbeat),
+    on(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader, unregister_client),
+    on(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerListHeader, get_consumer_ids),
+    on(RequestCode.CHECK_CLIENT_CONFIG, NoFields, check_client),
+    on(RequestCode.LOCK_BATCH_MQ, AddressedHeader, lock_queues),
+    on(RequestCode.UNLOCK_BATCH_MQ, AddressedHeader, unlock_queues),
+)

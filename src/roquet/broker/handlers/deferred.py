@@ -1,0 +1,41 @@
+"""Requests whose answer takes a while: a save to disk, or a word from another peer."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from roquet.broker.broker import Broker
+from roquet.broker.saving import Saver
+from roquet.net.router import Parked, Reply, Request
+from roquet.protocol.codes import ResponseCode
+from roquet.state_file import StateNotSaved
+
+log = logging.getLogger(__name__)
+
+
+def answer_later(
+    broker: Broker, request: Request[Any], work: Callable[[], Awaitable[Reply]]
+) -> Parked:
+    """Answers with what `work` returns; it has to come to an end by itself."""
+    parked = Parked(request)
+
+    async def run() -> None:
+        parked.answer(await work())
+
+    broker.services.once(f"request {request.command.code}", run)
+    return parked
+
+
+def answer_when_saved(broker: Broker, request: Request[Any], *savers: Saver) -> Parked:
+    return answer_later(broker, request, lambda: saved(Reply(), *savers))
+
+
+async def saved(reply: Reply, *savers: Saver) -> Reply:
+    """`reply` as soon as the tables, as they are now, survive a power cut; or why they do not."""
+    try:
+        for saver in savers:
+            await saver.until_saved()
+    except StateNotSaved as error:
+        log.error("changed, but not saved: %s", error)  # noqa: TRY400  It says it all.
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=f"changed, but not saved: {error}")
+    return reply

@@ -1,0 +1,147 @@
+"""Positions in queues: where a queue begins and ends, and how far each group has come."""
+
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.errors import BadName, UnknownGroup, UnknownTopic
+from roquet.broker.handlers.deferred import answer_when_saved
+from roquet.broker.handlers.progress import NO_TIME, is_read
+from roquet.broker.handlers.refusals import check_is_master, invalid
+from roquet.broker.names import is_name
+from roquet.broker.topics import QUEUE_COUNT_MAX
+from roquet.net.errors import Refused
+from roquet.net.router import Parked, Reply, Request, on
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.offset_table import CorrectionOffsets
+from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
+from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.headers.offsets import (
+    CloneGroupOffsetHeader,
+    CorrectionOffsetHeader,
+    EarliestStoreTimeHeader,
+    EarliestStoreTimeReplyHeader,
+    GetMaxOffsetHeader,
+    GetMinOffsetHeader,
+    OffsetReplyHeader,
+    QueryConsumerOffsetHeader,
+    SearchOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
+from roquet.store.time_search import Boundary
+
+# Says of a queue that no group is as far behind as the one it is compared with.
+_NOBODY_BEHIND: Final = 2**63 - 1
+
+
+def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffsetHeader]) -> Reply:
+    header = request.header
+    offset = broker.offsets.find(header.consumer_group, header.topic, header.queue_id)
+    if offset is None:
+        # A group that is new to a young topic gets everything, wherever it wants to start.
+        if header.set_zero_if_not_found is False or _is_old(broker, header.topic, header.queue_id):
+            raise Refused(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"group {header.consumer_group!r} has no offset here yet",
+            )
+        offset = 0
+    return Reply(header=OffsetReplyHeader(offset=offset))
+
+
+def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffsetHeader]) -> Reply:
+    """Taken as it is, also from 4.9 tools for a group that is not there yet: it is being cloned.
+
+    A topic has to be there. Consumers of a deleted one go on committing for a while, and a new
+    topic of that name would begin where the old one ended.
+    """
+    header = request.header
+    if header.consumer_group not in broker.groups:
+        if request.command.version >= VERSION_5_0_0:
+            raise UnknownGroup(header.consumer_group)
+        if not is_name(header.consumer_group):
+            raise BadName(header.consumer_group)
+    if header.topic not in broker.topics:
+        raise UnknownTopic(header.topic)
+    if header.queue_id >= QUEUE_COUNT_MAX:
+        raise invalid(request.command, f"no topic has a queue {header.queue_id}")
+    broker.offsets.commit(
+        header.consumer_group, header.topic, header.queue_id, header.commit_offset
+    )
+    return Reply()
+
+
+def get_max_offset(broker: Broker, request: Request[GetMaxOffsetHeader]) -> Reply:
+    offset = broker.store.max_offset(request.header.topic, request.header.queue_id)
+    return Reply(header=OffsetReplyHeader(offset=offset))
+
+
+def get_min_offset(broker: Broker, request: Request[GetMinOffsetHeader]) -> Reply:
+    offset = broker.store.min_offset(request.header.topic, request.header.queue_id)
+    return Reply(header=OffsetReplyHeader(offset=offset))
+
+
+def search_offset(broker: Broker, request: Request[SearchOffsetHeader]) -> Reply:
+    header = request.header
+    is_upper = (header.boundary_type or "").upper() == Boundary.UPPER.value
+    boundary = Boundary.UPPER if is_upper else Boundary.LOWER
+    offset = broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp, boundary)
+    return Reply(header=OffsetReplyHeader(offset=offset))
+
+
+def get_earliest_store_time(broker: Broker, request: Request[EarliestStoreTimeHeader]) -> Reply:
+    topic, queue_id = request.header.topic, request.header.queue_id
+    found = broker.store.store_time(topic, queue_id, broker.store.min_offset(topic, queue_id))
+    timestamp = NO_TIME if found is None else found
+    return Reply(header=EarliestStoreTimeReplyHeader(timestamp=timestamp))
+
+
+def get_all_consumer_offsets(broker: Broker, _request: Request[NoFields]) -> Reply:
+    return Reply(body=broker.offsets.to_bytes())
+
+
+def clone_group_offsets(broker: Broker, request: Request[CloneGroupOffsetHeader]) -> Parked:
+    check_is_master(broker)
+    header = request.header
+    if not is_name(header.dest_group):
+        raise BadName(header.dest_group)
+    source = header.src_group
+    for topic in [header.topic] if header.topic else broker.offsets.topics_of(source):
+        if topic in broker.topics and (header.offline or is_read(broker, source, topic)):
+            broker.offsets.clone(source, header.dest_group, topic)
+    return answer_when_saved(broker, request, broker.offset_saver)
+
+
+def query_correction_offsets(broker: Broker, request: Request[CorrectionOffsetHeader]) -> Reply:
+    """For each queue the offset of the group that is furthest behind."""
+    header = request.header
+    lowest = broker.offsets.lowest(
+        header.topic,
+        lambda queue_id: broker.store.min_offset(header.topic, queue_id),
+        ignored=(header.filter_groups or "").split(","),
+    )
+    for queue_id, offset in broker.offsets.queues(header.compare_group, header.topic).items():
+        if lowest.get(queue_id, 0) > offset:
+            lowest[queue_id] = _NOBODY_BEHIND
+    return Reply(body=write_body(CorrectionOffsets(correction_offsets=lowest)))
+
+
+def _is_old(broker: Broker, topic: str, queue_id: int) -> bool:
+    """Whether the first messages are gone, or so far behind that they have left the memory."""
+    store = broker.store
+    if store.min_offset(topic, queue_id) > 0:
+        return True
+    first = store.entries(topic, queue_id, 0, 1)
+    in_memory_size = broker.config.store.in_memory_size
+    return bool(first) and store.log_end - first[0].physical_offset > in_memory_size
+
+
+ROUTES = (
+    on(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader, query_consumer_offset),
+    on(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, update_consumer_offset),
+    on(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader, get_max_offset),
+    on(RequestCode.GET_MIN_OFFSET, GetMinOffsetHeader, get_min_offset),
+    on(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetHeader, search_offset),
+    on(RequestCode.GET_EARLIEST_MSG_STORETIME, EarliestStoreTimeHeader, get_earliest_store_time),
+    on(RequestCode.GET_ALL_CONSUMER_OFFSET, NoFields, get_all_consumer_offsets),
+    on(RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetHeader, clone_group_offsets),
+    on(RequestCode.QUERY_CORRECTION_OFFSET, CorrectionOffsetHeader, query_correction_offsets),
+)

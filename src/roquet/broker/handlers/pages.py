@@ -1,0 +1,28 @@
+"""Tables page by page, as 5.5 asks for them; 4.9 wants everything at once."""
+
+from typing import TypeVar
+
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.data_version import DataVersion
+
+T = TypeVar("T")
+
+
+def page(
+    table: dict[str, T],
+    version: DataVersion,
+    start: int | None,
+    count: int | None,
+    known_version: str | None,
+) -> dict[str, T]:
+    """The entries from `start` on in the order of their names, or all if no page was asked for.
+
+    Pages of different versions do not fit together: who has begun with another one than
+    `version` gets the first page again. Raises BadBody if `known_version` is none at all.
+    """
+    if start is None or count is None:
+        return table
+    if not known_version or read_body(DataVersion, known_version.encode()) != version:
+        start = 0
+    start = max(0, start)
+    return {name: table[name] for name in sorted(table)[start : start + max(0, count)]}

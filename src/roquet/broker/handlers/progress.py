@@ -1,0 +1,198 @@
+"""How much there is in topics, who reads it, and how far they have come: reports for operators."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.errors import UnknownTopic
+from roquet.net.router import Reply, Request, on
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.consume_stats import (
+    ConsumeOffsets,
+    ConsumeStats,
+    ConsumeStatsList,
+    ConsumeTimeSpan,
+    ConsumeTimeSpans,
+)
+from roquet.protocol.bodies.names import GroupList, TopicList
+from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
+from roquet.protocol.bodies.subscription_data import GroupSubscription
+from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.topic_stats import TopicOffsets, TopicStats
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.headers.admin import BrokerConsumeStatsHeader
+from roquet.protocol.headers.groups import ConsumeStatsHeader, SubscriptionByConsumerHeader
+from roquet.protocol.headers.topics import (
+    ConsumeTimeSpanHeader,
+    TopicConsumersHeader,
+    TopicsByConsumerHeader,
+    TopicStatsHeader,
+)
+from roquet.protocol.host import unpack_host
+
+NO_TIME: Final = -1  # what Java says for the time of a message that is not there
+
+
+def is_read(broker: Broker, group: str, topic: str) -> bool:
+    """Whether a group that has an offset in a topic still reads it, as far as we know."""
+    members = broker.consumers.find(group)
+    return members is None or not members.subscriptions or topic in members.subscriptions
+
+
+def store_time(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
+    found = broker.store.store_time(topic, queue_id, offset)
+    return NO_TIME if found is None else found
+
+
+def get_topic_stats(broker: Broker, request: Request[TopicStatsHeader]) -> Reply:
+    topic = _topic(broker, request.header.topic)
+    table = QueueTable(
+        {
+            _queue(broker, topic, queue_id): _topic_offsets(broker, topic.topic_name, queue_id)
+            for queue_id in range(topic.write_queue_nums)
+        }
+    )
+    rate = broker.statistics.put_rate(topic.topic_name)
+    return Reply(body=write_body(TopicStats(offset_table=table, topic_put_tps=rate)))
+
+
+def get_consume_stats(broker: Broker, request: Request[ConsumeStatsHeader]) -> Reply:
+    group = request.header.consumer_group
+    stats = ConsumeStats()
+    for topic in _read_topics(broker, group, _asked_topics(broker, request.header)):
+        stats.offset_table.update(_progress(broker, group, topic, topic.read_queue_nums))
+        stats.consume_tps += broker.statistics.get_rate(group, topic.topic_name)
+    return Reply(body=write_body(stats))
+
+
+def get_all_consume_stats(broker: Broker, request: Request[BrokerConsumeStatsHeader]) -> Reply:
+    report = ConsumeStatsList(broker_addr=_address(broker))
+    for settings in broker.groups:
+        group = settings.group_name
+        all_stats = []
+        for topic in _read_topics(broker, group, broker.offsets.topics_of(group)):
+            if topic.order or not request.header.is_order:
+                table = _progress(broker, group, topic, topic.write_queue_nums)
+                rate = broker.statistics.get_rate(group, topic.topic_name)
+                all_stats.append(ConsumeStats(offset_table=table, consume_tps=rate))
+                report.total_diff += sum(
+                    each.broker_offset - each.consumer_offset for each in table.values()
+                )
+        report.consume_stats_list.append({group: all_stats})
+    return Reply(body=write_body(report))
+
+
+def get_time_spans(broker: Broker, request: Request[ConsumeTimeSpanHeader]) -> Reply:
+    topic = _topic(broker, request.header.topic)
+    spans = [
+        _time_span(broker, request.header.group, topic, queue_id)
+        for queue_id in range(topic.write_queue_nums)
+    ]
+    return Reply(body=write_body(ConsumeTimeSpans(consume_time_span_set=spans)))
+
+
+def get_groups_of_topic(broker: Broker, request: Request[TopicConsumersHeader]) -> Reply:
+    topic = request.header.topic
+    groups = {*broker.consumers.groups_of(topic), *broker.offsets.groups_of(topic)}
+    return Reply(body=write_body(GroupList(group_list=sorted(groups))))
+
+
+def get_topics_of_group(broker: Broker, request: Request[TopicsByConsumerHeader]) -> Reply:
+    topics = broker.offsets.topics_of(request.header.group)
+    return Reply(body=write_body(TopicList(broker_addr=_address(broker), topic_list=topics)))
+
+
+def get_subscription(broker: Broker, request: Request[SubscriptionByConsumerHeader]) -> Reply:
+    header = request.header
+    group = broker.consumers.find(header.group)
+    subscription = None if group is None else group.subscriptions.get(header.topic)
+    body = GroupSubscription(group=header.group, topic=header.topic, subscription_data=subscription)
+    return Reply(body=write_body(body))
+
+
+def _topic(broker: Broker, name: str) -> TopicConfig:
+    topic = broker.topics.find(name)
+    if topic is None:
+        raise UnknownTopic(name)
+    return topic
+
+
+def _queue(broker: Broker, topic: TopicConfig, queue_id: int) -> MessageQueue:
+    return MessageQueue(
+        broker_name=broker.config.broker_name, queue_id=queue_id, topic=topic.topic_name
+    )
+
+
+def _address(broker: Broker) -> str:
+    return str(unpack_host(broker.store_host))
+
+
+def _asked_topics(broker: Broker, header: ConsumeStatsHeader) -> list[str]:
+    if header.topic:
+        return [header.topic]
+    names = [name for name in (header.topic_list or "").split(";") if name]
+    return names or broker.offsets.topics_of(header.consumer_group)
+
+
+def _read_topics(broker: Broker, group: str, names: Iterable[str]) -> list[TopicConfig]:
+    """Those topics that are there, and that the group reads."""
+    found = [broker.topics.find(name) for name in names if is_read(broker, group, name)]
+    return [topic for topic in found if topic is not None]
+
+
+def _topic_offsets(broker: Broker, topic: str, queue_id: int) -> TopicOffsets:
+    store = broker.store
+    max_offset = store.max_offset(topic, queue_id)
+    return TopicOffsets(
+        min_offset=store.min_offset(topic, queue_id),
+        max_offset=max_offset,
+        last_update_timestamp=store.store_time(topic, queue_id, max_offset - 1) or 0,
+    )
+
+
+def _progress(
+    broker: Broker, group: str, topic: TopicConfig, queue_count: int
+) -> QueueTable[ConsumeOffsets]:
+    table = QueueTable[ConsumeOffsets]()
+    name = topic.topic_name
+    known = broker.offsets.queues(group, name)
+    for queue_id in range(queue_count):
+        offset = known.get(queue_id, 0)
+        table[_queue(broker, topic, queue_id)] = ConsumeOffsets(
+            broker_offset=broker.store.max_offset(name, queue_id),
+            consumer_offset=offset,
+            # We do not follow what is pulled but not committed: 5.x tools then show nothing
+            # under way, instead of less than nothing.
+            pull_offset=offset,
+            last_timestamp=broker.store.store_time(name, queue_id, offset - 1) or 0,
+        )
+    return table
+
+
+def _time_span(broker: Broker, group: str, topic: TopicConfig, queue_id: int) -> ConsumeTimeSpan:
+    name = topic.topic_name
+    min_offset = broker.store.min_offset(name, queue_id)
+    max_offset = broker.store.max_offset(name, queue_id)
+    # A group without an offset has everything before it.
+    next_offset = broker.offsets.find(group, name, queue_id) or min_offset
+    span = ConsumeTimeSpan(
+        message_queue=_queue(broker, topic, queue_id),
+        min_time_stamp=store_time(broker, name, queue_id, min_offset),
+        max_time_stamp=store_time(broker, name, queue_id, max_offset - 1),
+        consume_time_stamp=store_time(broker, name, queue_id, max(next_offset - 1, min_offset)),
+    )
+    next_time = broker.store.store_time(name, queue_id, next_offset)
+    if next_time is not None:
+        span.delay_time = broker.clock.now_ms() - next_time
+    return span
+
+
+ROUTES = (
+    on(RequestCode.GET_TOPIC_STATS_INFO, TopicStatsHeader, get_topic_stats),
+    on(RequestCode.GET_CONSUME_STATS, ConsumeStatsHeader, get_consume_stats),
+    on(RequestCode.GET_BROKER_CONSUME_STATS, BrokerConsumeStatsHeader, get_all_consume_stats),
+    on(RequestCode.QUERY_CONSUME_TIME_SPAN, ConsumeTimeSpanHeader, get_time_spans),
+    on(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicConsumersHeader, get_groups_of_topic),
+    on(RequestCode.QUERY_TOPICS_BY_CONSUMER, TopicsByConsumerHeader, get_topics_of_group),
+    on(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, SubscriptionByConsumerHeader, get_subscription),
+)

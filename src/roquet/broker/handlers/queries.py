@@ -1,0 +1,89 @@
+"""Looking up messages: by key, by physical offset, and what a queue holds."""
+
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.errors import UnknownTopic
+from roquet.broker.putting import refusal
+from roquet.net.errors import Refused
+from roquet.net.router import Reply, Request, on
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.consume_queue import ConsumeQueueEntry, ConsumeQueueView
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.pulling import (
+    QueryMessageHeader,
+    QueryMessageReplyHeader,
+    ViewMessageHeader,
+)
+from roquet.protocol.headers.topics import QueryConsumeQueueHeader
+from roquet.store.errors import BadRecord, StoreUnavailable
+
+UNIQUE_KEY_COUNT_MAX: Final = 32  # A unique key is that of one message, or of its retries.
+ENTRY_COUNT_MAX: Final = 4096  # of one look into a queue
+
+_BY_TAG: Final = "T"
+
+
+def query_messages(broker: Broker, request: Request[QueryMessageHeader]) -> Reply:
+    header = request.header
+    count_max = UNIQUE_KEY_COUNT_MAX if header.is_unique_key else max(0, header.max_num)
+    key = f"{_BY_TAG}#{header.key}" if header.index_type == _BY_TAG else header.key
+    try:
+        found = broker.store.query(
+            header.topic, key, count_max, header.begin_timestamp, header.end_timestamp
+        )
+    except StoreUnavailable as error:
+        raise refusal(error) from None
+    reply_header = QueryMessageReplyHeader(
+        index_last_update_timestamp=found.last_timestamp,
+        index_last_update_phyoffset=found.last_physical_offset,
+    )
+    if not found.records:
+        remark = f"no message of {header.topic!r} in that time has the key {header.key[:100]!r}"
+        return Reply(ResponseCode.QUERY_NOT_FOUND, reply_header, remark=remark)
+    return Reply(header=reply_header, body=b"".join(found.records))
+
+
+def view_message(broker: Broker, request: Request[ViewMessageHeader]) -> Reply:
+    return Reply(body=stored_record(broker, request.header.offset))
+
+
+def stored_record(broker: Broker, physical_offset: int) -> bytes:
+    """Raises Refused if no record begins there."""
+    try:
+        return broker.store.record_at(physical_offset)
+    except BadRecord as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+
+def query_queue(broker: Broker, request: Request[QueryConsumeQueueHeader]) -> Reply:
+    header = request.header
+    store = broker.store
+    view = ConsumeQueueView(
+        min_queue_index=store.min_offset(header.topic, header.queue_id),
+        max_queue_index=store.max_offset(header.topic, header.queue_id),
+    )
+    if not view.max_queue_index and header.topic not in broker.topics:
+        raise UnknownTopic(header.topic)
+    count = min(header.count, ENTRY_COUNT_MAX)
+    view.queue_data = [
+        ConsumeQueueEntry(
+            physic_offset=entry.physical_offset,
+            physic_size=entry.size,
+            tags_code=entry.tags_code,
+        )
+        for entry in store.entries(header.topic, header.queue_id, header.index, count)
+    ]
+    if header.consumer_group is not None:
+        group = broker.consumers.find(header.consumer_group)
+        view.subscription_data = group.subscriptions.get(header.topic) if group else None
+        if view.subscription_data is None:
+            view.filter_data = f"group {header.consumer_group!r} is not connected"
+    return Reply(body=write_body(view))
+
+
+ROUTES = (
+    on(RequestCode.QUERY_MESSAGE, QueryMessageHeader, query_messages),
+    on(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader, view_message),
+    on(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueHeader, query_queue),
+)

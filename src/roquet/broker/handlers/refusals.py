@@ -1,0 +1,20 @@
+"""Why several kinds of requests are refused."""
+
+from roquet.broker.broker import Broker
+from roquet.net.errors import Refused
+from roquet.protocol.codes import VERSION_5_0_0, ResponseCode
+from roquet.protocol.command import Command
+
+
+def invalid(command: Command, remark: str) -> Refused:
+    """5.x has a code of its own for parameters that cannot be; 4.9 says that something failed."""
+    is_new = command.version >= VERSION_5_0_0
+    return Refused(ResponseCode.INVALID_PARAMETER if is_new else ResponseCode.SYSTEM_ERROR, remark)
+
+
+def check_is_master(broker: Broker) -> None:
+    """A slave copies its tables from the master: what is changed here would be lost."""
+    if broker.config.is_slave:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, "a slave changes nothing by itself: ask the master"
+        )

@@ -1,0 +1,142 @@
+"""Topics as operators see them: settings, and their end."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from roquet.broker.attributes import read_attribute_changes
+from roquet.broker.broker import Broker
+from roquet.broker.errors import UnknownTopic
+from roquet.broker.handlers.deferred import answer_later, answer_when_saved, saved
+from roquet.broker.handlers.pages import page
+from roquet.broker.handlers.refusals import check_is_master, invalid
+from roquet.broker.names import is_name
+from roquet.net.errors import Refused
+from roquet.net.router import Parked, Reply, Request, on
+from roquet.protocol.bodies.body import read_body, write_body
+from roquet.protocol.bodies.names import TopicList
+from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigList
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.headers.addressed import AddressedHeader, NoFields
+from roquet.protocol.headers.topics import (
+    AllTopicConfigsHeader,
+    AllTopicConfigsReplyHeader,
+    CreateTopicHeader,
+    DeleteTopicHeader,
+    GetTopicConfigHeader,
+)
+
+log = logging.getLogger(__name__)
+
+
+def update_topic(broker: Broker, request: Request[CreateTopicHeader]) -> Parked:
+    header = request.header
+    topic = TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=header.topic_filter_type,
+        topic_sys_flag=header.topic_sys_flag or 0,
+        order=header.order,
+        attributes=read_attribute_changes(header.attributes),
+    )
+    return _update_topics(broker, request, [topic])
+
+
+def update_topics(broker: Broker, request: Request[AddressedHeader]) -> Parked:
+    body = read_body(TopicConfigList, request.body)
+    return _update_topics(broker, request, body.topic_config_list)
+
+
+def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Parked:
+    """The messages stay in the log until they expire, but nobody finds them any more."""
+    topic = request.header.topic
+    _check_may_change(broker, request, topic)
+    broker.topics.delete(topic)
+    broker.offsets.forget_topic(topic)
+    broker.store.delete_topic(topic)
+    log.info("deleted topic %s, as %s asked for", topic, request.connection.peer)
+    return answer_when_saved(broker, request, broker.topic_saver, broker.offset_saver)
+
+
+def get_topic(broker: Broker, request: Request[GetTopicConfigHeader]) -> Reply:
+    topic = broker.topics.find(request.header.topic)
+    if topic is None:
+        raise UnknownTopic(request.header.topic)
+    return Reply(body=write_body(topic))
+
+
+def get_all_topics(broker: Broker, request: Request[AllTopicConfigsHeader]) -> Reply:
+    header = request.header
+    table = broker.topics.snapshot()
+    total = len(table.topic_config_table)
+    table.topic_config_table = page(
+        table.topic_config_table,
+        table.data_version,
+        header.topic_seq,
+        header.max_topic_num,
+        header.data_version,
+    )
+    return Reply(header=AllTopicConfigsReplyHeader(total_topic_num=total), body=write_body(table))
+
+
+def get_system_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
+    return Reply(body=write_body(TopicList(topic_list=sorted(broker.topics.system_topics))))
+
+
+def clean_expired_queues(broker: Broker, _request: Request[NoFields]) -> Reply:
+    for topic, queue_id in broker.store.delete_expired_queues():
+        log.info("deleted queue %d of %s: its messages have expired", queue_id, topic)
+    return Reply()
+
+
+def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
+    """Deletes queues of topics that are deleted, but were found in the log again by a recovery."""
+    for topic in broker.store.queues():
+        if topic not in broker.topics and not broker.topics.is_system(topic):
+            broker.store.delete_topic(topic)
+            log.info("deleted the queues of %s: there is no such topic", topic)
+    return Reply()
+
+
+def _update_topics(broker: Broker, request: Request[Any], topics: Sequence[TopicConfig]) -> Parked:
+    for topic in topics:
+        _check_may_change(broker, request, topic.topic_name)
+    try:
+        for topic in topics:
+            broker.topics.update(topic)
+            log.info("changed topic %s, as %s asked for", topic.topic_name, request.connection.peer)
+    except Refused:
+        # One of many: those before it have changed.
+        broker.topic_saver.save_soon()
+        broker.registrar.refresh_soon()
+        raise
+
+    async def announced() -> Reply:
+        reply = await saved(Reply(), broker.topic_saver)
+        # Whoever hears of the topic and asks a name server must find it there.
+        await broker.registrar.register()
+        return reply
+
+    return answer_later(broker, request, announced)
+
+
+def _check_may_change(broker: Broker, request: Request[Any], topic: str) -> None:
+    check_is_master(broker)
+    if not is_name(topic):
+        raise invalid(request.command, f"no topic can be called {topic[:150]!r}")
+    if broker.topics.is_system(topic):
+        raise invalid(request.command, f"topic {topic!r} belongs to the system")
+
+
+ROUTES = (
+    on(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader, update_topic),
+    on(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, AddressedHeader, update_topics),
+    on(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader, delete_topic),
+    on(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigHeader, get_topic),
+    on(RequestCode.GET_ALL_TOPIC_CONFIG, AllTopicConfigsHeader, get_all_topics),
+    on(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, NoFields, get_system_topics),
+    on(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, NoFields, clean_expired_queues),
+    on(RequestCode.CLEAN_UNUSED_TOPIC, NoFields, clean_unused_topics),
+)
