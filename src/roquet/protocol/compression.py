@@ -69,6 +69,7 @@ def decompress(body: bytes, sys_flag: int, size_max: int = DECOMPRESSED_SIZE_MAX
             size += len(part)
             if size > size_max:
                 raise TooLarge("decompressed body", size, size_max)
+    # The LZ4 library has no error of its own and raises RuntimeError.
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
         raise BadMessage(f"body cannot be decompressed: {error}") from None
     return b"".join(parts)
