@@ -11,6 +11,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -35,7 +36,7 @@ class _Contents:
 
 @dataclass
 class _Change:
-    """A change of names that is not durable yet; inode None removes the name."""
+    """A change of names that is not durable yet; None removes the name."""
 
     directories: set[Path]
     names: dict[Path, int | None]
@@ -53,17 +54,20 @@ class FaultyDisk:
     syncs_work: bool = True
     _sync_failures: int = 0
     _calls_left: int | None = None
+    # Files and directories are numbered by us: the kernel gives the number of a removed file
+    # to a new one, while the old one may still come back.
+    _numbers: dict[int, int] = field(default_factory=dict)  # by the kernel's
     _contents: dict[int, _Contents] = field(default_factory=dict)
     _names: dict[Path, int] = field(default_factory=dict)
     _changes: list[_Change] = field(default_factory=list)
+    _new_numbers: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
         """What is there already is as safe as it can be."""
         for path in self.root.rglob("*"):
-            inode = path.stat().st_ino
-            self._names[path] = inode
+            number = self._names[path] = self._new_number(path)
             if path.is_file():
-                self._contents[inode] = _Contents(path.read_bytes(), was_synced=True)
+                self._contents[number] = _Contents(path.read_bytes(), was_synced=True)
 
     # What tests do to it.
 
@@ -77,20 +81,21 @@ class FaultyDisk:
     def cut_power(self, target: Path, chance: Random) -> None:
         """Write to `target` what might be found under `root` when power is back."""
         names = self._surviving_names(chance)
-        for path, inode in sorted(names.items()):
+        paths = {self._number(path): path for path in self.root.rglob("*")}
+        for path, number in sorted(names.items()):
             if not all(parent in names for parent in _parents(path, self.root)):
                 continue
             survivor = target / path.relative_to(self.root)
-            if inode in self._contents:
-                survivor.write_bytes(self._surviving_content(inode, chance))
+            if number in self._contents:
+                survivor.write_bytes(self._surviving_content(number, paths.get(number), chance))
             else:
                 survivor.mkdir(exist_ok=True)
 
     def unsynced(self) -> list[Path]:
         """Files whose content or name could be lost by a power cut now."""
         unsafe = [path for change in self._changes for path in change.names]
-        for path, inode in self._names.items():
-            contents = self._contents.get(inode)
+        for path, number in self._names.items():
+            contents = self._contents.get(number)
             if contents is not None and path.is_file() and path.read_bytes() != contents.durable:
                 unsafe.append(path)
         return sorted({path for path in unsafe if path.is_file()})
@@ -107,11 +112,10 @@ class FaultyDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         existed = path.exists()
         descriptor = self.system.create(path, size)
-        inode = os.fstat(descriptor).st_ino
         if not existed:
-            # The kernel may give the number of a removed file to a new one.
-            self._contents[inode] = _Contents()
-            self._change({path: inode})
+            number = self._new_number(path)
+            self._contents[number] = _Contents()
+            self._change({path: number})
         return descriptor
 
     def open(self, path: Path, *, writable: bool) -> int:
@@ -146,7 +150,7 @@ class FaultyDisk:
     def sync(self, descriptor: int) -> None:
         self._step()
         self.syncs += 1
-        contents = self._contents[os.fstat(descriptor).st_ino]
+        contents = self._contents[self._numbers[os.fstat(descriptor).st_ino]]
         current = _content(descriptor)
         if self._sync_failures:
             self._sync_failures -= 1
@@ -162,7 +166,7 @@ class FaultyDisk:
     def rename(self, source: Path, target: Path) -> None:
         self._step()
         self.system.rename(source, target)
-        self._change({source: None, target: target.stat().st_ino})
+        self._change({source: None, target: self._number(target)})
 
     def remove(self, path: Path) -> None:
         self._step()
@@ -175,7 +179,7 @@ class FaultyDisk:
         missing = [each for each in missing if not each.exists()]
         self.system.make_directory(path)
         for each in reversed(missing):
-            self._change({each: each.stat().st_ino})
+            self._change({each: self._new_number(each)})
 
     def remove_directory(self, path: Path) -> None:
         self._step()
@@ -184,7 +188,7 @@ class FaultyDisk:
 
     def sync_directory(self, path: Path) -> None:
         self._step()
-        self.system.sync_directory(path)
+        path.stat()  # as the real one, it knows nothing of what is not there
         if not self.directory_syncs_work:
             return
         pending: list[_Change] = []
@@ -194,7 +198,7 @@ class FaultyDisk:
                 continue
             self._names = _changed(self._names, change)
             # A rename that is durable leaves nothing of how its source came to be.
-            gone = {name for name, inode in change.names.items() if inode is None}
+            gone = {name for name, number in change.names.items() if number is None}
             pending = [each for each in pending if not each.names.keys() <= gone]
         self._changes = pending
 
@@ -227,11 +231,11 @@ class FaultyDisk:
             names = _changed(names, change)
         return names
 
-    def _surviving_content(self, inode: int, chance: Random) -> bytes:
-        contents = self._contents[inode]
-        current = self._current(inode)
-        if current is None:
+    def _surviving_content(self, number: int, path: Path | None, chance: Random) -> bytes:
+        contents = self._contents[number]
+        if path is None:
             return contents.durable
+        current = path.read_bytes()
         if not contents.was_synced and chance.random() < 0.2:
             return b""
         pages = []
@@ -241,17 +245,18 @@ class FaultyDisk:
             pages.append(new if new == old else _surviving_page(old, new, chance))
         return b"".join(pages)
 
-    def _current(self, inode: int) -> bytes | None:
-        for path in self.root.rglob("*"):
-            if path.is_file() and path.stat().st_ino == inode:
-                return path.read_bytes()
-        return None
+    def _number(self, path: Path) -> int:
+        return self._numbers[path.stat().st_ino]
+
+    def _new_number(self, path: Path) -> int:
+        number = self._numbers[path.stat().st_ino] = next(self._new_numbers)
+        return number
 
 
 def _changed(names: dict[Path, int], change: _Change) -> dict[Path, int]:
-    changed = names | {path: inode for path, inode in change.names.items() if inode is not None}
-    for path, inode in change.names.items():
-        if inode is None:
+    changed = names | {path: number for path, number in change.names.items() if number is not None}
+    for path, number in change.names.items():
+        if number is None:
             changed.pop(path, None)
     return changed
 
