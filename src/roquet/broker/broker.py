@@ -1,6 +1,6 @@
 """What the handlers of a broker work on. How it comes to life is said in `server.py`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from roquet.broker.arrivals import Arrivals
 from roquet.broker.clients import Consumers, Producers
@@ -14,8 +14,10 @@ from roquet.broker.saving import Saver
 from roquet.broker.statistics import Statistics
 from roquet.broker.topics import TopicTable
 from roquet.clock import Clock
+from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.service import Services
+from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.hot_replies import SendReplyTemplate
 from roquet.store.message_store import MessageStore
 
@@ -26,6 +28,7 @@ class Broker:
 
     config: BrokerConfig
     clock: Clock
+    disk: Disk
     store: MessageStore
     topics: TopicTable
     groups: GroupTable
@@ -48,3 +51,5 @@ class Broker:
     store_host: bytes
     id_prefix: str
     send_reply: SendReplyTemplate
+    # Tools that keep a copy of the configuration compare it.
+    config_version: DataVersion = field(default_factory=DataVersion)

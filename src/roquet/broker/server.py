@@ -62,7 +62,7 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
     # What is put on the stack ends in the opposite order: first nobody finds the broker any
     # more, then nobody is served, then everything is saved.
     async with AsyncExitStack() as stack:
-        broker = _assembled(config, clock, disk, stack)
+        broker = assembled(config, clock, disk, stack)
         await _start_services(broker, stack)
         for routes, distance in ((ROUTES, 0), (_FAST_ROUTES, FAST_PORT_DISTANCE)):
             listener = Server(
@@ -84,7 +84,7 @@ class _LoadedTable(SavedTable, Protocol):
     def load(self, data: bytes) -> list[str]: ...
 
 
-def _assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitStack) -> Broker:
+def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitStack) -> Broker:
     """The broker with its tables loaded and its store open."""
 
     def kept(name: str, table: _LoadedTable) -> Saver:
@@ -111,6 +111,7 @@ def _assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitS
     return Broker(
         config=config,
         clock=clock,
+        disk=disk,
         store=store,
         topics=topics,
         groups=groups,

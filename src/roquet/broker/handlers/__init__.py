@@ -14,6 +14,7 @@ from roquet.broker.handlers import (
     queries,
     relays,
     resets,
+    runtime,
     sending,
     topics,
 )
@@ -30,4 +31,5 @@ ROUTES = (
     *progress.ROUTES,
     *topics.ROUTES,
     *groups.ROUTES,
+    *runtime.ROUTES,
 )

@@ -1,0 +1,144 @@
+"""The broker as a whole: its configuration, and what it is doing."""
+
+import logging
+from typing import Final
+
+from msgspec.structs import replace
+
+from roquet.broker.broker import Broker
+from roquet.broker.errors import ConfigError
+from roquet.broker.handlers.refusals import invalid
+from roquet.broker.settings import change_config, config_texts
+from roquet.net.errors import Refused
+from roquet.net.router import Reply, Request, on
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
+from roquet.protocol.codes import VERSION_OURS, RequestCode, ResponseCode
+from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.headers.admin import BrokerConfigReplyHeader, BrokerStatsHeader
+from roquet.protocol.record import peek_record
+from roquet.store.errors import BadRecord
+
+log = logging.getLogger(__name__)
+
+# What tools and exporters of Apache read, and what we do not have: threads with queues before
+# them, buffers, a timer wheel, and times that are not measured here.
+_NOT_HERE: Final = {
+    "brokerActive": "true",
+    "dispatchBehindBytes": "0",
+    "dispatchMaxBuffer": "0",
+    "getMessageEntireTimeMax": "0",
+    "pageCacheLockTimeMills": "0",
+    "putLatency99": "0.00",
+    "putLatency999": "0.00",
+    "putMessageDistributeTime": "null",
+    "putMessageEntireTimeMax": "0",
+    "remainTransientStoreBufferNumbs": "2147483647",
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "100000",
+    "sendThreadPoolQueueSize": "0",
+    "sendThreadPoolQueueCapacity": "10000",
+    "sendThreadPoolQueueHeadWaitTimeMills": "0",
+    "pullThreadPoolQueueSize": "0",
+    "pullThreadPoolQueueCapacity": "100000",
+    "pullThreadPoolQueueHeadWaitTimeMills": "0",
+    "queryThreadPoolQueueSize": "0",
+    "queryThreadPoolQueueCapacity": "20000",
+    "queryThreadPoolQueueHeadWaitTimeMills": "0",
+    "timerReadBehind": "0",
+    "timerOffsetBehind": "0",
+    "timerCongestNum": "0",
+    "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0",
+}
+_VERSION_NAME: Final = "V4_9_8"
+_SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def get_config(broker: Broker, _request: Request[NoFields]) -> Reply:
+    version = write_body(broker.config_version).decode()
+    body = write_properties_text(config_texts(broker.config))
+    return Reply(header=BrokerConfigReplyHeader(version=version), body=body)
+
+
+def update_config(broker: Broker, request: Request[NoFields]) -> Reply:
+    settings = read_properties_text(request.body)
+    old = broker.config
+    try:
+        broker.config = change_config(old, settings)
+    except ConfigError as error:
+        raise invalid(request.command, str(error)) from None
+    broker.config_version = replace(
+        broker.config_version,
+        counter=broker.config_version.counter + 1,
+        timestamp=broker.clock.now_ms(),
+    )
+    if broker.config.permission != old.permission:
+        broker.registrar.refresh_soon()
+    log.info(
+        "changed until the next start, as %s asked for: %s",
+        request.connection.peer,
+        ", ".join(settings),
+    )
+    return Reply()
+
+
+def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
+    table = _NOT_HERE | broker.statistics.runtime_entries() | _store_entries(broker)
+    table["brokerVersion"] = str(VERSION_OURS)
+    table["brokerVersionDesc"] = _VERSION_NAME
+    table["startAcceptSendRequestTimeStamp"] = str(broker.config.accept_sends_from_ms)
+    return Reply(body=write_body(KvTable(table=table)))
+
+
+def view_statistics(broker: Broker, request: Request[BrokerStatsHeader]) -> Reply:
+    header = request.header
+    found = broker.statistics.find(header.stats_name, header.stats_key)
+    if found is None:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"nothing was counted for {header.stats_name[:100]!r} of {header.stats_key[:300]!r}",
+        )
+    return Reply(body=write_body(found))
+
+
+def _store_entries(broker: Broker) -> dict[str, str]:
+    store = broker.store
+    directory = broker.config.store.layout.commit_log
+    space = broker.disk.space(directory)
+    ratio = str(space.used_percent / 100)
+    total, free = _size_text(space.used + space.usable), _size_text(space.usable)
+    return {
+        "commitLogMinOffset": str(store.log_start),
+        "commitLogMaxOffset": str(store.log_end),
+        "earliestMessageTimeStamp": str(_earliest_time(broker)),
+        "remainHowManyDataToFlush": _size_text(store.log_end - store.synced_end),
+        "commitLogDirCapacity": f"Total : {total}, Free : {free}.",
+        "commitLogDiskRatio": ratio,
+        f"commitLogDiskRatio_{directory}": ratio,
+        "consumeQueueDiskRatio": ratio,
+    }
+
+
+def _earliest_time(broker: Broker) -> int:
+    try:
+        return peek_record(broker.store.record_at(broker.store.log_start)).store_timestamp
+    except BadRecord:
+        return -1  # There is no message, as Java says it.
+
+
+def _size_text(size: float) -> str:
+    unit = 0
+    while size >= 1024:
+        size /= 1024
+        unit += 1
+    return f"{size:.1f} {_SIZE_UNITS[unit]}" if unit else f"{size} B"
+
+
+ROUTES = (
+    on(RequestCode.GET_BROKER_CONFIG, NoFields, get_config),
+    on(RequestCode.UPDATE_BROKER_CONFIG, NoFields, update_config),
+    on(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields, get_runtime_info),
+    on(RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsHeader, view_statistics),
+)

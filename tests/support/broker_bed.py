@@ -1,0 +1,182 @@
+"""A broker as it is assembled, with a clock that the test moves, and clients without sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from roquet.broker.broker import Broker
+from roquet.broker.config import BrokerConfig
+from roquet.broker.handlers import ROUTES
+from roquet.broker.handlers.clients import connection_lost
+from roquet.broker.server import assembled
+from roquet.net.connection import Connection
+from roquet.net.limits import DEFAULT_LIMITS
+from roquet.net.router import Router
+from roquet.net.watch import Watch
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData
+from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command, decode_command, encode_command, reply_to
+from roquet.protocol.fields import Header, fields_of
+from roquet.protocol.frame import FrameDecoder
+from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.store.message_store import Appended
+from tests.support.drafts import draft
+from tests.support.fake_clock import FakeClock
+from tests.support.quick_disk import QuickDisk
+from tests.support.stores import small_config
+
+PATIENCE_S = 10.0
+VERSION_4_9_7 = 407
+VERSION_5_5_0 = 513
+
+
+class BedClient(asyncio.Transport):
+    """A client, and the transport that leads to it: what the broker writes is read at once."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self.connection: Connection
+        self._port = port
+        self._frames = FrameDecoder()
+        self._opaques = count()
+        self._replies: asyncio.Queue[Command] = asyncio.Queue()
+        self._requests: asyncio.Queue[Command] = asyncio.Queue()
+        self.is_closed = False
+
+    # What a test does.
+
+    async def ask(
+        self,
+        code: RequestCode,
+        header: Header | None = None,
+        body: object = b"",
+        *,
+        version: int = VERSION_4_9_7,
+        language: str = "JAVA",
+    ) -> Command:
+        """The reply to a request; `body` is a body or its bytes."""
+        opaque = next(self._opaques)
+        data = body if isinstance(body, bytes) else write_body(body)
+        self.send(Command(code, opaque, 0, version, language, None, fields_of(header), data))
+        async with asyncio.timeout(PATIENCE_S):
+            reply = await self._replies.get()
+        assert reply.opaque == opaque
+        return reply
+
+    async def beat(
+        self,
+        client_id: str,
+        *,
+        reads: Mapping[str, Sequence[str]] | None = None,
+        sends: Sequence[str] = (),
+        language: str = "JAVA",
+    ) -> None:
+        """A heartbeat: which groups of the client read which topics, and its producer groups."""
+        consumers = [
+            ConsumerData(
+                group_name=group,
+                consume_type="CONSUME_PASSIVELY",
+                message_model="CLUSTERING",
+                consume_from_where="CONSUME_FROM_LAST_OFFSET",
+                subscription_data_set=[
+                    SubscriptionData(topic=topic, sub_string="*") for topic in topics
+                ],
+            )
+            for group, topics in (reads or {}).items()
+        ]
+        producers = [ProducerData(group_name=group) for group in sends]
+        beat = Heartbeat(
+            client_id=client_id, consumer_data_set=consumers, producer_data_set=producers
+        )
+        reply = await self.ask(RequestCode.HEART_BEAT, AddressedHeader(), beat, language=language)
+        assert reply.code == ResponseCode.SUCCESS
+
+    async def asked(self) -> Command:
+        """The next request of the broker."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._requests.get()
+
+    async def all_asked(self) -> list[Command]:
+        """All requests of the broker so far."""
+        await asyncio.sleep(0)  # What was told in this turn is written at its end.
+        return [self._requests.get_nowait() for _ in range(self._requests.qsize())]
+
+    def answer(
+        self, request: Command, code: ResponseCode = ResponseCode.SUCCESS, **members: Any
+    ) -> None:
+        self.send(reply_to(request, code, **members))
+
+    def send(self, command: Command) -> None:
+        self.connection.data_received(encode_command(command))
+
+    def leave(self) -> None:
+        """The socket is closed by this side."""
+        self.is_closed = True
+        self.connection.connection_lost(None)
+
+    # What the broker does.
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("127.0.0.1", self._port) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        for frame in self._frames.cut(bytes(data)):
+            command = decode_command(frame)
+            queue = self._replies if command.is_response else self._requests
+            queue.put_nowait(command)
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
+
+
+@dataclass
+class BrokerBed:
+    broker: Broker
+    clock: FakeClock
+
+    def __post_init__(self) -> None:
+        self._router = Router(self.broker, ROUTES)
+        self._watch = Watch(self.clock)
+        self._ports = count(50_000)
+
+    def connect(self) -> BedClient:
+        client = BedClient(next(self._ports))
+        client.connection = Connection(self, self._router.answer, self._watch, DEFAULT_LIMITS)
+        client.connection.connection_made(client)
+        return client
+
+    def put(self, body: bytes = b"hello", **members: Any) -> Appended:
+        """Stores a message; `members` are those of `draft`."""
+        return self.broker.store.append(draft(body, **members))
+
+    # What a server does with its connections.
+
+    def opened(self, connection: Connection) -> None:
+        pass
+
+    def closed(self, connection: Connection) -> None:
+        connection_lost(self.broker, connection)
+
+
+@asynccontextmanager
+async def broker_bed(directory: Path, **settings: Any) -> AsyncIterator[BrokerBed]:
+    """`settings` are members of BrokerConfig."""
+    clock = FakeClock()
+    config = replace(
+        BrokerConfig(store=small_config(directory), broker_name="broker-a"), **settings
+    )
+    async with AsyncExitStack() as stack:
+        broker = assembled(config, clock, QuickDisk(), stack)
+        await stack.enter_async_context(broker.services)
+        yield BrokerBed(broker, clock)
