@@ -10,7 +10,7 @@ import importlib.util
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,7 +22,7 @@ _FETCH_TIMEOUT_S = 900.0
 # dies while it stops and leaves its store marked as crashed.
 _OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "java.util", "java.lang", "jdk.internal.ref")
 
-_QUICK_SMALL_JVM = (
+QUICK_SMALL_JVM = (
     "-Xms32m",
     "-Xmx256m",
     "-XX:MaxDirectMemorySize=128m",
@@ -77,6 +77,7 @@ def jvm_command(
     home: Path,
     *class_path: Path,
     properties: Mapping[str, str] | None = None,
+    tuning: Sequence[str] = QUICK_SMALL_JVM,
 ) -> list[str]:
     """`java ...` up to and without the main class. Everything it writes by itself is in `home`."""
     configuration = home / "conf"
@@ -95,7 +96,7 @@ def jvm_command(
     return [
         "java",
         *opened,
-        *_QUICK_SMALL_JVM,
+        *tuning,
         *(f"-D{name}={value}" for name, value in settings.items()),
         "-cp",
         os.pathsep.join(entries),

@@ -4,13 +4,14 @@ import logging
 import string
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from roquet.broker.config import BrokerConfig
 from roquet.broker.server import serve_broker
+from roquet.broker.settings import read_config
 from roquet.cli.broker_process import until_stopped
 from roquet.cli.log_lines import log_to_stderr
 from roquet.clock import SystemClock
@@ -19,7 +20,6 @@ from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
 from roquet.protocol.host import Address
-from roquet.store.config import StoreConfig
 
 log = logging.getLogger(__name__)
 
@@ -91,11 +91,6 @@ def _broker_config(
     plan: ClusterPlan, directory: Path, index: int, name_server: str
 ) -> BrokerConfig:
     name = f"broker-{string.ascii_lowercase[index]}"
+    config, _ = read_config({"brokerName": name, "namesrvAddr": name_server}, directory / name)
     port = plan.broker_port and plan.broker_port + index * _PORT_STEP
-    return BrokerConfig(
-        store=StoreConfig(root=directory / name),
-        broker_name=name,
-        bind_address=plan.host,
-        listen_port=port,
-        name_servers=(name_server,),
-    )
+    return replace(config, bind_address=plan.host, listen_port=port)
