@@ -61,6 +61,21 @@ def test_only_a_newer_subscription_replaces_a_known_one() -> None:
     }
 
 
+def test_of_two_subscriptions_of_one_version_the_first_stays() -> None:
+    consumers = Consumers[str]()
+    first = SubscriptionData(topic="orders", sub_string="first", sub_version=1)
+    second = SubscriptionData(topic="orders", sub_string="second", sub_version=1)
+    for subscription in (first, second):
+        consumers.register(
+            "c1",
+            client("a"),
+            ConsumerData(group_name="g", subscription_data_set=[subscription]),
+        )
+    group = consumers.find("g")
+    assert group is not None
+    assert group.subscriptions == {"orders": first}
+
+
 def test_a_topic_that_the_last_heartbeat_did_not_name_is_not_read_any_more() -> None:
     consumers = Consumers[str]()
     consumers.register("c1", client("a"), data("g", orders=1, bills=1))

@@ -90,6 +90,13 @@ def test_an_update_that_cannot_be_made_changes_nothing() -> None:
     assert groups.change_count == 0
 
 
+@pytest.mark.parametrize("queue_count", [0, QUEUE_COUNT_MAX])
+def test_the_limits_of_retry_queues_can_be_reached(queue_count: int) -> None:
+    groups = table()
+    groups.update(group("orders", retry_queue_nums=queue_count))
+    assert list(groups) == [group("orders", retry_queue_nums=queue_count)]
+
+
 def test_a_group_can_be_disabled() -> None:
     groups = table(group("orders", retry_max_times=3))
     groups.disable("orders")

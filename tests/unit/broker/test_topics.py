@@ -191,10 +191,11 @@ def test_an_update_that_cannot_be_made_changes_nothing() -> None:
     assert topics.change_count == 0
 
 
-def test_the_limit_of_queues_can_be_reached() -> None:
+@pytest.mark.parametrize("queue_count", [0, QUEUE_COUNT_MAX])
+def test_the_limits_of_queues_can_be_reached(queue_count: int) -> None:
     topics = table()
-    topics.update(topic("orders", QUEUE_COUNT_MAX))
-    assert "orders" in topics
+    topics.update(topic("orders", queue_count))
+    assert list(topics) == [topic("orders", queue_count)]
 
 
 def test_a_deleted_topic_is_gone() -> None:
