@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from math import ceil
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
@@ -120,8 +121,10 @@ def _delay_text(delay_ms: int) -> str:
 
 
 def _read_queue_file_size(text: str) -> int:
-    size = number(_QUEUE_ENTRY_SIZE).read(text)
-    return int(-(-size // _QUEUE_ENTRY_SIZE) * _QUEUE_ENTRY_SIZE)
+    size = _read_number(text)
+    if not _QUEUE_ENTRY_SIZE <= size < 2**31:
+        raise ValueError
+    return ceil(size / _QUEUE_ENTRY_SIZE) * _QUEUE_ENTRY_SIZE
 
 
 TEXT: Final = Kind("a text", _read_text)
