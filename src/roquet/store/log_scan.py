@@ -55,7 +55,10 @@ _CHECKSUM_TAIL_SIZE: Final = CHECKSUM_SIZE - len(_CHECKSUM_MARK)
 # What both kinds of magic begin with.
 _MAGIC_PREFIX: Final = MAGIC_V1.to_bytes(4, signed=True)[:3]
 _MAGIC_POSITION: Final = 4
+# A disk writes a sector as a whole or not at all.
+_SECTOR_SIZE: Final = 512
 _WRONG_SIZES: Final = "its sizes do not add up"
+_LOST_CHECKSUM: Final = "its checksum is damaged"
 
 
 @final
@@ -120,8 +123,8 @@ def scan_file(file: MappedFile, position: int, end: int) -> Iterator[LogRecord]:
                 raise BadRecord(base + position, "breaks its checksum")
         elif crc32(mapping[position + _HEAD_SIZE : body_end]) & CRC_MASK != body_crc:
             raise BadRecord(base + position, "its body breaks its CRC")
-        elif _has_nameless_checksum(mapping, position, next_position):
-            raise BadRecord(base + position, "the name of its checksum is damaged")
+        elif _has_lost_checksum(mapping, position, next_position, properties):
+            raise BadRecord(base + position, _LOST_CHECKSUM)
         yield LogRecord(
             physical_offset,
             size,
@@ -137,11 +140,15 @@ def scan_file(file: MappedFile, position: int, end: int) -> Iterator[LogRecord]:
         raise BadRecord(base + position, "no record fits before the end of the file")
 
 
-def _has_nameless_checksum(mapping: mmap, position: int, end: int) -> bool:
-    """Whether a record ends in the digits of its checksum, but without the checksum's name.
+def _has_lost_checksum(mapping: mmap, position: int, end: int, properties: bytes) -> bool:
+    """Whether a record without a checksum is one that had one.
 
-    Otherwise damage in the name would turn the checksum into a property like any other.
+    The sector in which it ends was never written. Or it ends in the digits of its checksum:
+    damage in the name must not turn that into a property like any other.
     """
+    in_last_sector = properties[-((end - 1) % _SECTOR_SIZE + 1) :]
+    if in_last_sector and not any(in_last_sector):
+        return True
     digits = mapping[end - _CHECKSUM_TAIL_SIZE : end - 1]
     if not digits.isdigit():
         return False
@@ -169,10 +176,11 @@ def read_log_record(mapping: mmap, position: int, base: int) -> LogRecord:
         verify_record(mapping, head)
     except BadMessage as error:
         raise BadRecord(physical_offset, str(error)) from None
-    if _has_nameless_checksum(mapping, position, position + head.size):
-        properties = mapping[head.properties_start : head.properties_end]
-        if not properties[-CHECKSUM_SIZE:].startswith(_CHECKSUM_MARK):
-            raise BadRecord(physical_offset, "the name of its checksum is damaged")
+    properties = mapping[head.properties_start : head.properties_end]
+    if not properties[-CHECKSUM_SIZE:].startswith(_CHECKSUM_MARK) and _has_lost_checksum(
+        mapping, position, head.properties_end, properties
+    ):
+        raise BadRecord(physical_offset, _LOST_CHECKSUM)
     return LogRecord(
         physical_offset,
         head.size,
@@ -181,7 +189,7 @@ def read_log_record(mapping: mmap, position: int, base: int) -> LogRecord:
         head.queue_offset,
         head.sys_flag,
         head.store_timestamp,
-        mapping[head.properties_start : head.properties_end],
+        properties,
     )
 
 

@@ -132,6 +132,23 @@ def test_a_flipped_byte_in_the_body_is_noticed_without_checksum(file: MappedFile
         scanned(file, end=end)
 
 
+@pytest.mark.parametrize("size", [400, 410, 430, 1000])
+def test_a_record_whose_last_sector_was_never_written_is_bad(file: MappedFile, size: int) -> None:
+    """The checksum, which would tell, is lost with it."""
+    end = write(file, 0, draft(bytes([1]) * size, properties={"KEYS": "k" * 20}))
+    position = (end - 1) // 512 * 512
+    file.mapping[position:end] = bytes(end - position)
+    with pytest.raises(BadRecord):
+        scanned(file, end=end)
+    with pytest.raises(BadRecord):
+        read_log_record(file.mapping, 0, BASE)
+
+
+def test_a_property_may_end_in_a_zero(file: MappedFile) -> None:
+    end = write(file, 0, draft(properties={"name": "value\0"}, has_checksum=False))
+    assert len(scanned(file, end=end)) == 1
+
+
 def test_a_record_that_reaches_over_the_end_is_bad(file: MappedFile) -> None:
     end = write(file, 0, draft(b"x" * 200))
     with pytest.raises(BadRecord):
