@@ -40,6 +40,7 @@ _MULTI_TAGS: Final = SysFlag.MULTI_TAGS.value
 _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
 _DLQ_QUEUE_COUNT: Final = 1
 _WAIT_MARK: Final = "WAIT\x01"
+_USUAL_WAIT: Final = "\x02WAIT\x01true"
 _NO_WAIT_MARK: Final = "WAIT\x01false"
 _DELAY_MARK: Final = "DELAY\x01"
 
@@ -55,7 +56,7 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     if header.topic.startswith(RETRY_PREFIX):
         topic, queue_id = _retry_target(broker, request, topic, queue_id)
     if _WAIT_MARK in properties:
-        properties = without_property(properties, Property.WAIT)
+        properties = _without_wait(properties)
     properties = with_property(properties, Property.CLUSTER, broker.config.cluster_name)
     try:
         draft = _draft(
@@ -105,7 +106,8 @@ def _checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
     header = request.header
     config = broker.config
     name = header.topic
-    if config.accept_sends_from_ms > broker.clock.now_ms():
+    # Nearly always 0, and then nobody has to look at the clock.
+    if config.accept_sends_from_ms and config.accept_sends_from_ms > broker.clock.now_ms():
         raise Refused(
             ResponseCode.SYSTEM_ERROR, f"no sends before {config.accept_sends_from_ms} ms"
         )
@@ -209,6 +211,14 @@ def _draft(
         reconsume_times=header.reconsume_times or 0,
         has_checksum=broker.config.store.write_checksums,
     )
+
+
+def _without_wait(properties: str) -> str:
+    # As most clients have it: in the middle or at the end, and true.
+    before, mark, after = properties.partition(_USUAL_WAIT)
+    if mark and (not after or after[0] == "\x02"):
+        return before + after
+    return without_property(properties, Property.WAIT)
 
 
 def _joined(properties: bytes, tail: bytes) -> bytes:
