@@ -190,8 +190,9 @@ class KeyIndex:
                 break
             file = self._open(entry.name)
             header = file.header
+            # Strictly before it: of one millisecond, some may have been filed behind the sync.
             is_complete = was_clean or (
-                header.end_timestamp <= index_timestamp and entry is not entries[-1]
+                header.end_timestamp < index_timestamp and entry is not entries[-1]
             )
             if not (file.is_sound and is_complete and header.end_physical_offset < log.end):
                 file.file.close()

@@ -191,6 +191,25 @@ def test_after_a_crash_files_that_were_not_synced_are_made_again(
     index.close()
 
 
+@pytest.mark.parametrize("until", [0, 10_000])
+def test_after_a_crash_a_file_that_grew_in_the_millisecond_of_the_sync_is_made_again(
+    tmp_path: Path, log: CommitLog, until: int
+) -> None:
+    index = open_index(tmp_path, log)
+    offsets = append(log, *["k"] * 10)
+    assert index.catch_up(log)
+    index.close()
+    # There is a newer file, but what the older one is said to hold did not reach the disk.
+    (path,) = (tmp_path / "index").iterdir()
+    path.with_name(path.name + "1").write_bytes(b"")
+    header = path.read_bytes()[:40] if until else bytes(40)
+    path.write_bytes(header + bytes(path.stat().st_size - 40))
+    index = open_index(tmp_path, log, was_clean=False, until=until)
+    assert index.catch_up(log)
+    assert sorted(find(index, "k")) == offsets
+    index.close()
+
+
 def test_an_index_that_knows_more_than_the_log_is_made_again(
     tmp_path: Path, log: CommitLog
 ) -> None:
