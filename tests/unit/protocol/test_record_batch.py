@@ -30,6 +30,9 @@ from roquet.protocol.record_batch import (
     irregular,
     record_schema,
 )
+from roquet.protocol.record_batch.columns import record_columns
+from roquet.protocol.record_batch.regular import regular_records
+from roquet.protocol.record_batch.starts import _find_magic, find_record_starts
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import RECORD_COUNT, golden_records
 from tests.support.message_rows import rows_in, rows_of
@@ -195,6 +198,7 @@ def test_long_names_that_differ_only_in_the_middle_are_kept_apart() -> None:
         (b"\x02", {}),
         (b"\x01", {}),
         (b"no separator", {}),
+        (b"not\x00one", {}),
         (b"\x01no name\x02a\x011", {"a": "1"}),
         (b"no value\x01\x02a\x011", {"a": "1"}),
         (b"a\x011\x02\x02b\x012", {"a": "1", "b": "2"}),
@@ -202,6 +206,7 @@ def test_long_names_that_differ_only_in_the_middle_are_kept_apart() -> None:
         (b"\x02a\x011", {"a": "1"}),
         (b"a\x01one\x01more", {"a": "one\x01more"}),
         (b"a\x011\x01\x01\x02b\x012", {"a": "1\x01\x01", "b": "2"}),
+        (b"a\x01b\x01c\x01d", {"a": "b\x01c\x01d"}),
         (b"lone\x02b\x012\x01", {"b": "2\x01"}),
         (b"a\x01\x00\x02b\x00\x012", {"a": "\x00", "b\x00": "2"}),
         (b"a\x01\xff\x02\xc3\x012", {"a": "\ufffd", "\ufffd": "2"}),
@@ -214,16 +219,20 @@ def test_odd_property_texts_keep_what_is_a_property(
     assert maps(neighbour, properties, neighbour) == [{"x": "y"}, expected, {"x": "y"}]
 
 
-def test_text_that_is_no_utf8_shows_replacement_characters() -> None:
-    data = record() + record(b"TAGS\x01\xe9t\xe9\x02KEYS\x01\xed\xa0\x80", topic=b"\xffopic")
-    batch = decode_records(data, ["topic", "tags", "keys", "properties"])
-    batch.validate(full=True)
-    assert batch.to_pylist()[1] == {
-        "topic": "\ufffdopic",
-        "tags": "\ufffdt\ufffd",
-        "keys": "\ufffd\ufffd\ufffd",
-        "properties": "TAGS\x01\ufffdt\ufffd\x02KEYS\x01\ufffd\ufffd\ufffd",
-    }
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("topic", "\ufffdopic"),
+        ("tags", "\ufffdt\ufffd"),
+        ("keys", "\ufffd\ufffd\ufffd"),
+        ("properties", "TAGS\x01\ufffdt\ufffd\x02KEYS\x01\ufffd\ufffd\ufffd"),
+    ],
+)
+def test_text_that_is_no_utf8_shows_replacement_characters(name: str, expected: str) -> None:
+    # The keys are half of a surrogate pair, which UTF-8 has no place for.
+    properties = b"TAGS\x01\xe9t\xe9\x02KEYS\x01\xed\xa0\x80"
+    data = record() + record(properties, topic=b"\xffopic") + record()
+    assert column(data, name)[1] == expected
 
 
 @pytest.mark.parametrize("compression", Compression)
@@ -282,10 +291,39 @@ def test_a_body_that_looks_like_records_is_still_a_body() -> None:
     assert column(record(body=inner) + record(body=b"x" + inner), "body") == [inner, b"x" + inner]
 
 
-@pytest.mark.parametrize("position", [0, 1, 2, 3])
-def test_records_are_found_at_every_alignment(position: int) -> None:
-    data = record(body=bytes(position)) + record(body=bytes(100_000 + position)) * 20 + record()
-    assert len(column(data, "queueId")) == 22
+def test_very_many_properties() -> None:
+    properties = b"\x02".join(b"name%d\x01%d" % (number, number) for number in range(2000))
+    expected = {f"name{number}": str(number) for number in range(2000)}
+    assert maps(*[properties] * 20) == [expected] * 20
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        record(),
+        record(b""),
+        record(b"TAGS\x01t\x02"),
+        record(b"WAIT\x01true\x02a\x01\xc3\xa9\x02WAIT\x01true"),
+        record(body=b""),
+        record(body=b"\x00"),  # its CRC has the bit that records leave out
+        record(sys_flag=SysFlag.TRANSACTION_COMMIT.value),
+    ],
+)
+def test_records_of_the_common_kind_need_no_scalar_reader(data: bytes) -> None:
+    buffer = np.frombuffer(data * 3, np.uint8)
+    records = regular_records(buffer, find_record_starts(buffer))
+    assert records.numbers.tolist() == [0, 1, 2]
+    records.check_bodies()
+    for form in PropertiesForm:
+        for wanted in record_columns(form).values():
+            assert len(wanted.of_records(records)) == 3
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2, 3])
+def test_records_are_found_without_a_walk_at_every_alignment(shift: int) -> None:
+    pieces = [record(body=bytes(shift)), *[record(body=bytes(100_000 + shift))] * 20, record()]
+    starts = _find_magic(np.frombuffer(b"".join(pieces), np.uint8))
+    assert starts.tolist() == [sum(map(len, pieces[:count])) for count in range(len(pieces))]
 
 
 class TestDamage:
@@ -296,6 +334,20 @@ class TestDamage:
         with pytest.raises(BadMessage):
             decode_records(self.good + size.to_bytes(4, signed=True) + self.good[4:])
 
+    @pytest.mark.parametrize("magic", [MAGIC_V1, MAGIC_V2])
+    @pytest.mark.parametrize("size", [8, 50, 90])
+    def test_a_record_smaller_than_any(self, size: int, magic: int) -> None:
+        with pytest.raises(BadMessage):
+            decode_records(self.good + PREFIX.pack(size, magic) + bytes(size - PREFIX.size))
+
+    def test_a_body_that_ends_elsewhere_with_a_negative_size_that_leads_back(self) -> None:
+        # All parts together make exactly the 100 bytes that the first record claims.
+        liar = PREFIX.pack(100, MAGIC_V1) + bytes(76) + (32_777).to_bytes(4) + bytes(12)
+        victim = record(body=bytes(32_677) + b"\x00\x80\x00" + bytes(100))
+        assert (liar + victim)[88 + 32_777 :].startswith(b"\x00\x80\x00")
+        with pytest.raises(BadMessage):
+            decode_records(liar + victim, check_bodies=False)
+
     @pytest.mark.parametrize("size", [-(2**31), -1, 4, 6, 1000, 2**31 - 1])
     def test_a_body_size_that_cannot_be(self, size: int) -> None:
         bad = self.good[:84] + size.to_bytes(4, signed=True) + self.good[88:]
@@ -303,6 +355,27 @@ class TestDamage:
             decode_records(bad + self.good)
         with pytest.raises(BadMessage):
             decode_records(self.good + bad)
+
+    def test_a_negative_body_size_with_which_the_parts_add_up(self) -> None:
+        # It leads back into the transaction offset, which here looks like an empty topic and the
+        # size of properties that end where the record does.
+        properties_size = len(self.good) - 79
+        transaction_offset = b"\x00" + properties_size.to_bytes(2) + bytes(5)
+        bad = self.good[:76] + transaction_offset + (-12).to_bytes(4, signed=True) + self.good[88:]
+        with pytest.raises(BadMessage):
+            decode_records(bad, ["queueId"], check_bodies=False)
+
+    def test_a_topic_larger_than_its_magic_allows(self) -> None:
+        long = record(topic=b"t" * 127)
+        size = (len(long) + 73).to_bytes(4)
+        bad = size + long[4:93] + bytes([200]) + b"t" * 73 + long[94:]
+        with pytest.raises(BadMessage):
+            decode_records(bad)
+
+    @pytest.mark.parametrize("bit", [0x10, 0x20])
+    def test_addresses_of_the_other_family(self, bit: int) -> None:
+        with pytest.raises(BadMessage):
+            decode_records(self.good[:36] + bit.to_bytes(4) + self.good[40:])
 
     @pytest.mark.parametrize("size", [0, 5, 7, 127, 128, 255])
     def test_a_topic_size_that_cannot_be(self, size: int) -> None:
@@ -373,7 +446,8 @@ class TestStarts:
             decode_records(self.data, starts=starts)
 
     def test_blank_filler_is_no_record(self) -> None:
-        blank = PREFIX.pack(100, MAGIC_BLANK) + bytes(92)
+        # As long as an empty record, and its zeros would do for one.
+        blank = PREFIX.pack(91, MAGIC_BLANK) + bytes(83)
         with pytest.raises(BadMessage):
             decode_records(blank, starts=[0])
 

@@ -1,7 +1,7 @@
-"""Where the records of a buffer begin, and that they lie inside it one after the other.
+"""Where the records of a buffer begin, and that they lie inside it one behind the other.
 
-What is returned or accepted here needs no more bounds checks up to the size a record
-names for itself; what is inside a record is checked by `regular.py` and `record.py`.
+At each of these starts the buffer has room for the smallest record there is, and for as
+many bytes as the record claims. Whether it is a good record is for its readers to say.
 """
 
 from struct import Struct
@@ -20,7 +20,7 @@ BLANK_SIZE_MIN: Final = 8
 
 _SIZES_MIN: Final = {
     MAGIC_V1: RECORD_SIZE_MIN,
-    MAGIC_V2: RECORD_SIZE_MIN + 1,
+    MAGIC_V2: RECORD_SIZE_MIN,
     MAGIC_BLANK: BLANK_SIZE_MIN,
 }
 
@@ -38,14 +38,14 @@ def find_record_starts(buffer: Bytes) -> Positions:
 
 
 def check_record_starts(buffer: Bytes, starts: npt.ArrayLike) -> Positions:
-    """Raises BadMessage unless the records at `starts` are ascending, whole and apart."""
+    """Raises BadMessage unless records fit at `starts`, which ascend."""
     checked = np.asarray(starts, np.int64)
     if not checked.size:
         return checked
     if checked.min() < 0 or checked.max() > buffer.size - RECORD_SIZE_MIN:
         raise BadMessage(f"a record start lies outside the buffer of {buffer.size} bytes")
     sizes = _sizes_at(buffer, checked)
-    wrong = np.flatnonzero((sizes < RECORD_SIZE_MIN) | (sizes > _rooms(buffer, checked)))
+    wrong = np.flatnonzero(sizes > _rooms(buffer, checked))
     if wrong.size:
         first = wrong[0]
         raise BadMessage(f"record of {sizes[first]} bytes does not fit at byte {checked[first]}")
@@ -54,12 +54,12 @@ def check_record_starts(buffer: Bytes, starts: npt.ArrayLike) -> Positions:
 
 def _find_magic(buffer: Bytes) -> Positions:
     """Where records of the common kind seem to begin; what is in a body may look like one."""
-    # Half of the magic is enough to find it, and 16-bit words are fastest to look through. At an
-    # even position the first half is one of them, at an odd position the middle is.
-    words = buffer[: buffer.size // 2 * 2].view("<u2")
+    # Half of the magic is enough to find it, and 16-bit words are fastest to look through. Of a
+    # record that starts at an even position its first half is one of them, else its middle.
+    words = buffer[_MAGIC_POSITION : buffer.size // 2 * 2].view("<u2")
     found = positions_where(words, lambda block: (block == _MAGIC_START) | (block == _MAGIC_MIDDLE))
-    starts: Positions = 2 * found - (words[found] == _MAGIC_MIDDLE) - _MAGIC_POSITION
-    starts = starts[(starts >= 0) & (starts <= buffer.size - BLANK_SIZE_MIN)]
+    starts: Positions = 2 * found - (words[found] == _MAGIC_MIDDLE)
+    starts = starts[starts <= buffer.size - BLANK_SIZE_MIN]
     if starts.size:
         starts = starts[values_at(buffer, starts + _MAGIC_POSITION, ">i4") == MAGIC_V1]
     return starts
