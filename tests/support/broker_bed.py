@@ -13,6 +13,7 @@ from roquet.broker.config import BrokerConfig
 from roquet.broker.handlers import ROUTES
 from roquet.broker.handlers.clients import connection_lost
 from roquet.broker.server import assembled
+from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.limits import DEFAULT_LIMITS
 from roquet.net.router import Router
@@ -160,6 +161,18 @@ class BrokerBed:
         """Stores a message; `members` are those of `draft`."""
         return self.broker.store.append(draft(body, **members))
 
+    @property
+    def wants_to_register(self) -> bool:
+        """Whether name servers are to be told soon; here nobody does it."""
+        return self.broker.registrar._is_stale.is_set()
+
+    @property
+    def unsaved_files(self) -> list[str]:
+        """Tables that are to be saved soon; here nobody does it."""
+        broker = self.broker
+        savers = (broker.topic_saver, broker.group_saver, broker.offset_saver)
+        return [saver._name for saver in savers if saver._is_wanted.is_set()]
+
     # What a server does with its connections.
 
     def opened(self, connection: Connection) -> None:
@@ -170,13 +183,15 @@ class BrokerBed:
 
 
 @asynccontextmanager
-async def broker_bed(directory: Path, **settings: Any) -> AsyncIterator[BrokerBed]:
+async def broker_bed(
+    directory: Path, *, disk: Disk | None = None, **settings: Any
+) -> AsyncIterator[BrokerBed]:
     """`settings` are members of BrokerConfig."""
     clock = FakeClock()
     config = replace(
         BrokerConfig(store=small_config(directory), broker_name="broker-a"), **settings
     )
     async with AsyncExitStack() as stack:
-        broker = assembled(config, clock, QuickDisk(), stack)
+        broker = assembled(config, clock, disk or QuickDisk(), stack)
         await stack.enter_async_context(broker.services)
         yield BrokerBed(broker, clock)

@@ -18,5 +18,5 @@ async def bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
 
 
 @pytest.fixture
-def client(bed: BrokerBed) -> BedClient:
+async def client(bed: BrokerBed) -> BedClient:
     return bed.connect()

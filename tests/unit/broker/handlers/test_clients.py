@@ -1,0 +1,263 @@
+"""Heartbeats, what they set going, and queue locks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roquet.broker.clients import SILENCE_S_MAX
+from roquet.broker.config import BrokerRole
+from roquet.broker.handlers.clients import expire_clients
+from roquet.broker.queue_locks import LOCK_TIME_S
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.group_config import GroupConfig
+from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
+from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
+from roquet.protocol.bodies.names import ConsumerIds
+from roquet.protocol.bodies.queue_table import MessageQueue
+from roquet.protocol.bodies.subscription_data import SubscriptionCheck, SubscriptionData
+from roquet.protocol.catalog import decode_request
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.fields import field_texts
+from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.headers.clients import (
+    ConsumerListHeader,
+    ConsumersChangedHeader,
+    UnregisterClientHeader,
+)
+from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
+from tests.support.eventually import eventually
+from tests.support.golden_frames import golden_frames
+
+READS = {"g": ["TopicA"]}
+
+
+async def consumer_ids(client: BedClient, group: str = "g") -> list[str]:
+    header = ConsumerListHeader(consumer_group=group)
+    reply = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+    if reply.code == ResponseCode.SYSTEM_ERROR:
+        return []
+    return read_body(ConsumerIds, reply.body).consumer_id_list
+
+
+async def notified_groups(client: BedClient) -> list[str]:
+    """The groups of which the client was told that they have changed."""
+    groups = []
+    for request in await client.all_asked():
+        assert request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        assert request.is_oneway
+        header = decode_request(request).header
+        assert isinstance(header, ConsumersChangedHeader)
+        groups.append(header.consumer_group)
+    return groups
+
+
+async def test_a_heartbeat_makes_members_until_the_socket_closes(bed: BrokerBed) -> None:
+    first, second = bed.connect(), bed.connect()
+    await first.beat("c1", reads=READS, sends=["p"])
+    await second.beat("c2", reads=READS)
+    assert await consumer_ids(first) == ["c1", "c2"]
+    first.leave()
+    assert await consumer_ids(second) == ["c2"]
+    assert bed.broker.producers.groups() == []
+
+
+async def test_all_members_hear_at_once_who_comes_and_goes(bed: BrokerBed) -> None:
+    first, second = bed.connect(), bed.connect()
+    await first.beat("c1", reads=READS)
+    assert await notified_groups(first) == ["g"]
+    await second.beat("c2", reads=READS)
+    assert await notified_groups(first) == ["g"]
+    assert await notified_groups(second) == ["g"]
+    await second.beat("c2", reads=READS)
+    assert await notified_groups(first) == []
+    second.leave()
+    assert await notified_groups(first) == ["g"]
+
+
+async def test_a_consumer_that_unregisters_is_gone_and_the_others_hear_of_it(
+    bed: BrokerBed,
+) -> None:
+    first, second = bed.connect(), bed.connect()
+    await first.beat("c1", reads=READS, sends=["p"])
+    await second.beat("c2", reads=READS)
+    await second.all_asked()
+    header = UnregisterClientHeader(client_id="c1", producer_group="p", consumer_group="g")
+    reply = await first.ask(RequestCode.UNREGISTER_CLIENT, header)
+    assert reply.code == ResponseCode.SUCCESS
+    assert await notified_groups(second) == ["g"]
+    assert await consumer_ids(second) == ["c2"]
+    assert bed.broker.producers.groups() == []
+
+
+async def test_a_connection_that_is_closing_hears_nothing_any_more(bed: BrokerBed) -> None:
+    first, second = bed.connect(), bed.connect()
+    await first.beat("c1", reads=READS)
+    await first.all_asked()
+    first.connection.close("test")
+    await second.beat("c2", reads=READS)
+    assert await notified_groups(first) == []
+
+
+@pytest.mark.parametrize("silenced_by", ["broker", "group"])
+async def test_nobody_is_told_where_that_is_switched_off(tmp_path: Path, silenced_by: str) -> None:
+    async with broker_bed(tmp_path, notify_consumers=silenced_by != "broker") as bed:
+        is_told = silenced_by != "group"
+        bed.broker.groups.update(
+            GroupConfig(group_name="g", notify_consumer_ids_changed_enable=is_told)
+        )
+        client = bed.connect()
+        await client.beat("c1", reads=READS)
+        assert await notified_groups(client) == []
+
+
+async def test_who_sends_no_heartbeat_is_cut_off_and_the_others_take_over(bed: BrokerBed) -> None:
+    silent, producer, alive = bed.connect(), bed.connect(), bed.connect()
+    await silent.beat("c1", reads=READS)
+    await producer.beat("p1", sends=["p"])
+    bed.clock.advance(SILENCE_S_MAX)
+    await alive.beat("c2", reads=READS)
+    expire_clients(bed.broker)
+    assert await consumer_ids(alive) == ["c1", "c2"]
+    await alive.all_asked()
+    bed.clock.advance(1)
+    expire_clients(bed.broker)
+    assert await consumer_ids(alive) == ["c2"]
+    assert await notified_groups(alive) == ["g"]
+    await eventually(lambda: silent.is_closed and producer.is_closed)
+    assert not alive.is_closed
+
+
+async def test_a_new_group_gets_its_settings_and_the_topic_of_its_retries(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    bed.broker.groups.update(GroupConfig(group_name="wide", retry_queue_nums=3))
+    assert (bed.unsaved_files, bed.wants_to_register) == ([], False)
+    await client.beat("c1", reads={"g": ["TopicA"], "wide": []})
+    assert bed.unsaved_files == ["topics.json", "subscriptionGroup.json"]
+    assert bed.wants_to_register
+    assert bed.broker.groups.find("g") == GroupConfig(group_name="g")
+    for group, queue_count in (("g", 1), ("wide", 3)):
+        topic = bed.broker.topics.find(f"%RETRY%{group}")
+        assert topic is not None
+        assert (topic.read_queue_nums, topic.write_queue_nums) == (queue_count, queue_count)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"create_groups": False}, {"role": BrokerRole.SLAVE, "broker_id": 1}]
+)
+async def test_where_no_group_may_be_made_its_consumers_are_members_all_the_same(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    async with broker_bed(tmp_path, **settings) as bed:
+        client = bed.connect()
+        await client.beat("c1", reads=READS)
+        assert await consumer_ids(client) == ["c1"]
+        assert "g" not in bed.broker.groups
+        assert "%RETRY%g" not in bed.broker.topics
+
+
+async def test_a_heartbeat_for_a_group_that_cannot_be_is_refused(client: BedClient) -> None:
+    beat = Heartbeat(client_id="c1", consumer_data_set=[ConsumerData(group_name="../x")])
+    reply = await client.ask(RequestCode.HEART_BEAT, AddressedHeader(), beat)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert "'../x' is not a name" in (reply.remark or "")
+
+
+async def test_a_heartbeat_without_its_subscriptions_is_asked_to_bring_them(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    await client.beat("c1", reads=READS)
+    beat = Heartbeat(
+        client_id="c1",
+        consumer_data_set=[ConsumerData(group_name="g")],
+        heartbeat_fingerprint=7,
+        without_sub=True,
+    )
+    reply = await client.ask(RequestCode.HEART_BEAT, AddressedHeader(), beat)
+    assert field_texts(reply.fields) == {
+        "IS_SUB_CHANGE": "true",
+        "IS_SUPPORT_HEART_BEAT_V2": "false",
+    }
+    group = bed.broker.consumers.find("g")
+    assert group is not None
+    assert list(group.subscriptions) == ["TopicA"]
+
+
+async def test_heartbeats_of_real_clients_are_taken(bed: BrokerBed) -> None:
+    frames = [
+        frame
+        for frame in golden_frames()
+        if frame.request_code == RequestCode.HEART_BEAT and frame.kind == "request"
+    ]
+    assert len(frames) == 38
+    for frame in frames:
+        command = frame.command
+        client = bed.connect()
+        reply = await client.ask(
+            RequestCode.HEART_BEAT, None, command.body, version=command.version
+        )
+        assert reply.code == ResponseCode.SUCCESS, frame.place
+        beat = read_body(Heartbeat, command.body)
+        for consumer in beat.consumer_data_set:
+            assert beat.client_id in await consumer_ids(client, consumer.group_name)
+        for producer in beat.producer_data_set:
+            assert client.connection in bed.broker.producers.members(producer.group_name)
+
+
+async def test_a_group_without_members_has_no_list(client: BedClient) -> None:
+    header = ConsumerListHeader(consumer_group="nobody")
+    reply = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("a > 5", ResponseCode.SUCCESS),
+        ("a > ", ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+    ],
+)
+async def test_a_consumer_may_start_when_its_filter_compiles(
+    tmp_path: Path, expression: str, code: ResponseCode
+) -> None:
+    async with broker_bed(tmp_path, sql_filters=True) as bed:
+        subscription = SubscriptionData(
+            topic="TopicA", sub_string=expression, expression_type="SQL92"
+        )
+        check = SubscriptionCheck(subscription_data=subscription)
+        reply = await bed.connect().ask(RequestCode.CHECK_CLIENT_CONFIG, None, check)
+        assert reply.code == code
+
+
+def queue(queue_id: int) -> MessageQueue:
+    return MessageQueue(broker_name="broker-a", queue_id=queue_id, topic="TopicA")
+
+
+async def lock(client: BedClient, client_id: str, *queue_ids: int) -> list[int]:
+    queues = [queue(each) for each in queue_ids]
+    body = QueueLockRequest(client_id=client_id, consumer_group="g", mq_set=queues)
+    reply = await client.ask(RequestCode.LOCK_BATCH_MQ, AddressedHeader(), body)
+    locked = read_body(LockedQueues, reply.body).queues
+    assert all(each in queues for each in locked)
+    return [each.queue_id for each in locked]
+
+
+async def test_a_queue_is_locked_by_one_consumer_until_it_gives_it_back(client: BedClient) -> None:
+    assert await lock(client, "c1", 0, 1) == [0, 1]
+    assert await lock(client, "c2", 0, 2) == [2]
+    body = QueueLockRequest(client_id="c1", consumer_group="g", mq_set=[queue(0)])
+    reply = await client.ask(RequestCode.UNLOCK_BATCH_MQ, AddressedHeader(), body)
+    assert reply.code == ResponseCode.SUCCESS
+    assert await lock(client, "c2", 0, 1) == [0]
+
+
+async def test_a_lock_that_nobody_renews_ends(bed: BrokerBed, client: BedClient) -> None:
+    await lock(client, "c1", 0)
+    bed.clock.advance(LOCK_TIME_S + 1)
+    assert await lock(client, "c2", 0) == [0]
+
+
+async def test_a_lock_request_without_its_body_is_refused(client: BedClient) -> None:
+    reply = await client.ask(RequestCode.LOCK_BATCH_MQ, AddressedHeader())
+    assert reply.code == ResponseCode.SYSTEM_ERROR
