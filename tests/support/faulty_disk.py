@@ -191,16 +191,19 @@ class FaultyDisk:
         path.stat()  # as the real one, it knows nothing of what is not there
         if not self.directory_syncs_work:
             return
+        touched: set[Path] = set()
         pending: list[_Change] = []
-        for change in self._changes:
-            if path not in change.directories:
+        durable: list[_Change] = []
+        for change in reversed(self._changes):
+            # What happened to a name before goes with what happened to it last.
+            if path in change.directories or touched & change.names.keys():
+                touched |= change.names.keys()
+                durable.append(change)
+            else:
                 pending.append(change)
-                continue
+        for change in reversed(durable):
             self._names = _changed(self._names, change)
-            # A rename that is durable leaves nothing of how its source came to be.
-            gone = {name for name, number in change.names.items() if number is None}
-            pending = [each for each in pending if not each.names.keys() <= gone]
-        self._changes = pending
+        self._changes = pending[::-1]
 
     def entries(self, path: Path) -> list[Entry]:
         return self.system.entries(path)
