@@ -118,8 +118,7 @@ FORMS = st.sampled_from(PropertiesForm)
 @given(pieces=st.lists(REGULAR, max_size=12), form=FORMS)
 def test_regular_records_decode_as_one_by_one(pieces: list[bytes], form: PropertiesForm) -> None:
     data = b"".join(pieces)
-    names = known_names(form)
-    assert rows_in(decode_records(data, names, properties=form)) == rows_of(data, form)
+    assert rows_in(decode_records(data, properties=form)) == rows_of(data, form)
 
 
 @given(pieces=st.lists(ANY, max_size=12), form=FORMS)
@@ -127,7 +126,7 @@ def test_mixed_records_decode_as_one_by_one_and_in_order(
     pieces: list[bytes], form: PropertiesForm
 ) -> None:
     data = b"".join(pieces)
-    batch = decode_records(data, known_names(form), properties=form, broker_name="b")
+    batch = decode_records(data, properties=form, broker_name="b")
     assert rows_in(batch) == rows_of(data, form, "b")
 
 
@@ -173,9 +172,3 @@ def test_starts_that_lead_nowhere_are_refused(data: bytes, starts: Sequence[int]
     if starts:
         with pytest.raises(BadMessage):
             decode_records(data, starts=starts)
-
-
-def known_names(form: PropertiesForm) -> list[str]:
-    return [
-        name for name in COLUMN_NAMES if name != "properties" or form is not PropertiesForm.NONE
-    ]

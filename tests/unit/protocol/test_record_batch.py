@@ -78,7 +78,7 @@ def maps(*properties: bytes) -> list[object]:
 
 
 def test_the_schema_is_that_of_the_spark_source() -> None:
-    assert str(record_schema(COLUMN_NAMES)).splitlines() == [
+    assert str(record_schema()).splitlines() == [
         "topic: string",
         "brokerName: string",
         "queueId: int32",
@@ -100,13 +100,13 @@ def test_the_schema_is_that_of_the_spark_source() -> None:
     ]
 
 
-@pytest.mark.parametrize("form", [PropertiesForm.STRING, PropertiesForm.MAP])
+@pytest.mark.parametrize("form", PropertiesForm)
 @pytest.mark.parametrize(
     "data", [b"", record(), record(sys_flag=0x10), record() + record(sys_flag=0x10)]
 )
 def test_a_batch_has_exactly_the_promised_schema(data: bytes, form: PropertiesForm) -> None:
     # Spark compares names, types and nullability of every batch, and says little when they differ.
-    assert decode_records(data, properties=form).schema == record_schema(COLUMN_NAMES, form)
+    assert decode_records(data, properties=form).schema == record_schema(None, form)
 
 
 def test_every_column_of_a_record() -> None:
@@ -132,6 +132,11 @@ def test_every_column_of_a_record() -> None:
             "properties": "TAGS\x01a\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01ID1",
         }
     ]
+
+
+def test_properties_can_be_left_out() -> None:
+    batch = decode_records(record(), properties=PropertiesForm.NONE)
+    assert batch.schema.names == list(COLUMN_NAMES[:-1])
 
 
 def test_columns_come_in_the_order_they_are_asked_for() -> None:
@@ -506,8 +511,7 @@ def test_the_buffer_may_go_after_decoding() -> None:
 @pytest.mark.parametrize("form", PropertiesForm)
 def test_all_records_of_real_logs_decode_as_one_by_one(form: PropertiesForm) -> None:
     data = b"".join(golden.data for golden in golden_records())
-    names = COLUMN_NAMES if form is not PropertiesForm.NONE else COLUMN_NAMES[:-1]
-    rows = rows_in(decode_records(data, names, properties=form))
+    rows = rows_in(decode_records(data, properties=form))
     assert len(rows) == RECORD_COUNT
     assert rows == rows_of(data, form)
 

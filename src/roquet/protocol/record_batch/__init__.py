@@ -1,6 +1,6 @@
 """Many stored records as columns: the data pipeline's way to read messages.
 
-Duty: a buffer of concatenated records becomes an Arrow RecordBatch, thirty times faster
+Duty: a buffer of concatenated records becomes an Arrow RecordBatch, many times faster
 than record by record. `decoder.py` is the way through, `columns.py` the table of columns.
 Doors: this package alone in `protocol` imports pyarrow, an extra; nothing of `protocol`
 imports this package.

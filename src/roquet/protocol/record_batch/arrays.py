@@ -1,7 +1,7 @@
-"""The two techniques the decoder is made of: gather values, gather slices.
+"""The techniques the decoder is made of: gather values, gather slices, find positions.
 
-Both look at a buffer as many overlapping items, one per byte, and pick the wanted ones
-in a single call. Bounds are the caller's duty: positions arrive checked or clipped.
+The gathers look at a buffer as many overlapping items, one per byte, and pick the wanted
+ones in a single call. Bounds are the caller's duty: positions arrive checked or clipped.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,6 @@ import pyarrow as pa
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Positions: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
-
 
 _BLOCK_SIZE: Final = 256 * 1024
 
@@ -100,7 +99,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def bytes_and_offsets(array: pa.Array) -> tuple[Bytes, Positions]:
-    """The joined bytes of a string or binary array, and where its items begin and end."""
+    """The joined bytes of a gathered array, and where its items begin and end."""
     _, offsets_buffer, bytes_buffer = array.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32, len(array) + 1).astype(np.int64)
     return np.frombuffer(bytes_buffer, np.uint8, offsets[-1]), offsets

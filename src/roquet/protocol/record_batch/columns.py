@@ -7,7 +7,7 @@ names its own time and must not be able to stop every reader with it.
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from functools import cache
+from functools import lru_cache
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -52,7 +52,7 @@ class Column(NamedTuple):
     of_message: Callable[[StoredMessage], object]
 
 
-@cache
+@lru_cache
 def record_columns(
     form: PropertiesForm = PropertiesForm.STRING, broker_name: str | None = None
 ) -> dict[str, Column]:
@@ -80,16 +80,20 @@ def record_columns(
     return {column.name: column for column in columns}
 
 
-def record_schema(names: Sequence[str], form: PropertiesForm = PropertiesForm.STRING) -> pa.Schema:
-    """The schema of these columns, in this order. Raises UnknownColumn."""
+def record_schema(
+    names: Sequence[str] | None = None, form: PropertiesForm = PropertiesForm.STRING
+) -> pa.Schema:
+    """The schema of these columns, in this order, or of all. Raises UnknownColumn."""
     return pa.schema([(column.name, column.type) for column in choose_columns(names, form)])
 
 
 def choose_columns(
-    names: Sequence[str], form: PropertiesForm, broker_name: str | None = None
+    names: Sequence[str] | None, form: PropertiesForm, broker_name: str | None = None
 ) -> list[Column]:
     """Raises UnknownColumn."""
     columns = record_columns(form, broker_name)
+    if names is None:
+        return list(columns.values())
     for name in names:
         if name not in columns:
             raise UnknownColumn(name, list(columns))

@@ -11,12 +11,7 @@ from roquet.protocol.errors import TooLarge
 from roquet.protocol.message import StoredMessage
 from roquet.protocol.record import ReadBuffer
 from roquet.protocol.record_batch.arrays import Bytes, IrregularRows, Positions
-from roquet.protocol.record_batch.columns import (
-    COLUMN_NAMES,
-    Column,
-    PropertiesForm,
-    choose_columns,
-)
+from roquet.protocol.record_batch.columns import Column, PropertiesForm, choose_columns
 from roquet.protocol.record_batch.irregular import read_irregular
 from roquet.protocol.record_batch.regular import RegularRecords, regular_records
 from roquet.protocol.record_batch.starts import check_record_starts, find_record_starts
@@ -28,18 +23,18 @@ DATA_SIZE_MAX: Final = 1024 * 1024 * 1024
 
 def decode_records(
     data: ReadBuffer,
-    names: Sequence[str] = COLUMN_NAMES,
+    names: Sequence[str] | None = None,
     *,
     starts: npt.ArrayLike | None = None,
     properties: PropertiesForm = PropertiesForm.STRING,
     broker_name: str | None = None,
     check_bodies: bool = True,
 ) -> pa.RecordBatch:
-    """The messages of a pull reply or of a slice of a log file, with the columns `names`.
+    """The messages of a pull reply or of a slice of a log file, as the columns `names`.
 
-    `starts` chooses records by where they begin, in ascending order; by default it is all.
-    `check_bodies=False` saves the CRC of regular bodies, about half the time of a decode
-    without properties. Nothing in the result refers to `data`.
+    By default it is all columns and all records. `starts` says where the wanted records begin,
+    in ascending order. Without `check_bodies` regular bodies are not compared with their CRC,
+    which takes about as long as decoding them. Nothing in the result refers to `data`.
     Raises BadMessage for anything that is not a record, TooLarge and UnknownColumn.
     """
     columns = choose_columns(names, properties, broker_name)
@@ -50,16 +45,18 @@ def decode_records(
         positions = find_record_starts(buffer)
     else:
         positions = check_record_starts(buffer, starts)
-    arrays = _decode(buffer, positions, columns, check_bodies)
+    arrays = _decode(buffer, positions, columns, check_bodies=check_bodies)
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
 def _decode(
-    buffer: Bytes, starts: Positions, columns: Sequence[Column], check_bodies: bool
+    buffer: Bytes, starts: Positions, columns: Sequence[Column], *, check_bodies: bool
 ) -> list[pa.Array]:
     if not starts.size:
         return [pa.array([], column.type) for column in columns]
-    regular, arrays = _decode_regular(regular_records(buffer, starts), columns, check_bodies)
+    regular, arrays = _decode_regular(
+        regular_records(buffer, starts), columns, check_bodies=check_bodies
+    )
     if regular.numbers.size == starts.size:
         return arrays
     is_irregular = np.ones(starts.size, np.bool_)
@@ -77,15 +74,15 @@ def _array_of(column: Column, messages: Sequence[StoredMessage]) -> pa.Array:
 
 
 def _decode_regular(
-    records: RegularRecords, columns: Sequence[Column], check_bodies: bool
+    records: RegularRecords, columns: Sequence[Column], *, check_bodies: bool
 ) -> tuple[RegularRecords, list[pa.Array]]:
-    """The arrays of `columns`, and the records in them, which may be less than were given."""
+    """The arrays of `columns`, and the records in them, which may be fewer than were given."""
     while records.numbers.size:
         try:
             if check_bodies:
                 records.check_bodies()
             return records, [column.of_records(records) for column in columns]
         except IrregularRows as found:
-            # Each check is about single rows, so it can fail here only once.
+            # Each check looks at rows one by one, so it cannot fail again without these.
             records = records.only(~found.rows)
     return records, [pa.array([], column.type) for column in columns]
