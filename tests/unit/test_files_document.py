@@ -27,7 +27,8 @@ class Example(NamedTuple):
 def examples() -> list[Example]:
     """Every "store/file, byte N" in a fenced block, with the lines up to the next one."""
     found: list[Example] = []
-    for block in re.findall(r"```\n(.*?)```", (ROOT / "docs" / "files.md").read_text(), re.S):
+    text = (ROOT / "docs" / "files.md").read_text()
+    for block in re.findall(r"```\n(.*?)```", text, re.DOTALL):
         lines: list[str] | None = None
         for line in block.splitlines():
             if place := _PLACE.fullmatch(line):
