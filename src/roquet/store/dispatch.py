@@ -11,6 +11,7 @@ from roquet.protocol.java_hash import java_hash
 from roquet.protocol.message import SysFlag
 from roquet.protocol.properties import property_of_bytes
 from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.deletions import Deletions
 from roquet.store.errors import StoreError
 from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord
 from roquet.store.queues import QueueTable
@@ -95,12 +96,14 @@ class Dispatcher:
     def __init__(
         self,
         queues: QueueTable,
+        deletions: Deletions,
         delay_levels_ms: tuple[int, ...],
         *,
         log_start: int,
         dispatched_from: int,
     ) -> None:
         self._queues = queues
+        self._deletions = deletions
         self._delay_levels_ms = delay_levels_ms
         self._log_start = log_start
         self._dispatched_from = dispatched_from
@@ -113,6 +116,10 @@ class Dispatcher:
         Raises OSError when there is no space for the entry.
         """
         if record.sys_flag & TRANSACTION_MASK in TRANSACTIONS_WITHOUT_QUEUE:
+            return
+        if self._deletions and record.physical_offset < self._deletions.end_of(
+            record.topic, record.queue_id
+        ):
             return
         queue = self._queues.by_key.get((record.topic, record.queue_id))
         if queue is None or queue.max_offset != record.queue_offset:
@@ -131,7 +138,7 @@ class Dispatcher:
         except BadMessage:
             return None
         if record.queue_offset == 0 and queue.max_offset > 0:
-            # The topic was deleted and made again; what it had before is not its any more.
+            # Apache deleted the topic and made it again; what it had before is not its any more.
             for file in self._queues.remove(queue):
                 file.close()
             queue = self._queues.find_or_add(record.topic, record.queue_id)

@@ -5,6 +5,7 @@
     index/20261115202523142                       keys, named by local time
     config/*.json                                 state of the broker
     checkpoint  abort  lock
+    deleted-queues.json                           ours; Apache ignores it
 
 A file is made aside (`commitlog.new`, next to the directory) and renamed when it has its
 full size, because Apache refuses a directory that holds a file of any other size.
@@ -46,6 +47,10 @@ class StoreLayout:
     @property
     def lock(self) -> Path:
         return self.root / "lock"
+
+    @property
+    def deletions(self) -> Path:
+        return self.root / "deleted-queues.json"
 
     def queue(self, topic: str, queue_id: int) -> Path:
         return self.queues / topic / str(queue_id)

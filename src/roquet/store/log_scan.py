@@ -141,11 +141,13 @@ def scan_file(file: MappedFile, position: int, end: int) -> Iterator[LogRecord]:
 
 
 def _has_lost_checksum(mapping: mmap, position: int, end: int, properties: bytes) -> bool:
-    """Whether a record without a checksum is one that had one.
+    """Whether a record that seems to have no checksum is one that had one.
 
-    The sector in which it ends was never written. Or it ends in the digits of its checksum:
-    damage in the name must not turn that into a property like any other.
+    Damage in its name, or in what sets it apart from the property before it, must not turn it
+    into a property like any other. And the sector in which it lay may never have been written.
     """
+    if properties[-CHECKSUM_SIZE:].startswith(_CHECKSUM_MARK):
+        return properties[:-CHECKSUM_SIZE][-1:] not in (b"", b"\x02")
     in_last_sector = properties[-((end - 1) % _SECTOR_SIZE + 1) :]
     if in_last_sector and not any(in_last_sector):
         return True
@@ -177,9 +179,7 @@ def read_log_record(mapping: mmap, position: int, base: int) -> LogRecord:
     except BadMessage as error:
         raise BadRecord(physical_offset, str(error)) from None
     properties = mapping[head.properties_start : head.properties_end]
-    if not properties[-CHECKSUM_SIZE:].startswith(_CHECKSUM_MARK) and _has_lost_checksum(
-        mapping, position, head.properties_end, properties
-    ):
+    if _has_lost_checksum(mapping, position, head.properties_end, properties):
         raise BadRecord(physical_offset, _LOST_CHECKSUM)
     return LogRecord(
         physical_offset,

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Self, final
 
 from roquet.clock import Clock
 from roquet.disk import Disk
+from roquet.errors import RoquetError
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.message import SysFlag
 from roquet.protocol.record import RecordDraft
@@ -17,12 +18,12 @@ from roquet.store.checkpoint import load_checkpoint, save_checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.deletions import Deletions
 from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of, tags_code_of
 from roquet.store.errors import (
     BadRecord,
     DiskFull,
     StoreClosed,
-    StoreError,
     StoreUnavailable,
     SyncFailed,
     refusal_of,
@@ -89,6 +90,7 @@ class MessageStore:
         self._ownership = ownership
         self._log = CommitLog(disk, layout.commit_log, config.commit_log_file_size)
         self._queues = QueueTable(disk, layout, config.queue_file_size)
+        self._deletions = Deletions(disk, layout.deletions)
         self._index: KeyIndex | None = None
         if config.index_keys:
             index_config = KeyIndexConfig(
@@ -119,14 +121,15 @@ class MessageStore:
     ) -> Self:
         """Take the directory and bring it into order.
 
-        Raises StoreInUse, BadStoreDirectory, or StoreUnavailable for an error of the disk.
+        Raises StoreInUse, BadStoreDirectory, BadStateFile, or StoreUnavailable for an error of
+        the disk.
         """
         try:
             ownership = Ownership(disk, config.layout)
             store = cls(config, clock, disk, listener or NoListener(), ownership)
             try:
                 store._recover()
-            except (StoreError, OSError):
+            except (RoquetError, OSError):
                 store._release()
                 raise
         except OSError as error:
@@ -365,10 +368,18 @@ class MessageStore:
             raise refusal_of(error) from error
 
     def delete_topic(self, topic: str) -> None:
-        """Forget all queues of a topic. Its messages stay in the log until they expire."""
-        for queue in self._queues:
-            if queue.topic == topic.encode():
-                self._flusher.retire(self._queues.remove(queue))
+        """Forget all queues of a topic. Its messages stay in the log until they expire.
+
+        Raises StateNotSaved when that cannot be made sure of; then nothing has changed.
+        """
+        deleted = [queue for queue in self._queues if queue.topic == topic.encode()]
+        if not deleted:
+            return
+        self._deletions.add(
+            [(queue.topic, queue.queue_id) for queue in deleted], self._log.start, self._log.end
+        )
+        for queue in deleted:
+            self._flusher.retire(self._queues.remove(queue))
 
     def delete_expired_queues(self) -> list[tuple[str, int]]:
         """Forget queues whose messages have all expired; their topics and ids."""
@@ -389,10 +400,12 @@ class MessageStore:
         layout = self._config.layout
         was_clean = self._ownership.was_clean
         self._ownership.mark_open()
+        self._deletions.load()
         checkpoint = load_checkpoint(self._disk, layout.checkpoint)
         self.recovery = recover(
             self._log,
             self._queues,
+            self._deletions,
             checkpoint,
             was_clean=was_clean,
             delay_levels_ms=self._config.delay_levels_ms,

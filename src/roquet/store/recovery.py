@@ -14,6 +14,7 @@ from typing import Final, final
 from roquet.store.checkpoint import Checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.deletions import Deletions
 from roquet.store.dispatch import Dispatcher, EntriesMissing
 from roquet.store.errors import BadRecord
 from roquet.store.log_scan import LogRecord
@@ -50,21 +51,27 @@ class RecoveryReport:
 def recover(
     log: CommitLog,
     queues: QueueTable,
+    deletions: Deletions,
     checkpoint: Checkpoint,
     *,
     was_clean: bool,
     delay_levels_ms: tuple[int, ...],
 ) -> RecoveryReport:
-    """Both are loaded from their files here. Raises BadStoreDirectory, or OSError."""
+    """Log and queues are loaded from their files here. Raises BadStoreDirectory, or OSError."""
     log.load()
     suspect_from = queues.load()
+    for queue in queues:
+        if queue.last_physical_end() <= deletions.end_of(queue.topic, queue.queue_id):
+            queue.clear()
     start = _scan_start(log, checkpoint, was_clean=was_clean, suspect_from=suspect_from)
     durable_timestamp = None if was_clean else checkpoint.log_timestamp
     while True:
         for queue in queues:
             queue.cut(start)
             _drop_strays(log, queue)
-        dispatcher = Dispatcher(queues, delay_levels_ms, log_start=log.start, dispatched_from=start)
+        dispatcher = Dispatcher(
+            queues, deletions, delay_levels_ms, log_start=log.start, dispatched_from=start
+        )
         walk = _Walk(log, dispatcher, durable_timestamp)
         try:
             walk.run(start)

@@ -5,6 +5,7 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.store.consume_queue import BLANK_SIZE
+from roquet.store.deletions import Deletions
 from roquet.store.dispatch import (
     SCHEDULE_TOPIC,
     Dispatcher,
@@ -68,8 +69,19 @@ def queues(tmp_path: Path) -> Iterator[QueueTable]:
     table.close()
 
 
-def dispatcher(queues: QueueTable, log_start: int = 0, dispatched_from: int = 0) -> Dispatcher:
-    return Dispatcher(queues, LEVELS_MS, log_start=log_start, dispatched_from=dispatched_from)
+def dispatcher(
+    queues: QueueTable,
+    log_start: int = 0,
+    dispatched_from: int = 0,
+    deletions: Deletions | None = None,
+) -> Dispatcher:
+    return Dispatcher(
+        queues,
+        deletions or Deletions(SystemDisk(), Path("unused")),
+        LEVELS_MS,
+        log_start=log_start,
+        dispatched_from=dispatched_from,
+    )
 
 
 def record(
@@ -180,3 +192,14 @@ def test_entries_of_forgotten_records_are_not_asked_for(queues: QueueTable) -> N
     dispatcher(queues).dispatch(record(0, 0))
     dispatcher(queues, log_start=4_096, dispatched_from=4_096).dispatch(record(4_096, 2))
     assert offsets(queues) == [0, -1, 4_096]
+
+
+def test_records_of_a_deleted_queue_are_passed_over(tmp_path: Path, queues: QueueTable) -> None:
+    deletions = Deletions(SystemDisk(), tmp_path / "deleted.json")
+    deletions.load()
+    deletions.add([(b"TopicA", 0)], log_start=0, log_end=200)
+    make = dispatcher(queues, deletions=deletions)
+    for offset, queue_offset in ((0, 0), (100, 1), (200, 0), (300, 1)):
+        make.dispatch(record(offset, queue_offset))
+    assert offsets(queues) == [200, 300]
+    assert make.misfits == []

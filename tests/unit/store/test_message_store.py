@@ -1,5 +1,6 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -289,16 +290,21 @@ def test_a_deleted_topic_begins_again_at_zero(tmp_path: Path) -> None:
         assert bodies(store) == [b"new"]
 
 
-def test_a_topic_that_was_deleted_stays_deleted_after_a_crash(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [MessageStore.close, crash], ids=["clean", "crash"])
+def test_a_deleted_topic_does_not_come_back(
+    tmp_path: Path, end: Callable[[MessageStore], None]
+) -> None:
     store = open_store(tmp_path)
-    for number in range(5):
-        store.append(draft(b"%d" % number))
-    store.delete_topic("TopicA")
-    for number in range(5, 8):
-        store.append(draft(b"%d" % number))
-    crash(store)
+    for topic in ("TopicA", "TopicB"):
+        for number in range(5):
+            store.append(draft(b"%d" % number, topic=topic))
+        store.delete_topic(topic)
+    store.append(draft(b"new"))
+    end(store)
+    rmtree(tmp_path / "consumequeue")
     with opened(tmp_path) as store:
-        assert bodies(store) == [b"5", b"6", b"7"]
+        assert store.queues() == {"TopicA": [0]}
+        assert bodies(store) == [b"new"]
 
 
 # Opening and closing
