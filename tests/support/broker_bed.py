@@ -65,10 +65,14 @@ class BedClient(asyncio.Transport):
         opaque = next(self._opaques)
         data = body if isinstance(body, bytes) else write_body(body)
         self.send(Command(code, opaque, 0, version, language, None, fields_of(header), data))
-        async with asyncio.timeout(PATIENCE_S):
-            reply = await self._replies.get()
+        reply = await self.replied()
         assert reply.opaque == opaque
         return reply
+
+    async def replied(self) -> Command:
+        """The next reply of the broker."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._replies.get()
 
     async def beat(
         self,

@@ -78,7 +78,8 @@ def get_all_consume_stats(broker: Broker, request: Request[BrokerConsumeStatsHea
                 report.total_diff += sum(
                     each.broker_offset - each.consumer_offset for each in table.values()
                 )
-        report.consume_stats_list.append({group: all_stats})
+        if all_stats:
+            report.consume_stats_list.append({group: all_stats})
     return Reply(body=write_body(report))
 
 

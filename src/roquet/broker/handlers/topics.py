@@ -16,7 +16,7 @@ from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.names import TopicList
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigList
-from roquet.protocol.codes import RequestCode
+from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.headers.topics import (
     AllTopicConfigsHeader,
@@ -25,6 +25,7 @@ from roquet.protocol.headers.topics import (
     DeleteTopicHeader,
     GetTopicConfigHeader,
 )
+from roquet.state_file import StateNotSaved
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +54,9 @@ def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Parked:
     """The messages stay in the log until they expire, but nobody finds them any more."""
     topic = request.header.topic
     _check_may_change(broker, request, topic)
+    _delete_queues(broker, topic)
     broker.topics.delete(topic)
     broker.offsets.forget_topic(topic)
-    broker.store.delete_topic(topic)
     log.info("deleted topic %s, as %s asked for", topic, request.connection.peer)
     return answer_when_saved(broker, request, broker.topic_saver, broker.offset_saver)
 
@@ -92,10 +93,10 @@ def clean_expired_queues(broker: Broker, _request: Request[NoFields]) -> Reply:
 
 
 def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
-    """Deletes queues of topics that are deleted, but were found in the log again by a recovery."""
+    """Deletes queues without a topic: an Apache broker makes them of what it finds in the log."""
     for topic in broker.store.queues():
         if topic not in broker.topics and not broker.topics.is_system(topic):
-            broker.store.delete_topic(topic)
+            _delete_queues(broker, topic)
             log.info("deleted the queues of %s: there is no such topic", topic)
     return Reply()
 
@@ -120,6 +121,14 @@ def _update_topics(broker: Broker, request: Request[Any], topics: Sequence[Topic
         return reply
 
     return answer_later(broker, request, announced)
+
+
+def _delete_queues(broker: Broker, topic: str) -> None:
+    """Raises Refused; then they are still there."""
+    try:
+        broker.store.delete_topic(topic)
+    except StateNotSaved as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"{topic} is not deleted: {error}") from None
 
 
 def _check_may_change(broker: Broker, request: Request[Any], topic: str) -> None:
