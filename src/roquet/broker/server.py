@@ -108,7 +108,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     stack.callback(arrivals.close)
     identity = _identity(config)
     store_host = pack_host(*split_address(identity.address))
-    return Broker(
+    broker = Broker(
         config=config,
         clock=clock,
         disk=disk,
@@ -125,7 +125,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
             peers,
             config.name_servers,
             identity,
-            topics.snapshot,
+            lambda: topics.announced(broker.config.permission),
             timeout_s=config.register_timeout_ms / 1000,
         ),
         statistics=Statistics(clock, config.cluster_name),
@@ -138,6 +138,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         id_prefix=store_host.hex().upper(),
         send_reply=SendReplyTemplate(config.region_id, is_traced=config.trace_on),
     )
+    return broker
 
 
 async def _start_services(broker: Broker, stack: AsyncExitStack) -> None:

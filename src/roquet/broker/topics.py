@@ -145,8 +145,22 @@ class TopicTable:
             self._changed()
 
     def snapshot(self) -> TopicConfigTable:
-        """What name servers and slaves are told."""
+        """What slaves are told."""
         return TopicConfigTable(data_version=self.version, topic_config_table=dict(self._topics))
+
+    def announced(self, broker_permission: int) -> TopicConfigTable:
+        """What name servers are told: no topic is more open than its broker."""
+        table = self.snapshot()
+        if broker_permission != _READ_WRITE:
+            table.topic_config_table = {
+                name: replace(topic, perm=topic.perm & broker_permission)
+                for name, topic in self._topics.items()
+            }
+        return table
+
+    def announce_anew(self) -> None:
+        """What name servers are to be told has changed, though no topic has."""
+        self._changed()
 
     def replace_all(self, table: TopicConfigTable) -> list[str]:
         """Becomes a copy of the master's table; returns what was left out for its name."""

@@ -215,6 +215,26 @@ def test_the_name_server_says_which_topics_are_ordered() -> None:
     assert topics.change_count == 1
 
 
+@pytest.mark.parametrize(
+    ("broker_permission", "announced"),
+    [(6, [7, 6, 2]), (4, [4, 4, 0]), (2, [2, 2, 2])],
+)
+def test_no_topic_is_announced_as_more_open_than_its_broker(
+    broker_permission: int, announced: list[int]
+) -> None:
+    topics = table(topic("template", perm=7), topic("plain"), topic("write-only", perm=2))
+    told = topics.announced(broker_permission).topic_config_table
+    assert [each.perm for each in told.values()] == announced
+    assert [each.perm for each in topics] == [7, 6, 2]
+
+
+def test_what_is_announced_anew_is_a_new_version() -> None:
+    topics = table(topic("TopicA"))
+    topics.announce_anew()
+    # A name server takes no topics from a broker whose version it knows.
+    assert topics.announced(4).data_version.counter == 1
+
+
 def test_every_change_makes_a_new_version() -> None:
     clock = FakeClock()
     topics = TopicTable(clock)

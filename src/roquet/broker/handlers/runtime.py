@@ -75,6 +75,7 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Reply:
         timestamp=broker.clock.now_ms(),
     )
     if broker.config.permission != old.permission:
+        broker.topics.announce_anew()
         broker.registrar.refresh_soon()
     log.info(
         "changed until the next start, as %s asked for: %s",
