@@ -1,5 +1,5 @@
 """Real Apache RocketMQ for tests: one name server, one broker and one Java client JVM for each
-version, started when the first test asks and shared by all tests of the session.
+version, and a cluster of ours; started when the first test asks, shared by all of the session.
 
 Tests keep out of each other's way by names: `new_name("topic")` is a name nobody else has.
 """
@@ -12,13 +12,13 @@ from typing import Protocol
 
 import pytest
 
-from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.frame import SERIALIZER_JSON
-from roquet.protocol.headers.topics import CreateTopicHeader
 from tests.support.apache import ApacheCluster
-from tests.support.blocking_peer import BlockingPeer
 from tests.support.jars import ApacheVersion
+from tests.support.java_client import JavaProducer, JavaPullConsumer
 from tests.support.java_driver import JavaDriver
+from tests.support.our_cluster import OurCluster
+from tests.support.topics import create_topic
 
 
 class _Logging(Protocol):
@@ -62,6 +62,16 @@ def java_drivers(
         yield driver
 
 
+@pytest.fixture(scope="session")
+def ours(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[OurCluster]:
+    """A name server and a broker of ours."""
+    with OurCluster(tmp_path_factory.mktemp("roquet")) as cluster:
+        pytestconfig.stash.setdefault(_RUNNING, []).append(cluster)
+        yield cluster
+
+
 @pytest.fixture(params=list(ApacheVersion), ids=lambda version: f"server-{version}")
 def apache(
     request: pytest.FixtureRequest, apache_clusters: Callable[[ApacheVersion], ApacheCluster]
@@ -89,24 +99,48 @@ def new_name() -> Callable[[str], str]:
 
 @pytest.fixture
 def new_topic(apache: ApacheCluster, new_name: Callable[[str], str]) -> Callable[..., str]:
-    """Makes topics on the broker, which tells the name server before it answers."""
+    """Makes topics on Apache's broker."""
 
     def make(queue_count: int = 1, serializer: int = SERIALIZER_JSON) -> str:
         topic = new_name("topic")
-        header = CreateTopicHeader(
-            topic=topic,
-            default_topic="TBW102",
-            read_queue_nums=queue_count,
-            write_queue_nums=queue_count,
-            perm=6,
-            topic_filter_type="SINGLE_TAG",
-        )
-        with BlockingPeer(apache.broker.address, serializer) as broker:
-            reply = broker.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-        assert reply.code == ResponseCode.SUCCESS, reply.remark
+        create_topic(apache.broker.address, topic, queue_count, serializer=serializer)
         return topic
 
     return make
+
+
+@pytest.fixture
+def our_topic(ours: OurCluster, new_name: Callable[[str], str]) -> Callable[..., str]:
+    """Makes topics on our broker."""
+
+    def make(queue_count: int = 1, permission: int = 6) -> str:
+        topic = new_name("topic")
+        create_topic(ours.broker, topic, queue_count, permission=permission)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def names(ours: OurCluster) -> str:
+    """The address of our name server."""
+    return ours.name_server
+
+
+@pytest.fixture
+def producer(
+    java: JavaDriver, names: str, new_name: Callable[[str], str]
+) -> Iterator[JavaProducer]:
+    with JavaProducer(java, names, new_name("producers")) as started:
+        yield started
+
+
+@pytest.fixture
+def puller(
+    java: JavaDriver, names: str, new_name: Callable[[str], str]
+) -> Iterator[JavaPullConsumer]:
+    with JavaPullConsumer(java, names, new_name("pullers")) as started:
+        yield started
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,7 +6,7 @@ live in the JVM of `java_driver.py`; where Java throws, `JavaFailure` is raised.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import NoneType, TracebackType
 from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
@@ -260,6 +260,10 @@ class JavaPushConsumer(_Client):
         """The next `count` deliveries, or fewer when they do not come in time."""
         return self._await("received", list[Received], wait_s, count=count)
 
+    def assignment(self, topic: str) -> list[Queue]:
+        """The queues that this consumer has now."""
+        return self._ask("assignment", list[Queue], topic=topic)
+
 
 class JavaPullConsumer(_Client):
     """DefaultMQPullConsumer: the test chooses queue and offset."""
@@ -347,6 +351,31 @@ class JavaLitePullConsumer(_Client):
 
     def committed(self, queue: Queue) -> int:
         return self._ask("committed", int, queue=queue)
+
+
+class JavaScheduledPullConsumer(_Client):
+    """MQPullConsumerScheduleService: shares the queues of a topic, and pulls each in turn."""
+
+    role = "scheduled"
+
+    def __init__(
+        self,
+        driver: JavaDriver,
+        name_server: str,
+        group: str,
+        topic: str,
+        **settings: Unpack[ClientSettings],
+    ) -> None:
+        super().__init__(driver, name_server, group, **settings)
+        self._start_arguments["topic"] = topic
+
+    def received(self, count: int, wait_s: float = _WAIT_S) -> list[Received]:
+        """The next `count` messages, or fewer when they do not come in time."""
+        return self._await("received", list[Received], wait_s, count=count)
+
+
+def bodies(messages: Iterable[Received]) -> list[bytes]:
+    return [message.body for message in messages]
 
 
 def decode_records(driver: JavaDriver, records: bytes) -> list[Received]:

@@ -29,7 +29,7 @@ import org.apache.rocketmq.client.exception.MQClientException;
 public final class Driver {
     /** What a command does. The result is written as JSON; null where there is none. */
     interface Command {
-        Object run(JSONObject arguments) throws Exception;
+        Object run(JSONObject arguments) throws Throwable;
     }
 
     private final Map<String, Command> commands = new TreeMap<>();
@@ -48,6 +48,7 @@ public final class Driver {
         PushConsumerCommands.addTo(driver.commands);
         PullConsumerCommands.addTo(driver.commands);
         LitePullConsumerCommands.addTo(driver.commands);
+        ScheduledPullConsumerCommands.addTo(driver.commands);
         ToolCommands.addTo(driver.commands);
         driver.serve(new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)));
         Runtime.getRuntime().halt(0);

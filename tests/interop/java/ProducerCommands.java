@@ -2,6 +2,7 @@ import com.alibaba.fastjson.JSONObject;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.MessageQueueSelector;
@@ -62,7 +63,7 @@ final class ProducerCommands {
         return Messages.json(producer.send(message));
     }
 
-    private static Object sendAsync(JSONObject arguments) throws Exception {
+    private static Object sendAsync(JSONObject arguments) throws Throwable {
         DefaultMQProducer producer = PRODUCERS.get(arguments);
         Message message = Messages.message(arguments.getJSONObject("message"));
         MessageQueue queue = Messages.queue(arguments.getJSONObject("queue"));
@@ -144,8 +145,13 @@ final class ProducerCommands {
             outcome.completeExceptionally(failure);
         }
 
-        SendResult get() throws Exception {
-            return outcome.get();
+        SendResult get() throws Throwable {
+            try {
+                return outcome.get();
+            } catch (ExecutionException failure) {
+                // What the callback was called with, not what a future makes of it.
+                throw failure.getCause();
+            }
         }
     }
 }

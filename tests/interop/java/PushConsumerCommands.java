@@ -1,4 +1,5 @@
 import com.alibaba.fastjson.JSONObject;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -13,6 +14,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Push consumers, concurrent or orderly. Everything else is an option of the client. */
 final class PushConsumerCommands {
@@ -25,6 +27,7 @@ final class PushConsumerCommands {
         commands.put("push.start", PushConsumerCommands::start);
         commands.put(
             "push.received", arguments -> CONSUMERS.get(arguments).received().take(arguments));
+        commands.put("push.assignment", PushConsumerCommands::assignment);
         commands.put("push.shutdown", PushConsumerCommands::shutdown);
     }
 
@@ -56,6 +59,18 @@ final class PushConsumerCommands {
     private static Object shutdown(JSONObject arguments) throws InterruptedException {
         Shutdown.run(CONSUMERS.remove(arguments).consumer()::shutdown);
         return null;
+    }
+
+    /** The queues of a topic that this consumer has now. */
+    private static Object assignment(JSONObject arguments) {
+        List<MessageQueue> queues = new ArrayList<>();
+        for (MessageQueue queue : CONSUMERS.get(arguments).consumer().getDefaultMQPushConsumerImpl()
+            .getRebalanceImpl().getProcessQueueTable().keySet()) {
+            if (queue.getTopic().equals(arguments.getString("topic"))) {
+                queues.add(queue);
+            }
+        }
+        return Messages.queues(queues);
     }
 
     private record Running(DefaultMQPushConsumer consumer, Inbox received) {

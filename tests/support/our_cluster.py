@@ -1,0 +1,206 @@
+"""Our own servers as processes: `roquet namesrv`, `roquet broker` and `roquet up`.
+
+They can be stopped, killed and started again on the same directory and port. Used as context
+managers they are stopped at the end, and then have to end well and to have logged no error.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.eventually import wait_until
+from tests.support.ports import free_port
+
+HOST = "127.0.0.1"
+
+_PROGRAM = Path(sysconfig.get_path("scripts")) / "roquet"
+_STOP_TIMEOUT_S = 20.0
+_LOG_TAIL_SIZE = 3000
+
+# What a broker listens on besides its port: the fast port below and the replication port above.
+_FAST_PORT_DISTANCE = -2
+_REPLICATION_PORT_DISTANCE = 1
+
+_SMALL_BROKER = {
+    # The largest message allowed by default still fits a file.
+    "mappedFileSizeCommitLog": str(8 * 1024 * 1024),
+    "mappedFileSizeConsumeQueue": str(20 * 1000),
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+}
+
+
+class OurServerFailed(Exception):
+    """A server did not start or stop as it should; the message ends with its log."""
+
+
+class OurServer:
+    """A process with a directory of its own. `ready` is what it says when it serves."""
+
+    # What it said when it was last ready.
+    _said: re.Match[str]
+
+    def __init__(self, directory: Path, ready: str) -> None:
+        self.directory = directory
+        self._ready = re.compile(ready, re.MULTILINE)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_path = directory / "server.log"
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def command(self) -> list[str]:
+        """The words of the command line behind `roquet`."""
+        raise NotImplementedError
+
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Returns when the server serves. Works again after `stop` and `kill`."""
+        assert self._process is None, "already started"
+        with self._log_path.open("ab") as log:
+            log_start = log.tell()
+            self._process = subprocess.Popen(
+                [_PROGRAM, *self.command()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # What is kept in the home directory or is temporary belongs to the test.
+                env={**os.environ, "HOME": str(self.directory), "TMPDIR": str(self.directory)},
+            )
+        try:
+            wait_until(lambda: self._has_ended() or self._ready.search(self._log(log_start)))
+            self._said = self._said_ready(log_start)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """SIGTERM, and a good end. Raises OurServerFailed."""
+        process = self._end(signal.SIGTERM)
+        if process is not None and (process.returncode or " ERROR " in self._log(0)):
+            raise OurServerFailed(f"{self} ended with {process.returncode}:\n{self.log_tail()}")
+
+    def kill(self) -> None:
+        """SIGKILL: the process has no chance to tidy up."""
+        self._end(signal.SIGKILL)
+
+    def log_tail(self) -> str:
+        """What the server said last, over all its starts."""
+        return self._log(0)[-_LOG_TAIL_SIZE:]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _said_ready(self, log_start: int) -> re.Match[str]:
+        said = self._ready.search(self._log(log_start))
+        if said is None:
+            raise OurServerFailed(f"{self} died while it started:\n{self.log_tail()}")
+        return said
+
+    def _end(self, how: signal.Signals) -> subprocess.Popen[bytes] | None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            try:
+                process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise OurServerFailed(f"{self} ignored {how.name}:\n{self.log_tail()}") from None
+        return process
+
+    def _log(self, position: int) -> str:
+        with self._log_path.open("rb") as log:
+            log.seek(position)
+            return log.read().decode(errors="replace")
+
+
+class OurNameServer(OurServer):
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, r"name server listens on \S+\n")
+        # Not port 0: after a restart it has to be the same one, and nobody's meanwhile.
+        self._port = free_port()
+        self.address = f"{HOST}:{self._port}"
+
+    def command(self) -> list[str]:
+        return ["namesrv", "--port", str(self._port)]
+
+    def __str__(self) -> str:
+        return f"our name server at {self.address}"
+
+
+class OurBroker(OurServer):
+    """`configuration` is added to, or replaces, the small one of the tests."""
+
+    def __init__(
+        self,
+        directory: Path,
+        name_servers: str,
+        *,
+        broker_name: str = "our-broker",
+        configuration: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(directory, r"serves at \S+\n")
+        port = free_port(_FAST_PORT_DISTANCE, _REPLICATION_PORT_DISTANCE)
+        self.address = f"{HOST}:{port}"
+        self.broker_name = broker_name
+        self.store_directory = directory / "store"
+        self._configuration = {
+            **_SMALL_BROKER,
+            "brokerName": broker_name,
+            "listenPort": str(port),
+            "namesrvAddr": name_servers,
+            **(configuration or {}),
+        }
+
+    def command(self) -> list[str]:
+        path = self.directory / "broker.conf"
+        path.write_text("".join(f"{key}={value}\n" for key, value in self._configuration.items()))
+        return ["broker", "-c", str(path), "--dir", str(self.store_directory)]
+
+    def __str__(self) -> str:
+        return f"our broker {self.broker_name} at {self.address}"
+
+
+class OurCluster(OurServer):
+    """`roquet up`: a name server and a broker in one process, on any ports, gone when it stops."""
+
+    broker_name = "broker-a"
+    cluster_name = "DefaultCluster"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, r"^ready name-server=(\S+) broker=(\S+)\n")
+
+    def command(self) -> list[str]:
+        return ["up", "--name-server-port", "0", "--broker-port", "0"]
+
+    @property
+    def name_server(self) -> str:
+        return self._said[1]
+
+    @property
+    def broker(self) -> str:
+        return self._said[2]
+
+    def __str__(self) -> str:
+        return "our cluster"

@@ -1,0 +1,28 @@
+"""Topics made as operators make them: by telling a broker, which tells its name servers."""
+
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.frame import SERIALIZER_JSON
+from roquet.protocol.headers.topics import CreateTopicHeader
+from tests.support.blocking_peer import BlockingPeer
+
+
+def create_topic(
+    broker: str,
+    topic: str,
+    queue_count: int = 1,
+    *,
+    permission: int = 6,
+    serializer: int = SERIALIZER_JSON,
+) -> None:
+    """`broker` is an address. It has told its name servers before it answers."""
+    header = CreateTopicHeader(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=queue_count,
+        write_queue_nums=queue_count,
+        perm=permission,
+        topic_filter_type="SINGLE_TAG",
+    )
+    with BlockingPeer(broker, serializer) as peer:
+        reply = peer.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
