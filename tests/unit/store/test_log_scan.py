@@ -121,8 +121,11 @@ def test_every_flipped_byte_of_a_record_with_checksum_is_noticed(file: MappedFil
         file.mapping[position] ^= 0xFF
         with pytest.raises(BadRecord):
             scanned(file, end=end)
+        with pytest.raises(BadRecord):
+            read_log_record(file.mapping, 0, BASE)
         file.mapping[position] ^= 0xFF
     assert len(scanned(file, end=end)) == 1
+    assert read_log_record(file.mapping, 0, BASE).size == end
 
 
 def test_a_flipped_byte_in_the_body_is_noticed_without_checksum(file: MappedFile) -> None:
