@@ -18,7 +18,8 @@ from msgspec import Raw
 from roquet.protocol.acl_signature import has_valid_signature
 from roquet.protocol.batch import BatchItem, decode_batch, encode_batch, unwrap
 from roquet.protocol.bodies.properties_text import read_properties_text
-from roquet.protocol.catalog import decode_reply, decode_request
+from roquet.protocol.catalog import CATALOG, decode_reply, decode_request
+from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, decode_command
 from roquet.protocol.compression import Compression, compress, decompress
 from roquet.protocol.errors import ProtocolError
@@ -70,6 +71,20 @@ def attack_bodies(random: Random) -> None:
     command = golden.command
     command.body = hostile_bytes(random, [command.body])
     decode_any(golden, command)
+
+
+def attack_with_another_code(random: Random) -> None:
+    """Headers and bodies that are in order but belong to other requests."""
+    command = random.choice(golden_frames()).command
+    command.fields = random.choice(golden_frames()).command.fields
+    command.code = random.choice(list(CATALOG))
+    decode_request(command)
+
+
+def attack_with_another_reply(random: Random) -> None:
+    command = random.choice(golden_frames()).command
+    command.code = ResponseCode.SUCCESS
+    decode_reply(random.choice(list(CATALOG)), command)
 
 
 def decode_any(golden: GoldenFrame, command: Command) -> None:
@@ -190,6 +205,7 @@ def test_nothing_but_protocol_errors_comes_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_size_is_believed_before_it_is_checked(name: str) -> None:
+    survives(name, 0)  # makes what is made only once: the bytes to start from, and decoders
     tracemalloc.start()
     try:
         for number in range(TRACED_COUNT):
