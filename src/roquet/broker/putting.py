@@ -21,6 +21,7 @@ def put(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
     try:
         appended = broker.store.append(draft)
     except (TooLarge, StoreUnavailable) as error:
+        broker.statistics.count_failed_put()
         raise refusal(error) from None
     broker.statistics.count_put(topic, 1, appended.size)
     _announce(broker, topic, draft.queue_id, appended.physical_offset + appended.size)
@@ -32,6 +33,7 @@ def put_batch(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> Appe
     try:
         appended = broker.store.append_batch(drafts)
     except (TooLarge, StoreUnavailable) as error:
+        broker.statistics.count_failed_put()
         raise refusal(error) from None
     broker.statistics.count_put(topic, len(drafts), appended.size)
     _announce(broker, topic, drafts[0].queue_id, appended.physical_offsets[0] + appended.size)

@@ -145,6 +145,7 @@ def _answer(
             return head + body
     else:
         body = b""
+        broker.statistics.count_miss()
     header = PullMessageReplyHeader(
         suggest_which_broker_id=_MASTER_ID,
         next_begin_offset=result.next_offset,

@@ -251,7 +251,14 @@ async def test_a_broker_that_is_not_readable_hands_out_nothing(tmp_path: Path) -
         assert (await pull(bed.connect())).code == ResponseCode.NO_PERMISSION
 
 
-async def test_what_was_handed_out_is_counted(bed: BrokerBed, client: BedClient) -> None:
+async def test_what_was_handed_out_and_what_was_not_there_is_counted(
+    bed: BrokerBed, client: BedClient
+) -> None:
     send(bed, b"1", b"2")
     await pull(client)
-    assert bed.broker.statistics.runtime_entries()["msgGetTotalTodayNow"] == "2"
+    await pull(client, header(2))
+    bed.clock.advance(10)
+    bed.broker.statistics.tick()
+    entries = bed.broker.statistics.runtime_entries()
+    assert entries["msgGetTotalTodayNow"] == "2"
+    assert entries["getMissTps"].startswith("0.1 ")

@@ -182,6 +182,7 @@ async def test_a_body_over_the_limit_is_illegal(tmp_path: Path) -> None:
         size_max = bed.broker.config.store.body_size_max
         reply = await send(bed.connect(), header("Fresh"), bytes(size_max + 1))
         assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+        assert bed.broker.statistics.runtime_entries()["putMessageFailedTimes"] == "1"
 
 
 async def test_a_negative_queue_lets_the_broker_choose(bed: BrokerBed, client: BedClient) -> None:
