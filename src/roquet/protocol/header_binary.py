@@ -18,6 +18,8 @@ from roquet.protocol.errors import BadHeader
 _FIXED: Final = Struct(">hBhiii")  # ... and the size of the remark
 _INT32: Final = Struct(">i")
 _INT16: Final = Struct(">h")
+_unpack_int32 = _INT32.unpack_from
+_unpack_int16 = _INT16.unpack_from
 _LANGUAGE_NAMES: Final = {language.value: language.name for language in Language}
 _LANGUAGE_CODES: Final = {language.name: language.value for language in Language}
 
@@ -39,7 +41,7 @@ def decode_binary_header(data: bytes) -> BinaryHeader:
         position = _FIXED.size
         remark_end = _end(position, remark_size, len(data))
         remark = str(data[position:remark_end], "utf-8") or None
-        (entries_size,) = _INT32.unpack_from(data, remark_end)
+        (entries_size,) = _unpack_int32(data, remark_end)
         position = remark_end + 4
         if _end(position, entries_size, len(data)) != len(data):
             raise BadHeader("bytes follow the header fields")
@@ -73,12 +75,13 @@ def _decode_entries(data: bytes, position: int) -> dict[str, str]:
     fields: dict[str, str] = {}
     end = len(data)
     while position < end:
-        (name_size,) = _INT16.unpack_from(data, position)
-        name_end = _end(position + 2, name_size, end)
-        (value_size,) = _INT32.unpack_from(data, name_end)
-        value_end = _end(name_end + 4, value_size, end)
-        name = str(data[position + 2 : name_end], "utf-8")
-        fields[name] = str(data[name_end + 4 : value_end], "utf-8")
+        name_start = position + 2
+        name_end = name_start + _unpack_int16(data, position)[0]
+        value_start = name_end + 4
+        value_end = value_start + _unpack_int32(data, name_end)[0]
+        if not name_start <= name_end <= value_start <= value_end <= end:
+            raise BadHeader(f"the field at byte {position} leaves the header")
+        fields[str(data[name_start:name_end], "utf-8")] = str(data[value_start:value_end], "utf-8")
         position = value_end
     return fields
 
