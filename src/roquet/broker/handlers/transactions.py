@@ -1,0 +1,88 @@
+"""The end of a transaction (37), and an operator's wish to have one asked about again (323)."""
+
+from typing import Any, Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.durability import Outcome
+from roquet.broker.half_messages import real_place, resumed
+from roquet.broker.handlers.queries import stored_record
+from roquet.broker.handlers.refusals import check_is_master
+from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
+from roquet.broker.transactions import commit, open_copy, put_half, roll_back
+from roquet.net.errors import Refused
+from roquet.net.router import Answer, Parked, Reply, Request, on
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.transactions import EndTransactionHeader, ResumeCheckHeader
+from roquet.protocol.message import Property, StoredMessage, SysFlag
+from roquet.protocol.message_id import parse_offset_id
+from roquet.protocol.record import read_record
+
+_ENDS: Final = {
+    SysFlag.TRANSACTION_COMMIT.value: commit,
+    SysFlag.TRANSACTION_ROLLBACK.value: roll_back,
+}
+
+
+def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> Answer:
+    header = request.header
+    if broker.config.is_slave:
+        raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, "transactions end on the master")
+    end = _ENDS.get(header.commit_or_rollback)
+    if end is None:
+        # Apache does not answer this one. Nobody asks for an answer, but who does gets one.
+        return Reply(remark="the end is not known yet: the broker will ask")
+    half = open_copy(broker, _half_message(broker, header))
+    if half is None:
+        return Reply(remark="the transaction is over already")
+    return _answer_when_safe(broker, request, end(broker, half))
+
+
+def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
+    check_is_master(broker)
+    place = parse_offset_id(request.header.msg_id or "")
+    message = read_record(stored_record(broker, place.physical_offset))
+    if message.topic not in (HALF_TOPIC, TOO_MANY_CHECKS_TOPIC):
+        raise _refused("is not a half message", message)
+    real_place(message)
+    appended = put_half(broker, resumed(message))
+    return _answer_when_safe(broker, request, appended.physical_offset + appended.size)
+
+
+def _half_message(broker: Broker, header: EndTransactionHeader) -> StoredMessage:
+    """What the header is about, if it really is. Raises Refused."""
+    half = read_record(stored_record(broker, header.commit_log_offset))
+    if half.topic != HALF_TOPIC:
+        raise _refused("is not a half message", half)
+    if half.properties.get(Property.PRODUCER_GROUP) != header.producer_group:
+        raise _refused("is of another producer group", half)
+    if half.queue_offset != header.tran_state_table_offset:
+        raise _refused(f"is not at offset {header.tran_state_table_offset}", half)
+    return half
+
+
+def _refused(why: str, message: StoredMessage) -> Refused:
+    return Refused(
+        ResponseCode.SYSTEM_ERROR, f"the message at {message.physical_offset} of the log {why}"
+    )
+
+
+def _answer_when_safe(broker: Broker, request: Request[Any], end: int) -> Answer:
+    """With sync flush, what is acknowledged is on disk."""
+    if not broker.is_sync_flush:
+        return Reply()
+    parked = Parked(request)
+
+    def tell(outcome: Outcome) -> None:
+        if outcome is Outcome.FAILED:
+            parked.answer(Reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="the disk has failed"))
+        else:
+            parked.answer(Reply())
+
+    broker.durability.wait(end, tell)
+    return parked
+
+
+ROUTES = (
+    on(RequestCode.END_TRANSACTION, EndTransactionHeader, end_transaction),
+    on(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHeader, resume_check),
+)
