@@ -1,0 +1,50 @@
+"""State files that speak of the log, and must not know more than the disk does.
+
+A file that says "delivered up to here" while what was delivered is only in memory would lose
+messages in a power cut. So new content is proposed together with the end of the log at that
+moment, and becomes what is saved only when the log is safe up to there.
+"""
+
+from typing import Generic, TypeVar, final
+
+from roquet.protocol.bodies.body import Body, read_body, write_body
+
+B = TypeVar("B", bound=Body)
+
+
+@final
+class SettledState(Generic[B]):
+    """The content of one file, for a `Saver`."""
+
+    def __init__(self, value: B) -> None:
+        self.value = value
+        self.change_count = 0
+        self._proposed: tuple[B, int] | None = None
+
+    def propose(self, value: B, log_end: int) -> None:
+        """`value` is true as soon as the log is safe up to `log_end`.
+
+        While an earlier proposal waits, later ones are left aside: under load each would have to
+        wait longer than the one before, and none would ever be saved.
+        """
+        if self._proposed is None:
+            self._proposed = (value, log_end)
+
+    def settle(self, synced_end: int) -> None:
+        """The log is safe up to `synced_end`."""
+        if self._proposed is None:
+            return
+        value, log_end = self._proposed
+        if log_end <= synced_end:
+            self._proposed = None
+            if value != self.value:
+                self.value = value
+                self.change_count += 1
+
+    def to_bytes(self) -> bytes:
+        return write_body(self.value)
+
+    def load(self, data: bytes) -> list[str]:
+        """Raises BadBody. No content has names in it that could be left out."""
+        self.value = read_body(type(self.value), data)
+        return []
