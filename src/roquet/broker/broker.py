@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from roquet.broker.arrivals import Arrivals
 from roquet.broker.clients import Consumers, Producers
 from roquet.broker.config import BrokerConfig
+from roquet.broker.delays import Delays
 from roquet.broker.durability import Durability
 from roquet.broker.groups import GroupTable
 from roquet.broker.offsets import OffsetTable
+from roquet.broker.pending_halves import PendingHalves
 from roquet.broker.queue_locks import QueueLocks
 from roquet.broker.registration import Registrar
 from roquet.broker.saving import Saver
@@ -38,11 +40,15 @@ class Broker:
     locks: QueueLocks
     arrivals: Arrivals
     durability: Durability
+    delays: Delays
+    pending_halves: PendingHalves
     registrar: Registrar
     statistics: Statistics
     topic_saver: Saver
     group_saver: Saver
     offset_saver: Saver
+    delay_saver: Saver
+    timer_saver: Saver
     # Who owns what a request leaves to be done after its handler has returned.
     services: Services
     # Whether senders wait for the disk, and readers with them.

@@ -11,17 +11,24 @@ from roquet.broker.arrivals import Arrivals
 from roquet.broker.broker import Broker
 from roquet.broker.clients import Consumers, Producers
 from roquet.broker.config import BrokerConfig
+from roquet.broker.delay_levels import DelayLevels
+from roquet.broker.delays import Delays
+from roquet.broker.delivering import deliver_delayed, save_progress
 from roquet.broker.durability import Durability
 from roquet.broker.groups import GroupTable
 from roquet.broker.handlers import ROUTES
 from roquet.broker.handlers.clients import connection_lost, expire_clients
 from roquet.broker.offsets import OffsetTable
+from roquet.broker.pending_halves import PendingHalves
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port
 from roquet.broker.queue_locks import QueueLocks
 from roquet.broker.registration import Identity, Registered, Registrar
 from roquet.broker.saving import SavedTable, Saver
+from roquet.broker.settled import SettledState
 from roquet.broker.statistics import Statistics
+from roquet.broker.timers import TimerProgress, Timers
 from roquet.broker.topics import TopicTable, built_in_topics
+from roquet.broker.transaction_check import keep_checking
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
@@ -30,6 +37,7 @@ from roquet.net.peers import Peers, split_address
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
+from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address, pack_host
 from roquet.protocol.hot_replies import SendReplyTemplate
@@ -98,10 +106,23 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     topic_saver = kept("topics.json", topics)
     group_saver = kept("subscriptionGroup.json", groups)
     offset_saver = kept("consumerOffset.json", offsets)
+    delay_state = SettledState(DelayOffsetTable())
+    delay_saver = kept("delayOffset.json", delay_state)
+    timer_state = SettledState(TimerProgress())
+    timer_saver = kept("timers.json", timer_state)
     durability = Durability(clock, _SYNC_TIMEOUT_S)
     stack.callback(durability.close)
     store = _opened_store(config, clock, disk, durability)
-    stack.callback(store.close)
+    pending_halves = PendingHalves(store, offsets)
+    stack.callback(pending_halves.settle)  # When the store is closed, the log is safe.
+    delays = Delays(
+        clock,
+        DelayLevels(store, clock, config.store.delay_levels_ms, delay_state),
+        Timers(store, clock, timer_state),
+    )
+    stack.callback(_close_store, store, delays)
+    assert store.recovery is not None
+    pending_halves.load(was_clean=store.recovery.was_clean)
     peers = Peers(Router(None, ()), clock)
     stack.push_async_callback(peers.close)
     arrivals = Arrivals(clock)
@@ -121,6 +142,8 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         locks=QueueLocks(clock),
         arrivals=arrivals,
         durability=durability,
+        delays=delays,
+        pending_halves=pending_halves,
         registrar=Registrar(
             peers,
             config.name_servers,
@@ -132,6 +155,8 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         topic_saver=topic_saver,
         group_saver=group_saver,
         offset_saver=offset_saver,
+        delay_saver=delay_saver,
+        timer_saver=timer_saver,
         services=Services(config.broker_name),
         is_sync_flush=config.store.flush_mode is FlushMode.SYNC,
         store_host=store_host,
@@ -144,7 +169,13 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
 async def _start_services(broker: Broker, stack: AsyncExitStack) -> None:
     config = broker.config
     services = await stack.enter_async_context(broker.services)
-    for saver in (broker.topic_saver, broker.group_saver, broker.offset_saver):
+    for saver in (
+        broker.topic_saver,
+        broker.group_saver,
+        broker.offset_saver,
+        broker.delay_saver,
+        broker.timer_saver,
+    ):
         services.run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
     services.run(
         "stay registered",
@@ -154,7 +185,19 @@ async def _start_services(broker: Broker, stack: AsyncExitStack) -> None:
         on_failure=OnFailure.RESTART,
     )
 
+    if not config.is_slave:
+        services.run(
+            "deliver delayed messages",
+            lambda: deliver_delayed(broker),
+            on_failure=OnFailure.RESTART,
+        )
+
+    services.run(
+        "check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART
+    )
+
     async def save_offsets() -> None:
+        broker.pending_halves.settle()
         broker.offset_saver.save_soon()
 
     async def expire() -> None:
@@ -166,10 +209,15 @@ async def _start_services(broker: Broker, stack: AsyncExitStack) -> None:
     async def tick() -> None:
         broker.statistics.tick()
         broker.store.file_keys()
+        save_progress(broker)
+
+    async def note_progress() -> None:
+        broker.delays.propose()
 
     services.every("save offsets", config.save_offsets_interval_ms / 1000, save_offsets)
     services.every("expire clients", _EXPIRE_PERIOD_S, expire)
     services.every("forget locks", _FORGET_LOCKS_PERIOD_S, forget_locks)
+    services.every("note progress", config.save_delays_interval_ms / 1000, note_progress)
     services.every("tick", _TICK_S, tick)
 
 
@@ -210,8 +258,20 @@ def _opened_store(
         log.warning("cut off %d bytes behind the log: %s", report.cut_size, report.cut_reason)
     for damage in report.damages:
         log.error("damaged part of the log: %s", damage)
+    if not report.was_clean:
+        store.flush()  # What was found is safe before anybody relies on it.
     store.start()
     return store
+
+
+def _close_store(store: MessageStore, delays: Delays) -> None:
+    try:
+        store.close()
+    finally:
+        # Now everything is on disk, or what the store could save of it.
+        delays.settle(store.synced_end)
+        delays.propose()
+        delays.settle(store.synced_end)
 
 
 def _learn(broker: Broker, answers: list[Registered]) -> None:

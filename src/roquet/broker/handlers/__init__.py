@@ -13,10 +13,12 @@ from roquet.broker.handlers import (
     pulling,
     queries,
     relays,
+    replies,
     resets,
     runtime,
     sending,
     topics,
+    transactions,
 )
 
 ROUTES = (
@@ -27,9 +29,11 @@ ROUTES = (
     *offsets.ROUTES,
     *resets.ROUTES,
     *relays.ROUTES,
+    *replies.ROUTES,
     *queries.ROUTES,
     *progress.ROUTES,
     *topics.ROUTES,
+    *transactions.ROUTES,
     *groups.ROUTES,
     *runtime.ROUTES,
 )

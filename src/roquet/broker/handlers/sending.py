@@ -12,8 +12,11 @@ from roquet.broker.durability import Outcome
 from roquet.broker.errors import BadName, ClosedTopic, UnknownGroup
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
+from roquet.broker.outgoing import Outgoing
+from roquet.broker.postponing import postponed, put_waiting
 from roquet.broker.putting import put, put_batch, refusal
 from roquet.broker.topics import TopicFlag
+from roquet.broker.transactions import begins_transaction, prepare
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
 from roquet.protocol.batch import decode_batch
@@ -34,6 +37,7 @@ from roquet.protocol.headers.sending import (
 from roquet.protocol.message import Property, SysFlag
 from roquet.protocol.properties import with_property, without_property
 from roquet.protocol.record import RecordDraft
+from roquet.store.message_store import Appended
 
 _WRITE: Final = int(Permission.WRITE)
 _MULTI_TAGS: Final = SysFlag.MULTI_TAGS.value
@@ -43,28 +47,30 @@ _WAIT_MARK: Final = "WAIT\x01"
 _USUAL_WAIT: Final = "\x02WAIT\x01true"
 _NO_WAIT_MARK: Final = "WAIT\x01false"
 _DELAY_MARK: Final = "DELAY\x01"
+_TRANSACTION_MARK: Final = "TRAN_MSG\x01"
+# One of the two is part of the name of every property that asks for a delay.
+_DELAY: Final = "DELAY"
+_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 
 
 def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     header = request.header
     if header.batch:
         return _send_batch(broker, request)
-    topic = _checked_topic(broker, request)
-    queue_id = _queue_id(request, topic)
+    topic = checked_topic(broker, request)
+    queue_id = checked_queue_id(request, topic)
     properties = header.properties or ""
     is_waiting = _NO_WAIT_MARK not in properties
     if header.topic.startswith(RETRY_PREFIX):
         topic, queue_id = _retry_target(broker, request, topic, queue_id)
-    if _WAIT_MARK in properties:
-        properties = _without_wait(properties)
-    properties = with_property(properties, Property.CLUSTER, broker.config.cluster_name)
-    try:
-        draft = _draft(
-            broker, request, topic, queue_id, header.flag, request.command.body, properties.encode()
-        )
-    except TooLarge as error:
-        raise refusal(error) from None
-    appended = put(broker, topic.topic_name, draft)
+    if _TRANSACTION_MARK in properties and begins_transaction(header):
+        message = _outgoing(broker, request, topic, queue_id, properties)
+        appended = prepare(broker, message, header.producer_group)
+        is_waiting = True  # The sender ends it soon, and then it has to be readable.
+    elif _DELAY in properties or _DELIVER_MS in properties:
+        appended = _put_delayed(broker, request, topic, queue_id, properties)
+    else:
+        appended = _put_plain(broker, request, topic, queue_id, properties)
     physical_offset = appended.physical_offset
     end = physical_offset + appended.size
     msg_id = f"{broker.id_prefix}{physical_offset:016X}"
@@ -73,10 +79,49 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     )
 
 
+def _put_plain(
+    broker: Broker,
+    request: Request[SendMessageHeader],
+    topic: TopicConfig,
+    queue_id: int,
+    properties: str,
+) -> Appended:
+    if _WAIT_MARK in properties:
+        properties = _without_wait(properties)
+    properties = with_property(properties, Property.CLUSTER, broker.config.cluster_name)
+    try:
+        draft = _draft(
+            broker,
+            request,
+            topic,
+            queue_id,
+            request.header.flag,
+            request.command.body,
+            properties.encode(),
+        )
+    except TooLarge as error:
+        raise refusal(error) from None
+    return put(broker, topic.topic_name, draft)
+
+
+def _put_delayed(
+    broker: Broker,
+    request: Request[SendMessageHeader],
+    topic: TopicConfig,
+    queue_id: int,
+    properties: str,
+) -> Appended:
+    """Stores a message that seems to want to be delivered later."""
+    waiting = postponed(broker, _outgoing(broker, request, topic, queue_id, properties))
+    if waiting is None:
+        return _put_plain(broker, request, topic, queue_id, properties)
+    return put_waiting(broker, waiting)
+
+
 def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     header = request.header
-    topic = _checked_topic(broker, request)
-    queue_id = _queue_id(request, topic)
+    topic = checked_topic(broker, request)
+    queue_id = checked_queue_id(request, topic)
     shared = header.properties or ""
     if header.sys_flag & _TRANSACTION_MASK or _DELAY_MARK in shared:
         raise Refused(
@@ -101,7 +146,7 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     return _answer(broker, request, msg_ids, queue_id, appended.queue_offset, end)
 
 
-def _checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicConfig:
+def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicConfig:
     """The topic, made if it may be. Raises Refused."""
     header = request.header
     config = broker.config
@@ -142,7 +187,7 @@ def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
     return topic
 
 
-def _queue_id(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
+def checked_queue_id(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
     queue_id = request.header.queue_id
     if queue_id < 0:
         # Which queue gets which message is no secret.
@@ -183,6 +228,29 @@ def _tell_of_topics(broker: Broker) -> None:
     broker.registrar.refresh_soon()
 
 
+def _outgoing(
+    broker: Broker,
+    request: Request[SendMessageHeader],
+    topic: TopicConfig,
+    queue_id: int,
+    properties: str,
+) -> Outgoing:
+    """For messages that are more than a plain send; those keep WAIT."""
+    header = request.header
+    return Outgoing(
+        topic=topic.topic_name,
+        queue_id=queue_id,
+        body=request.command.body,
+        properties=with_property(properties, Property.CLUSTER, broker.config.cluster_name),
+        born_timestamp=header.born_timestamp,
+        born_host=request.connection.peer_host,
+        store_host=broker.store_host,
+        flag=header.flag,
+        sys_flag=_sys_flag(request, topic),
+        reconsume_times=header.reconsume_times or 0,
+    )
+
+
 # Seven parameters: both kinds of sends come here once per message.
 def _draft(
     broker: Broker,
@@ -195,13 +263,10 @@ def _draft(
 ) -> RecordDraft:
     """Raises TooLarge."""
     header = request.header
-    sys_flag = header.sys_flag
-    if topic.topic_filter_type == TopicFilterType.MULTI_TAG:
-        sys_flag |= _MULTI_TAGS
     return RecordDraft(
         queue_id=queue_id,
         flag=flag,
-        sys_flag=sys_flag,
+        sys_flag=_sys_flag(request, topic),
         born_timestamp=header.born_timestamp,
         born_host=request.connection.peer_host,
         store_host=broker.store_host,
@@ -219,6 +284,13 @@ def _without_wait(properties: str) -> str:
     if mark and (not after or after[0] == "\x02"):
         return before + after
     return without_property(properties, Property.WAIT)
+
+
+def _sys_flag(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
+    sys_flag = request.header.sys_flag
+    if topic.topic_filter_type == TopicFilterType.MULTI_TAG:
+        sys_flag |= _MULTI_TAGS
+    return sys_flag
 
 
 def _joined(properties: bytes, tail: bytes) -> bytes:
