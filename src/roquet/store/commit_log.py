@@ -213,6 +213,15 @@ class CommitLog:
         self._run.cut(end)
         self.end = end
 
+    def write_again(self, start: int) -> None:
+        """Have the next sync write all from `start` on, whatever the kernel takes for written.
+
+        When a sync fails, the kernel reports it once and forgets that the pages were never
+        written. The next owner of the store finds them in memory and could sync them in vain.
+        """
+        for file in self._run.files_between(start, self.end):
+            file.write_again(max(start - file.start, 0), min(self.end, file.end) - file.start)
+
     def resume(self) -> None:
         """Get ready for appending at `end`. Raises DiskFull or StoreUnavailable."""
         try:

@@ -10,6 +10,7 @@ for ever, is filled with blank entries: offset 0 and the largest size. The queue
 of the log: what is not sound is cut off here and made again by recovery.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 from mmap import mmap
@@ -37,6 +38,8 @@ RESERVE_STEP: Final = 1 << 16
 # these began, and every entry is compared with its record again when it is read.
 CHECKED_FILES: Final = 3
 
+# Behind everything.
+_NOWHERE: Final = 2**63
 _ENTRY: Final = Struct(">qiq")
 _BLANK: Final = _ENTRY.pack(0, BLANK_SIZE, 0)
 _pack_entry_into = _ENTRY.pack_into
@@ -216,9 +219,11 @@ class ConsumeQueue:
             return 0
         if not files:
             return None
-        self.min_offset = files[0].start // ENTRY_SIZE
         first = files[max(0, len(files) - CHECKED_FILES)]
         entries = np.concatenate([_entries_of(each) for each in files[files.index(first) :]])
+        self.min_offset = files[0].start // ENTRY_SIZE
+        if first is files[0]:
+            self.min_offset += _leading_blanks(entries)
         count = sound_count(entries)
         is_damaged = bool(entries[count:].view(np.uint8).any())
         if is_damaged:
@@ -262,18 +267,11 @@ class ConsumeQueue:
 
         Files in front of it are taken out of the queue; the caller removes them.
         """
-        gone: list[MappedFile] = []
-        for file in tuple(self._run.files):
-            entries = _entries_of(file)[: self.max_offset - file.start // ENTRY_SIZE]
-            alive = np.flatnonzero(~_blanks(entries) & (entries["physical_offset"] >= log_start))
-            if len(alive):
-                self.min_offset = file.start // ENTRY_SIZE + int(alive[0])
-                break
-            if file is not self._run.files[-1]:
-                gone.append(file)
-        else:
-            self.min_offset = self.max_offset
-        del self._run.files[: len(gone)]
+        offsets = range(self.min_offset, self.max_offset)
+        self.min_offset += bisect_left(offsets, log_start, key=self._physical_offset_from)
+        files = self._run.files
+        gone = [each for each in files[:-1] if each.end <= self.min_offset * ENTRY_SIZE]
+        del files[: len(gone)]
         return gone
 
     def detach(self) -> list[MappedFile]:
@@ -329,6 +327,14 @@ class ConsumeQueue:
         self._mapping = None
         self.position = self.reserved_position = 0
 
+    def _physical_offset_from(self, offset: int) -> int:
+        """Of the message at an offset or, if it is lost, of the next one that is not."""
+        for each in range(offset, self.max_offset):
+            entry = self.entry(each)
+            if entry is not None and not entry.is_blank:
+                return entry.physical_offset
+        return _NOWHERE
+
     def _is_behind(self, offset: int, physical_limit: int) -> bool:
         entry = self.entry(offset)
         # A blank says nothing, but it lies before the entries that are not readable yet.
@@ -361,6 +367,11 @@ def _blanks(entries: Entries) -> npt.NDArray[np.bool_]:
         entries["size"] == BLANK_SIZE
     )
     return found
+
+
+def _leading_blanks(entries: Entries) -> int:
+    others = np.flatnonzero(~_blanks(entries))
+    return int(others[0]) if len(others) else len(entries)
 
 
 def _entries_of(file: MappedFile) -> Entries:

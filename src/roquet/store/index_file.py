@@ -21,7 +21,7 @@ Which texts are keys is said in `key_index.py`.
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,16 +31,17 @@ from roquet.store.mapped_file import MappedFile, create_file
 
 _HEADER: Final = Struct(">qqqqii")
 _SLOT_SIZE: Final = 4
-_ENTRY_TYPE: Final = np.dtype(
+INDEX_ENTRY_TYPE: Final = np.dtype(
     [("hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("older", ">i4")]
 )
+IndexEntries: TypeAlias = npt.NDArray[np.void]
 _ENTRY: Final = Struct(">iqii")
 assert _HEADER.size == 40
-assert _ENTRY.size == _ENTRY_TYPE.itemsize == 20
+assert _ENTRY.size == INDEX_ENTRY_TYPE.itemsize == 20
 _unpack_entry = _ENTRY.unpack_from
 _unpack_slot = Struct(">i").unpack_from
 
-_SECONDS_MAX: Final = 2**31 - 1
+SECONDS_MAX: Final = 2**31 - 1
 _RESERVE_STEP: Final = 1 << 20
 # A slot that so many keys share is passed over from here on: a walk must end.
 CHAIN_LENGTH_MAX: Final = 200_000
@@ -112,7 +113,7 @@ class IndexFile:
         start = self._entries_start + first * _ENTRY.size
         end = start + count * _ENTRY.size
         self.file.reserve(end, _RESERVE_STEP)
-        entries = np.empty(count, _ENTRY_TYPE)
+        entries = np.empty(count, INDEX_ENTRY_TYPE)
         entries["hash"] = batch.hashes
         entries["physical_offset"] = batch.physical_offsets
         entries["seconds"] = self._seconds(batch.timestamps)
@@ -144,6 +145,19 @@ class IndexFile:
                 found.append(physical_offset)
         return found
 
+    def entries(self) -> IndexEntries:
+        """A copy of all entries, from number 1 on."""
+        count = self.header.next_number - 1
+        start = self._entries_start + _ENTRY.size
+        return np.frombuffer(
+            self.file.mapping[start : start + count * _ENTRY.size], INDEX_ENTRY_TYPE
+        )
+
+    def slots(self) -> npt.NDArray[np.int32]:
+        """A copy: the number of the newest entry of each."""
+        found = np.frombuffer(self.file.mapping[_HEADER.size : self._entries_start], ">i4")
+        return found.astype(np.int32)
+
     def overlaps(self, begin: int, end: int) -> bool:
         return self.header.begin_timestamp <= end and self.header.end_timestamp >= begin
 
@@ -169,7 +183,7 @@ class IndexFile:
             # The first entry still counts from where the file before ended.
             begin[1:] = timestamps[0]
         seconds = np.where(begin > 0, (timestamps - begin) // 1000, 0)
-        return np.clip(seconds, 0, _SECONDS_MAX)
+        return np.clip(seconds, 0, SECONDS_MAX)
 
     def _link(self, hashes: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
         """Make the new entries the newest of their slots.

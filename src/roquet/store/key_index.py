@@ -74,6 +74,19 @@ def keys_of(topic: bytes, properties: bytes, *, with_tags: bool) -> list[bytes]:
     return texts
 
 
+def key_batch(messages: Sequence[Unfiled], *, with_tags: bool) -> KeyBatch:
+    """All keys of the messages, in their order."""
+    texts: list[bytes] = []
+    counts: list[int] = []
+    for each in messages:
+        keys = keys_of(each.topic, each.properties, with_tags=with_tags)
+        texts += keys
+        counts.append(len(keys))
+    offsets = np.array([each.physical_offset for each in messages], np.int64)
+    timestamps = np.array([each.store_timestamp for each in messages], np.int64)
+    return KeyBatch(_hashes(texts), np.repeat(offsets, counts), np.repeat(timestamps, counts))
+
+
 def has_key(record: LogRecord, topic: bytes, key: bytes) -> bool:
     """Whether a message that was found by hash is really meant."""
     return record.topic == topic and (
@@ -230,18 +243,7 @@ class KeyIndex:
     # How it works
 
     def _put(self, messages: Sequence[Unfiled]) -> None:
-        with_tags = self._config.with_tags
-        texts: list[bytes] = []
-        counts: list[int] = []
-        for each in messages:
-            keys = keys_of(each.topic, each.properties, with_tags=with_tags)
-            texts += keys
-            counts.append(len(keys))
-        if not texts:
-            return
-        offsets = np.array([each.physical_offset for each in messages], np.int64)
-        timestamps = np.array([each.store_timestamp for each in messages], np.int64)
-        batch = KeyBatch(_hashes(texts), np.repeat(offsets, counts), np.repeat(timestamps, counts))
+        batch = key_batch(messages, with_tags=self._config.with_tags)
         while len(batch):
             batch = batch.part(self._writable_file().put(batch))
 

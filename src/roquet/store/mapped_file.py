@@ -81,11 +81,18 @@ class MappedFile:
         return position
 
     def zero_from(self, position: int) -> None:
+        """Raises OSError."""
         descriptor = self._open()
         for start, end in self.written_chunks(position):
-            # The chunk may have holes, and writing to one needs space.
-            self._disk.allocate(descriptor, start, end - start)
-            self.mapping[start:end] = _ZEROS[: end - start]
+            # Not through the mapping: the chunk may have holes, and writing to one needs space.
+            self._disk.write(descriptor, start, _ZEROS[: end - start])
+
+    def write_again(self, start: int, end: int) -> None:
+        """Write what is there already, so that the next sync has to. Raises OSError."""
+        descriptor = self._open()
+        for position in range(start, end, _CHUNK_SIZE):
+            chunk = self.mapping[position : min(position + _CHUNK_SIZE, end)]
+            self._disk.write(descriptor, position, chunk)
 
     def written_chunks(self, position: int) -> Iterator[tuple[int, int]]:
         """The ranges from `position` on that are not all zero, in chunks."""

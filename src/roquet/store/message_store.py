@@ -6,6 +6,7 @@ how far. See `Flusher` for what that thread does, `recover` for what happens at 
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final, NamedTuple, Self, final
 
 from roquet.clock import Clock
@@ -15,6 +16,7 @@ from roquet.protocol.errors import TooLarge
 from roquet.protocol.message import SysFlag
 from roquet.protocol.record import RecordDraft
 from roquet.store.checkpoint import load_checkpoint, save_checkpoint
+from roquet.store.cleaning import Cleaner, CleanReport
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
@@ -108,6 +110,9 @@ class MessageStore:
             on_failed=self._fail,
         )
         self._reader = QueueReader(self._log, config, listener.damaged)
+        self._cleaner = Cleaner(
+            config, clock, disk, self._log, self._queues, self._index, self._flusher
+        )
         self._body_size_max = config.body_size_max
         self._is_sync = config.flush_mode is FlushMode.SYNC
         # Why nothing can be appended now, and when it is worth trying again.
@@ -366,6 +371,25 @@ class MessageStore:
             return self._index.catch_up(self._log, count_max)
         except OSError as error:
             raise refusal_of(error) from error
+
+    def clean(self, *, is_requested: bool = False) -> CleanReport:
+        """Remove files that are old enough, or in the way; refuse messages on a full disk.
+
+        To be called every ten seconds or so. What can go wrong with the disk is raised as
+        StoreUnavailable.
+        """
+        try:
+            report = self._cleaner.clean(is_requested=is_requested)
+        except OSError as error:
+            raise refusal_of(error) from error
+        if report.is_disk_full:
+            self._refusal = self._refusal or DiskFull(
+                f"{report.used_percent} percent of the disk are in use"
+            )
+            self._retry_at_s = inf
+        elif self._retry_at_s == inf:
+            self._retry_at_s = 0.0
+        return report
 
     def delete_topic(self, topic: str) -> None:
         """Forget all queues of a topic. Its messages stay in the log until they expire.

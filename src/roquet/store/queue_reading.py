@@ -164,7 +164,7 @@ class QueueReader:
             if end and size >= RECORD_SIZE_MIN:
                 position = physical_offset - start
                 record = mapping[position : position + size]
-            if len(record) == size:
+            if record and len(record) == size:
                 (
                     own_size,
                     magic,

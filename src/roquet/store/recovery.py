@@ -9,6 +9,7 @@ crash everything since the checkpoint, and more if a queue turns out to lack ent
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Final, final
 
 from roquet.store.checkpoint import Checkpoint
@@ -133,6 +134,8 @@ class _Walk:
         self.cut_reason = ""
         self.record_count = 0
         self.last_timestamp = 0
+        # The first record that is not known to be durable; None if all are.
+        self.unsafe_from: int | None = None
         self.damages: list[DamagedRange] = []
 
     def run(self, start: int) -> None:
@@ -157,10 +160,14 @@ class _Walk:
         dispatch = self._dispatch
         count = 0
         timestamp = self.last_timestamp
+        # No time is late enough for the records of a store that was closed.
+        durable_timestamp = inf if self._durable_timestamp is None else self._durable_timestamp
         try:
             for record in self._log.scan(start, self._log.files_end):
                 dispatch(record)
                 timestamp = record.store_timestamp
+                if timestamp >= durable_timestamp and self.unsafe_from is None:
+                    self.unsafe_from = record.physical_offset
                 count += 1
         finally:
             self.last_timestamp = timestamp
@@ -227,6 +234,8 @@ def _settle(log: CommitLog, queues: QueueTable, walk: _Walk, start: int) -> None
         )
     log.cut(walk.end)
     # A killed process leaves much that is in memory only; it counts as stored from now on.
+    if walk.unsafe_from is not None:
+        log.write_again(walk.unsafe_from)
     log.synced_end = start
     log.sync()
     log.last_store_timestamp = walk.last_timestamp
