@@ -2,8 +2,8 @@
 
 from threading import Condition
 
+from roquet.store.damage import Damage
 from roquet.store.errors import SyncFailed
-from roquet.store.listener import Damage
 
 WAIT_S_MAX = 20.0
 

@@ -4,18 +4,10 @@
 caller of the store. They must return quickly and raise nothing.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from roquet.store.damage import Damage
 from roquet.store.errors import SyncFailed
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A part of the log, or an entry of a queue, that is not what it should be."""
-
-    physical_offset: int
-    reason: str
 
 
 class StoreListener(Protocol):

@@ -43,6 +43,7 @@ from roquet.store.ownership import Ownership
 from roquet.store.queue_reading import Limits, QueueReader, ReadResult, ReadStatus
 from roquet.store.queues import QueueTable
 from roquet.store.recovery import RecoveryReport, recover
+from roquet.store.scrubber import Scrubber, ScrubReport
 from roquet.store.time_search import Boundary, offset_by_time
 
 # The bit that prepared and rolled back messages have, and no others.
@@ -113,6 +114,7 @@ class MessageStore:
         self._cleaner = Cleaner(
             config, clock, disk, self._log, self._queues, self._index, self._flusher
         )
+        self._scrubber = Scrubber(self._log, self._queues, config.delay_levels_ms)
         self._body_size_max = config.body_size_max
         self._is_sync = config.flush_mode is FlushMode.SYNC
         # Why nothing can be appended now, and when it is worth trying again.
@@ -390,6 +392,10 @@ class MessageStore:
         elif self._retry_at_s == inf:
             self._retry_at_s = 0.0
         return report
+
+    def scrub(self, size_max: int) -> ScrubReport:
+        """Check some more of the log; see `Scrubber`. To be called when there is time."""
+        return self._scrubber.step(size_max)
 
     def delete_topic(self, topic: str) -> None:
         """Forget all queues of a topic. Its messages stay in the log until they expire.

@@ -18,10 +18,10 @@ from roquet.protocol.record import LAYOUTS, MAGIC_V1
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.damage import Damage
 from roquet.store.dispatch import code_of
 from roquet.store.entry_repair import find_by_neighbours, is_message
 from roquet.store.errors import BadRecord
-from roquet.store.listener import Damage
 from roquet.store.log_scan import RECORD_SIZE_MIN
 
 # So many entries are looked at for one read when a filter drops most of them.

@@ -51,7 +51,8 @@ class QueueTable:
                     found = queue.load()
                     if found is not None:
                         suspect_from = found if suspect_from is None else min(suspect_from, found)
-        return suspect_from
+        # Without a single queue everything has to come from the log.
+        return suspect_from if self.by_key else 0
 
     def remove(self, queue: ConsumeQueue) -> list[MappedFile]:
         """Forget a queue and its names; the files are handed over to be closed."""

@@ -15,6 +15,7 @@ from typing import Final, final
 from roquet.store.checkpoint import Checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.damage import DamagedRange
 from roquet.store.deletions import Deletions
 from roquet.store.dispatch import Dispatcher, EntriesMissing
 from roquet.store.errors import BadRecord
@@ -23,15 +24,6 @@ from roquet.store.queues import QueueTable
 
 # As many as Apache looks at.
 CLEAN_SCAN_FILES: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class DamagedRange:
-    """Bytes of the log that hold no good record, with good ones behind them."""
-
-    start: int
-    end: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

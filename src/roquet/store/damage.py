@@ -1,0 +1,20 @@
+"""What is found damaged. It is reported, and never handed out."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A place in the log where a queue says a message is, and none is found."""
+
+    physical_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Bytes of the log that hold no good record, with good ones behind them."""
+
+    start: int
+    end: int
+    reason: str
