@@ -244,7 +244,9 @@ class ConsumeQueue:
     def cut(self, physical_limit: int) -> None:
         """Drop the entries of records at and behind `physical_limit`; see `settle`."""
         for file in reversed(self._run.files):
-            entries = _entries_of(file)[: self.max_offset - file.start // ENTRY_SIZE]
+            # Files behind the last entry are still there, see `settle`, but hold none.
+            count = max(0, self.max_offset - file.start // ENTRY_SIZE)
+            entries = _entries_of(file)[:count]
             kept = np.flatnonzero(~_blanks(entries) & (entries["physical_offset"] < physical_limit))
             if len(kept):
                 self._cut_to(file.start // ENTRY_SIZE + int(kept[-1]) + 1)

@@ -232,6 +232,19 @@ def test_a_cut_drops_the_entries_of_records_from_the_limit_on(
     assert all_entries(queue) == entries_of(*kept, 9000)
 
 
+def test_a_cut_does_not_bring_back_what_was_dropped(
+    tmp_path: Path, queue: ConsumeQueue, reopened: Reopen
+) -> None:
+    append(queue, *range(100, 1300, 100))
+    # The first file lost its end; the second one, which has it all, is to be dropped.
+    set_entry(tmp_path, 9, bytes(ENTRY_SIZE))
+    queue, _ = reopened(queue)
+    kept = queue.max_offset
+    assert kept < 9
+    queue.cut(2000)
+    assert queue.max_offset == kept
+
+
 def test_a_cut_drops_the_blanks_before_the_first_dropped_entry(queue: ConsumeQueue) -> None:
     append(queue, 100)
     queue.append_blanks(5)

@@ -6,6 +6,7 @@ import pytest
 from roquet.protocol.host import pack_host
 from roquet.protocol.java_hash import java_hash
 from roquet.protocol.record import read_record
+from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
 from roquet.store.queue_reading import Limits, ReadResult, ReadStatus
 from tests.support.drafts import draft
@@ -162,6 +163,15 @@ def test_a_damaged_entry_is_repaired_when_it_is_read(
         assert len(listener.damages) == 1
         assert bodies(store) == expected
         assert len(listener.damages) == 1
+
+
+def test_an_entry_that_was_wiped_out_is_repaired_when_it_is_read(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        append(store, 5)
+        queue = store._queues.find(b"TopicA", 0)
+        assert queue is not None
+        queue.replace(3, QueueEntry(0, 0, 0))
+        assert bodies(store) == [b"%03d" % number for number in range(5)]
 
 
 def test_an_entry_that_points_to_another_message_never_yields_it(tmp_path: Path) -> None:
