@@ -29,8 +29,8 @@ class _Contents:
     """What the platter has of one file."""
 
     durable: bytes = b""
-    # What the kernel dropped after a failed sync: it believes that these pages are clean.
-    dropped: bytes | None = None
+    # By position, what the kernel dropped after a failed sync: it takes these pages for clean.
+    dropped: dict[int, bytes] = field(default_factory=dict)
     was_synced: bool = False
 
 
@@ -146,15 +146,19 @@ class FaultyDisk:
         if self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.system.write(descriptor, position, data)
+        contents = self._contents_of(descriptor)
+        first_page = position - position % PAGE_SIZE
+        for page in range(first_page, position + len(data), PAGE_SIZE):
+            contents.dropped.pop(page, None)
 
     def sync(self, descriptor: int) -> None:
         self._step()
         self.syncs += 1
-        contents = self._contents[self._numbers[os.fstat(descriptor).st_ino]]
+        contents = self._contents_of(descriptor)
         current = _content(descriptor)
         if self._sync_failures:
             self._sync_failures -= 1
-            contents.dropped = current
+            contents.dropped = dict(_pages(current))
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if self.syncs_work:
             contents.durable = b"".join(_synced_pages(contents, current))
@@ -242,11 +246,13 @@ class FaultyDisk:
         if not contents.was_synced and chance.random() < 0.2:
             return b""
         pages = []
-        for position in range(0, len(current), PAGE_SIZE):
-            new = current[position : position + PAGE_SIZE]
+        for position, new in _pages(current):
             old = _page(contents.durable, position, len(new))
             pages.append(new if new == old else _surviving_page(old, new, chance))
         return b"".join(pages)
+
+    def _contents_of(self, descriptor: int) -> _Contents:
+        return self._contents[self._numbers[os.fstat(descriptor).st_ino]]
 
     def _number(self, path: Path) -> int:
         return self._numbers[path.stat().st_ino]
@@ -279,14 +285,17 @@ def _page(content: bytes, position: int, size: int) -> bytes:
     return content[position : position + size].ljust(size, b"\0")
 
 
+def _pages(content: bytes) -> Iterator[tuple[int, bytes]]:
+    for position in range(0, len(content), PAGE_SIZE):
+        yield position, content[position : position + PAGE_SIZE]
+
+
 def _synced_pages(contents: _Contents, current: bytes) -> Iterator[bytes]:
-    """Pages that were dropped after a failed sync and not touched since stay as they were."""
-    for position in range(0, len(current), PAGE_SIZE):
-        page = current[position : position + PAGE_SIZE]
-        dropped = contents.dropped
-        if dropped is not None and page == _page(dropped, position, len(page)):
-            page = _page(contents.durable, position, len(page))
-        yield page
+    for position, page in _pages(current):
+        if contents.dropped.get(position) == page:
+            yield _page(contents.durable, position, len(page))
+        else:
+            yield page
 
 
 def _surviving_page(old: bytes, new: bytes, chance: Random) -> bytes:
