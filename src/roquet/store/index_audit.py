@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from roquet.store.index_file import SECONDS_MAX, IndexEntries, IndexFile, KeyBatch
+from roquet.store.index_file import SECONDS_MAX, IndexFile, KeyBatch
 
 _HASH_BITS: Final = 31
 # A place in a range of this size and a hash fit into 64 bits.
@@ -58,10 +58,14 @@ def key_faults(
     wanted = _codes(keys.physical_offsets, keys.hashes, start)
     found = [_found_between(file, start, end) for file in files]
     codes = np.concatenate([np.empty(0, np.int64), *(each.codes for each in found)])
-    yield from _fault(np.setdiff1d(wanted, codes), start, "are missing")
-    yield from _fault(np.setdiff1d(codes, wanted), start, "are there, but no record has them")
-    for each in found:
-        yield from _fault(_wrong_times(each, wanted, keys), start, "are filed under a wrong time")
+    yield from _fault(np.setdiff1d(wanted, codes), start, "missing keys")
+    yield from _fault(np.setdiff1d(codes, wanted), start, "keys that no record has")
+    for file, each in zip(files, found, strict=True):
+        name = file.file.path.name
+        wrong = _wrong_times(each, wanted, keys)
+        yield from _fault(wrong, start, f"keys with a wrong time in {name}")
+        if len(each.codes) and _has_wrong_header(file, keys):
+            yield KeyFault(start, end, f"the header of {name} has a wrong time")
 
 
 class _Found(NamedTuple):
@@ -93,21 +97,30 @@ def _wrong_times(found: _Found, wanted: _Codes, keys: KeyBatch) -> _Codes:
     if found.has_first:
         # It counts from the end of the file before, which may be gone.
         is_wrong &= in_found != 0
-    return common[is_wrong]
+    wrong: _Codes = common[is_wrong]
+    return wrong
 
 
-def _codes(
-    offsets: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32], start: int
-) -> _Codes:
+def _has_wrong_header(file: IndexFile, keys: KeyBatch) -> bool:
+    header = file.header
+    return any(
+        (keys.timestamps[keys.physical_offsets == offset] != timestamp).any()
+        for offset, timestamp in (
+            (header.begin_physical_offset, header.begin_timestamp),
+            (header.end_physical_offset, header.end_timestamp),
+        )
+    )
+
+
+def _codes(offsets: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32], start: int) -> _Codes:
     codes: _Codes = (offsets - start << _HASH_BITS) | hashes.astype(np.int64)
     return codes
 
 
-def _fault(codes: _Codes, start: int, reason: str) -> Iterator[KeyFault]:
+def _fault(codes: _Codes, start: int, what: str) -> Iterator[KeyFault]:
     if len(codes):
         places = start + (codes >> _HASH_BITS)
-        what = "1 key" if len(codes) == 1 else f"{len(codes)} keys"
-        yield KeyFault(int(places.min()), int(places.max()), f"{what} {reason}")
+        yield KeyFault(int(places.min()), int(places.max()), f"{what}: {len(codes)}")
 
 
 def _links(

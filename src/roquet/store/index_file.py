@@ -103,6 +103,29 @@ class IndexFile:
             and 0 <= self.header.used_slots <= self._slot_count
         )
 
+    @property
+    def has_its_shape(self) -> bool:
+        """Whether slots and entries begin where they are looked for; False for an empty file.
+
+        Then the first and the last entry are those that the header names, the last one is the
+        newest of its slot, and nothing lies behind it.
+        """
+        last = self.header.next_number - 1
+        if last < 1 or not self.is_sound:
+            return False
+        mapping = self.file.mapping
+        _, begin, _, _ = _unpack_entry(mapping, self._entries_start + _ENTRY.size)
+        key_hash, end, _, _ = _unpack_entry(mapping, self._entries_start + last * _ENTRY.size)
+        slot = key_hash % self._slot_count
+        (newest,) = _unpack_slot(mapping, _HEADER.size + slot * _SLOT_SIZE)
+        behind = self._entries_start + (last + 1) * _ENTRY.size
+        header = self.header
+        return (
+            (begin, end) == (header.begin_physical_offset, header.end_physical_offset)
+            and newest == last
+            and not any(mapping[behind : behind + _ENTRY.size])
+        )
+
     def put(self, batch: KeyBatch) -> int:
         """Add as many keys as the file has room for; their count. Raises OSError."""
         count = min(len(batch), self._entry_count - self.header.next_number)
