@@ -190,9 +190,9 @@ class CommitLog:
 
     # Loading, cutting and forgetting
 
-    def load(self) -> None:
-        """Find the files; `resume` says where records end. Raises BadStoreDirectory."""
-        self._run.load()
+    def load(self, *, is_writable: bool = True) -> None:
+        """Find the files. Where records end is found by others. Raises BadStoreDirectory."""
+        self._run.load(is_writable=is_writable)
         self.end = self.files_end
 
     @property

@@ -202,21 +202,23 @@ class ConsumeQueue:
 
     # Loading, cutting and forgetting
 
-    def load(self) -> int | None:
+    def load(self, *, is_writable: bool = True) -> int | None:
         """Find the entries; drop them from the first one on that cannot be right.
 
         Returns the physical offset from which on the log has to be dispatched again to make
         up for that, None if nothing was wrong.
         """
         try:
-            self._run.load()
+            self._run.load(is_writable=is_writable)
+            is_whole = all(before.end == after.start for before, after in pairwise(self._run.files))
         except BadStoreDirectory:
-            self.clear()
+            is_whole = False
+        if not is_whole:
+            self._run.close()
+            if is_writable:
+                self.clear()
             return 0
         files = self._run.files
-        if any(before.end != after.start for before, after in pairwise(files)):
-            self.clear()
-            return 0
         if not files:
             return None
         first = files[max(0, len(files) - CHECKED_FILES)]

@@ -175,13 +175,7 @@ class KeyIndex:
     def find(self, topic: bytes, key: bytes, begin: int, end: int, count_max: int) -> list[int]:
         """Physical offsets, newest first; some may belong to other keys of the same hash."""
         key_hash = index_hash(str(topic + b"#" + key, "utf-8", "replace"))
-        found: list[int] = []
-        for file in reversed(self._files):
-            if file.overlaps(begin, end):
-                found += file.find(key_hash, begin, end, count_max - len(found))
-            if len(found) >= count_max or file.header.begin_timestamp < begin:
-                break
-        return found
+        return find_in_files(self._files, key_hash, begin, end, count_max)
 
     @property
     def last(self) -> IndexHeader:
@@ -292,6 +286,19 @@ class KeyIndex:
         except BadRecord:
             after = log.find_record(last + 1)
             return log.end if after is None else after.physical_offset
+
+
+def find_in_files(
+    files: Sequence[IndexFile], key_hash: int, begin: int, end: int, count_max: int
+) -> list[int]:
+    """Physical offsets of messages stored between two times, newest first."""
+    found: list[int] = []
+    for file in reversed(files):
+        if file.overlaps(begin, end):
+            found += file.find(key_hash, begin, end, count_max - len(found))
+        if len(found) >= count_max or file.header.begin_timestamp < begin:
+            break
+    return found
 
 
 def is_filed(sys_flag: int) -> bool:

@@ -30,9 +30,11 @@ class MappedRun:
     def load(self, *, is_writable: bool = True) -> None:
         """Find the files. Raises BadStoreDirectory if one has another size or a strange name."""
         entries = [each for each in self._disk.entries(self.directory) if not each.is_directory]
-        if is_writable and entries and entries[-1].size == 0:
-            # The last thing Apache did before it crashed was to make a file.
-            self._disk.remove(self.directory / entries.pop().name)
+        if entries and entries[-1].size == 0:
+            # The last thing Apache did before it crashed was to make a file, or is doing now.
+            empty = entries.pop()
+            if is_writable:
+                self._disk.remove(self.directory / empty.name)
         self.files = [self._file(each, is_writable=is_writable) for each in entries]
 
     def file_at(self, offset: int) -> MappedFile | None:

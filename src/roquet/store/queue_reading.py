@@ -89,9 +89,17 @@ class Limits(msgspec.Struct, gc=False):
 
 @final
 class QueueReader:
+    """Repairs entries, if it may write."""
+
     def __init__(
-        self, log: CommitLog, config: StoreConfig, on_damage: Callable[[Damage], None]
+        self,
+        log: CommitLog,
+        config: StoreConfig,
+        on_damage: Callable[[Damage], None],
+        *,
+        is_writable: bool = True,
     ) -> None:
+        self._is_writable = is_writable
         self._log = log
         self._config = config
         self._on_damage = on_damage
@@ -234,6 +242,7 @@ class QueueReader:
         record = find_by_neighbours(self._log, queue, offset)
         if record is None:
             return b""
-        code = code_of(record, self._config.delay_levels_ms)
-        queue.replace(offset, QueueEntry(record.physical_offset, record.size, code))
+        if self._is_writable:
+            code = code_of(record, self._config.delay_levels_ms)
+            queue.replace(offset, QueueEntry(record.physical_offset, record.size, code))
         return self._log.bytes_at(record.physical_offset, record.size) or b""
