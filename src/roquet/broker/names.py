@@ -39,9 +39,15 @@ CLOSED_TOPICS: Final = frozenset(
         TOO_MANY_CHECKS_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
+        TIMER_TOPIC,
     }
 )
-SYSTEM_TOPICS: Final = CLOSED_TOPICS | {TEMPLATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
+# As 4.9 lists them; of 5.x it knows nothing.
+SYSTEM_TOPICS: Final = (CLOSED_TOPICS - {TIMER_TOPIC}) | {
+    TEMPLATE_TOPIC,
+    BENCHMARK_TOPIC,
+    TRACE_TOPIC,
+}
 
 NAME_SIZE_MAX: Final = 127
 _matches_name = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{NAME_SIZE_MAX}}}").fullmatch

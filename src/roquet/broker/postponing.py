@@ -19,6 +19,7 @@ from roquet.broker.durability import Outcome
 from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.broker.outgoing import Outgoing, put_outgoing
 from roquet.broker.timers import TIMER_QUEUE_ID, out_ms
+from roquet.broker.topic_making import made_topic
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.message import Property, SysFlag
@@ -29,6 +30,7 @@ TIMER_DELAY_MS_MAX: Final = 3 * 24 * 3_600_000
 # Each takes eight bytes of memory while it waits.
 TIMER_COUNT_MAX: Final = 10_000_000
 
+_TIMER_QUEUE_COUNT: Final = 1
 # The bit that prepared and rolled back messages have, and no others.
 _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -66,9 +68,8 @@ def postponed(broker: Broker, outgoing: Outgoing) -> Outgoing | None:
 
 def put_waiting(broker: Broker, waiting: Outgoing) -> Appended:
     """Stores what `postponed` made. Raises Refused; then nothing was stored."""
-    if waiting.topic == TIMER_TOPIC and TIMER_TOPIC not in broker.topics:
-        broker.topics.find_or_create(TIMER_TOPIC, 1)
-        broker.topic_saver.save_soon()
+    if waiting.topic == TIMER_TOPIC:
+        made_topic(broker, TIMER_TOPIC, _TIMER_QUEUE_COUNT)
     appended = put_outgoing(broker, waiting)
     due_ms = appended.store_timestamp  # A timer has to be looked at soon.
     if waiting.topic == SCHEDULE_TOPIC:

@@ -7,6 +7,7 @@ A handler answers at once, or raises `Refused`. What has to wait is parked: pull
 from roquet.broker.handlers import (
     clients,
     connections,
+    delays,
     groups,
     offsets,
     progress,
@@ -15,6 +16,7 @@ from roquet.broker.handlers import (
     relays,
     replies,
     resets,
+    retries,
     runtime,
     sending,
     topics,
@@ -35,5 +37,7 @@ ROUTES = (
     *topics.ROUTES,
     *transactions.ROUTES,
     *groups.ROUTES,
+    *delays.ROUTES,
+    *retries.ROUTES,
     *runtime.ROUTES,
 )

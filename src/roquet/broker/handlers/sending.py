@@ -9,24 +9,22 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.durability import Outcome
-from roquet.broker.errors import BadName, ClosedTopic, UnknownGroup
+from roquet.broker.errors import BadName, ClosedTopic
+from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
 from roquet.broker.outgoing import Outgoing
 from roquet.broker.postponing import postponed, put_waiting
 from roquet.broker.putting import put, put_batch, refusal
+from roquet.broker.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
+from roquet.broker.topic_making import made_topic
 from roquet.broker.topics import TopicFlag
 from roquet.broker.transactions import begins_transaction, prepare
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
 from roquet.protocol.batch import decode_batch
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
-from roquet.protocol.codes import (
-    VERSION_3_4_9,
-    Permission,
-    RequestCode,
-    ResponseCode,
-)
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.sending import (
@@ -42,7 +40,6 @@ from roquet.store.message_store import Appended
 _WRITE: Final = int(Permission.WRITE)
 _MULTI_TAGS: Final = SysFlag.MULTI_TAGS.value
 _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
-_DLQ_QUEUE_COUNT: Final = 1
 _WAIT_MARK: Final = "WAIT\x01"
 _USUAL_WAIT: Final = "\x02WAIT\x01true"
 _NO_WAIT_MARK: Final = "WAIT\x01false"
@@ -207,20 +204,11 @@ def _retry_target(
     """Where a message of a retry topic goes: there, or to the dead letters of its group."""
     header = request.header
     name = header.topic.removeprefix(RETRY_PREFIX)
-    group = broker.groups.find(name)
-    if group is None:
-        raise UnknownGroup(name)
-    times_max = group.retry_max_times
-    if request.command.version >= VERSION_3_4_9 and header.max_reconsume_times is not None:
-        times_max = header.max_reconsume_times
-    if (header.reconsume_times or 0) < times_max:
+    group = group_settings(broker, name)
+    count_max = retry_count_max(group, request.command, header.max_reconsume_times)
+    if (header.reconsume_times or 0) < count_max:
         return topic, queue_id
-    dead_letters = dlq_topic(name)
-    found = broker.topics.find(dead_letters)
-    if found is None:
-        found = broker.topics.find_or_create(dead_letters, _DLQ_QUEUE_COUNT)
-        _tell_of_topics(broker)
-    return found, 0
+    return made_topic(broker, dlq_topic(name), DLQ_QUEUE_COUNT), DLQ_QUEUE_ID
 
 
 def _tell_of_topics(broker: Broker) -> None:

@@ -40,6 +40,8 @@ Exchange = tuple[GoldenFrame, GoldenFrame]
 # counters, and what only a real consumer can answer are looked at in the tests of the handlers.
 INCOMPARABLE = {
     *(route.code for module in (sending, pulling) for route in module.ROUTES),
+    Code.CONSUMER_SEND_MSG_BACK,
+    Code.GET_ALL_DELAY_OFFSET,
     Code.VIEW_MESSAGE_BY_ID,
     Code.QUERY_CONSUME_QUEUE,
     Code.GET_BROKER_CONFIG,

@@ -151,11 +151,7 @@ async def test_without_permission_to_make_topics_an_unknown_one_is_refused(
         ({"topic": "t" * 128}, ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER),
         ({"queue_id": 2}, ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER),
         ({"topic": "SCHEDULE_TOPIC_XXXX"}, ResponseCode.NO_PERMISSION, ResponseCode.NO_PERMISSION),
-        (
-            {"topic": "%RETRY%nobody", "default_topic": "none"},
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-        ),
+        ({"topic": "rmq_sys_wheel_timer"}, ResponseCode.NO_PERMISSION, ResponseCode.NO_PERMISSION),
         (
             {"properties": "A\x01" + "b" * 32_768},
             ResponseCode.MESSAGE_ILLEGAL,

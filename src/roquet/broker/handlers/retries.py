@@ -1,0 +1,96 @@
+"""Send-backs (36): a consumer could not handle a message, and wants it again later."""
+
+import random
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.durability import Outcome
+from roquet.broker.handlers.groups import group_settings
+from roquet.broker.handlers.refusals import check_is_master
+from roquet.broker.names import dlq_topic, retry_topic
+from roquet.broker.postponing import put_when_due
+from roquet.broker.retries import (
+    DLQ_QUEUE_COUNT,
+    DLQ_QUEUE_ID,
+    next_level,
+    retry_count_max,
+    sent_back,
+)
+from roquet.broker.topic_making import made_topic
+from roquet.broker.topics import TopicFlag
+from roquet.net.errors import Refused
+from roquet.net.router import Answer, Parked, Reply, Request, on
+from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
+from roquet.protocol.headers.sending import SendBackHeader
+from roquet.protocol.message import Property, StoredMessage
+from roquet.protocol.record import read_record
+from roquet.store.errors import BadRecord
+
+_WRITE: Final = int(Permission.WRITE)
+
+
+def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
+    header = request.header
+    check_is_master(broker)
+    group = group_settings(broker, header.group)
+    if not broker.config.permission & _WRITE:
+        raise Refused(ResponseCode.NO_PERMISSION, "the broker is not writable")
+    if group.retry_queue_nums <= 0:
+        return Reply()  # The group wants nothing twice.
+    topic = _writable_retry_topic(broker, header, group.retry_queue_nums)
+    # Which queue gets which message is no secret.
+    queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311
+    message = _message(broker, header.offset)
+    count_max = retry_count_max(group, request.command, header.max_reconsume_times)
+    level = next_level(message.reconsume_times, count_max, header.delay_level)
+    if level is None:
+        topic = made_topic(broker, dlq_topic(header.group), DLQ_QUEUE_COUNT)
+        queue_id = DLQ_QUEUE_ID
+    back = sent_back(message, topic.topic_name, queue_id, level)
+    try:
+        appended = put_when_due(broker, back)
+    except Refused as refused:
+        # Whatever the reason: with this code clients send the message themselves.
+        raise Refused(ResponseCode.SYSTEM_ERROR, refused.remark) from None
+    origin = message.properties.get(Property.RETRY_TOPIC, message.topic)
+    broker.statistics.count_send_back(header.group, origin)
+    return _when_safe(broker, request, appended.physical_offset + appended.size)
+
+
+def _writable_retry_topic(broker: Broker, header: SendBackHeader, queue_count: int) -> TopicConfig:
+    flags = TopicFlag.UNIT_SUBSCRIPTION if header.unit_mode else 0
+    topic = made_topic(broker, retry_topic(header.group), queue_count, flags)
+    if not topic.perm & _WRITE:
+        raise Refused(ResponseCode.NO_PERMISSION, f"topic {topic.topic_name!r} is not writable")
+    return topic
+
+
+def _message(broker: Broker, physical_offset: int) -> StoredMessage:
+    try:
+        return read_record(broker.store.record_at(physical_offset))
+    except BadRecord as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+
+def _when_safe(broker: Broker, request: Request[SendBackHeader], end: int) -> Answer:
+    """Success, when the consumer may forget the message.
+
+    Apache does not wait for the disk here. But what the consumer does next is to say that it is
+    done with the message, and that is kept apart from the log.
+    """
+    if not broker.is_sync_flush:
+        return Reply()
+    parked = Parked(request)
+
+    def tell(outcome: Outcome) -> None:
+        if outcome is Outcome.DURABLE:
+            parked.answer(Reply())
+        else:
+            parked.answer(Reply(ResponseCode.SYSTEM_ERROR, remark=outcome.value))
+
+    broker.durability.wait(end, tell)
+    return parked
+
+
+ROUTES = (on(RequestCode.CONSUMER_SEND_MSG_BACK, SendBackHeader, send_back),)
