@@ -3,14 +3,14 @@
 from typing import Any, Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.durability import Outcome
 from roquet.broker.half_messages import real_place, resumed
+from roquet.broker.handlers.deferred import answer_later, synced
 from roquet.broker.handlers.queries import stored_record
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions import commit, open_copy, put_half, roll_back
 from roquet.net.errors import Refused
-from roquet.net.router import Answer, Parked, Reply, Request, on
+from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.transactions import EndTransactionHeader, ResumeCheckHeader
 from roquet.protocol.message import Property, StoredMessage, SysFlag
@@ -34,7 +34,7 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     half = open_copy(broker, _half_message(broker, header))
     if half is None:
         return Reply(remark="the transaction is over already")
-    return _answer_when_safe(broker, request, end(broker, half))
+    return _answered(broker, request, end(broker, half))
 
 
 def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
@@ -45,7 +45,7 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
         raise _refused("is not a half message", message)
     real_place(message)
     appended = put_half(broker, resumed(message))
-    return _answer_when_safe(broker, request, appended.physical_offset + appended.size)
+    return _answered(broker, request, appended.physical_offset + appended.size)
 
 
 def _half_message(broker: Broker, header: EndTransactionHeader) -> StoredMessage:
@@ -66,20 +66,10 @@ def _refused(why: str, message: StoredMessage) -> Refused:
     )
 
 
-def _answer_when_safe(broker: Broker, request: Request[Any], end: int) -> Answer:
-    """With sync flush, what is acknowledged is on disk."""
+def _answered(broker: Broker, request: Request[Any], end: int) -> Answer:
     if not broker.is_sync_flush:
         return Reply()
-    parked = Parked(request)
-
-    def tell(outcome: Outcome) -> None:
-        if outcome is Outcome.FAILED:
-            parked.answer(Reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="the disk has failed"))
-        else:
-            parked.answer(Reply())
-
-    broker.durability.wait(end, tell)
-    return parked
+    return answer_later(broker, request, lambda: synced(broker, Reply(), end))
 
 
 ROUTES = (

@@ -1,0 +1,137 @@
+"""Replies to requests (324, 325): on to the client that asked, and into the reply topic.
+
+A request is a plain message that names its sender in REPLY_TO_CLIENT. Whoever consumed it sends
+the reply to the broker it came from, which pushes it (326) over the connection of the sender.
+"""
+
+import logging
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.handlers.deferred import answer_later, synced
+from roquet.broker.handlers.sending import checked_queue_id, checked_topic
+from roquet.broker.outgoing import Outgoing, put_outgoing
+from roquet.net.errors import NetError, Refused
+from roquet.net.router import Parked, Reply, Request, on
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import fields_of
+from roquet.protocol.headers.sending import (
+    PushReplyHeader,
+    SendMessageHeader,
+    SendMessageHeaderV2,
+    SendMessageReplyHeader,
+)
+from roquet.protocol.host import unpack_host
+from roquet.protocol.message import Property, SysFlag
+from roquet.protocol.message_id import offset_id
+from roquet.protocol.properties import property_of, with_property
+
+log = logging.getLogger(__name__)
+
+PUSH_TIMEOUT_S: Final = 10.0
+
+# A client cannot read an answer without an id, also when nothing was stored.
+_NO_ID: Final = "0"
+_SHOWN_SIZE_MAX: Final = 150
+_TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
+
+
+def send_reply(broker: Broker, request: Request[SendMessageHeader]) -> Parked:
+    topic = checked_topic(broker, request)
+    queue_id = checked_queue_id(request, topic)
+
+    async def push_and_store() -> Reply:
+        problem = await _push(broker, request)
+        reply = await _stored(broker, request, queue_id)
+        if problem is None:
+            return reply
+        return Reply(ResponseCode.SYSTEM_ERROR, reply.header, remark=problem)
+
+    return answer_later(broker, request, push_and_store)
+
+
+async def _push(broker: Broker, request: Request[SendMessageHeader]) -> str | None:
+    """Hands the reply to the client that asked; why that failed, if it did."""
+    client_id = property_of(request.header.properties or "", Property.REPLY_TO_CLIENT)
+    if client_id is None:
+        return f"a reply without {Property.REPLY_TO_CLIENT}"
+    connection = broker.producers.connection_of(client_id)
+    if connection is None:
+        return f"client {client_id[:_SHOWN_SIZE_MAX]!r} is not connected"
+    try:
+        answer = await connection.call(_pushed(broker, request), PUSH_TIMEOUT_S)
+    except NetError as error:
+        return str(error)
+    if answer.code != ResponseCode.SUCCESS:
+        return f"client {client_id[:_SHOWN_SIZE_MAX]!r} did not take it: {answer.remark}"
+    return None
+
+
+def _pushed(broker: Broker, request: Request[SendMessageHeader]) -> Command:
+    sent = request.header
+    now_ms = broker.clock.now_ms()
+    header = PushReplyHeader(
+        producer_group=sent.producer_group,
+        topic=sent.topic,
+        default_topic=sent.default_topic,
+        default_topic_queue_nums=sent.default_topic_queue_nums,
+        queue_id=sent.queue_id,
+        sys_flag=sent.sys_flag,
+        born_timestamp=sent.born_timestamp,
+        flag=sent.flag,
+        born_host=str(request.connection.peer_address),
+        store_host=str(unpack_host(broker.store_host)),
+        store_timestamp=now_ms,
+        properties=with_property(sent.properties or "", Property.PUSH_REPLY_TIME, str(now_ms)),
+        reconsume_times=sent.reconsume_times,
+        unit_mode=sent.unit_mode,
+    )
+    return Command(
+        RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields=fields_of(header), body=request.body
+    )
+
+
+async def _stored(broker: Broker, request: Request[SendMessageHeader], queue_id: int) -> Reply:
+    """The answer to a reply that reached its client; it says where the reply was stored, too."""
+    header = SendMessageReplyHeader(
+        msg_id=_NO_ID,
+        queue_id=queue_id,
+        queue_offset=0,
+        region_id=broker.config.region_id,
+        is_traced=broker.config.trace_on,
+    )
+    if not broker.config.store_replies:
+        return Reply(header=header)
+    try:
+        appended = put_outgoing(broker, _outgoing(broker, request, queue_id))
+    except Refused as refused:
+        # It was for its client, and the copy for whoever wants to look at it later.
+        log.warning("a reply is not stored: %s", refused)
+        return Reply(header=header)
+    header.msg_id = offset_id(broker.store_host, appended.physical_offset)
+    header.queue_offset = appended.queue_offset
+    return await synced(broker, Reply(header=header), appended.physical_offset + appended.size)
+
+
+def _outgoing(broker: Broker, request: Request[SendMessageHeader], queue_id: int) -> Outgoing:
+    """With the properties as they came: Apache adds nothing to those of a reply."""
+    header = request.header
+    return Outgoing(
+        topic=header.topic,
+        queue_id=queue_id,
+        body=request.body,
+        properties=header.properties or "",
+        born_timestamp=header.born_timestamp,
+        born_host=request.connection.peer_host,
+        store_host=broker.store_host,
+        flag=header.flag,
+        sys_flag=header.sys_flag & ~_TRANSACTION_MASK,
+        reconsume_times=header.reconsume_times or 0,
+    )
+
+
+ROUTES = (
+    on(RequestCode.SEND_REPLY_MESSAGE, SendMessageHeader, send_reply),
+    on(RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageHeaderV2, send_reply),
+)
