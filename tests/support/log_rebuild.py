@@ -1,0 +1,59 @@
+"""What queues and keys have to be, worked out from the bytes of a log alone.
+
+A second opinion: it shares the reader of records with the store, and nothing else.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from roquet.protocol.java_hash import java_hash
+from roquet.protocol.message import StoredMessage
+from roquet.protocol.record import MAGIC_BLANK, read_record
+
+_PREFIX = Struct(">ii")
+
+
+class QueueName(NamedTuple):
+    topic: str
+    queue_id: int
+
+
+class RebuiltEntry(NamedTuple):
+    physical_offset: int
+    size: int
+    tags_code: int
+
+
+@dataclass
+class Rebuilt:
+    messages: list[StoredMessage] = field(default_factory=list)
+    queues: dict[QueueName, list[RebuiltEntry]] = field(default_factory=dict)
+    # Physical offsets by topic and key.
+    keys: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+
+def rebuilt(root: Path) -> Rebuilt:
+    """From a log that is whole: it ends with zeros or with its last file."""
+    found = Rebuilt()
+    for path in sorted((root / "commitlog").iterdir()):
+        content = path.read_bytes()
+        position = 0
+        while position + _PREFIX.size <= len(content):
+            size, magic = _PREFIX.unpack_from(content, position)
+            if magic in (MAGIC_BLANK, 0):
+                break
+            _add(found, read_record(content, position))
+            position += size
+    return found
+
+
+def _add(found: Rebuilt, message: StoredMessage) -> None:
+    found.messages.append(message)
+    queue = found.queues.setdefault(QueueName(message.topic, message.queue_id), [])
+    assert message.queue_offset == len(queue), f"hole before {message.physical_offset}"
+    tags_code = java_hash(message.tags) if message.tags else 0
+    queue.append(RebuiltEntry(message.physical_offset, message.size, tags_code))
+    for key in message.keys:
+        found.keys.setdefault((message.topic, key), []).append(message.physical_offset)
