@@ -249,7 +249,9 @@ class ConsumeQueue:
             # Files behind the last entry are still there, see `settle`, but hold none.
             count = max(0, self.max_offset - file.start // ENTRY_SIZE)
             entries = _entries_of(file)[:count]
-            kept = np.flatnonzero(~_blanks(entries) & (entries["physical_offset"] < physical_limit))
+            kept = np.flatnonzero(
+                ~are_blank(entries) & (entries["physical_offset"] < physical_limit)
+            )
             if len(kept):
                 self._cut_to(file.start // ENTRY_SIZE + int(kept[-1]) + 1)
                 return
@@ -359,14 +361,14 @@ def sound_count(entries: Entries) -> int:
     offsets = entries["physical_offset"].astype(np.int64)
     sizes = entries["size"].astype(np.int64)
     is_wrong = (offsets < 0) | (sizes <= 0)
-    real = np.flatnonzero(~is_wrong & ~_blanks(entries))
+    real = np.flatnonzero(~is_wrong & ~are_blank(entries))
     overlaps = offsets[real[1:]] < offsets[real[:-1]] + sizes[real[:-1]]
     is_wrong[real[1:][overlaps]] = True
     wrong = np.flatnonzero(is_wrong)
     return int(wrong[0]) if len(wrong) else len(entries)
 
 
-def _blanks(entries: Entries) -> npt.NDArray[np.bool_]:
+def are_blank(entries: Entries) -> npt.NDArray[np.bool_]:
     found: npt.NDArray[np.bool_] = (entries["physical_offset"] == 0) & (
         entries["size"] == BLANK_SIZE
     )
@@ -374,7 +376,7 @@ def _blanks(entries: Entries) -> npt.NDArray[np.bool_]:
 
 
 def _leading_blanks(entries: Entries) -> int:
-    others = np.flatnonzero(~_blanks(entries))
+    others = np.flatnonzero(~are_blank(entries))
     return int(others[0]) if len(others) else len(entries)
 
 

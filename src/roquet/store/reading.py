@@ -15,7 +15,7 @@ from roquet.protocol.java_hash import index_hash
 from roquet.store.checkpoint import Checkpoint, load_checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
-from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
+from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.damage import Damage, DamagedRange
 from roquet.store.errors import BadRecord, BadStoreDirectory
 from roquet.store.index_file import IndexFile
@@ -53,6 +53,8 @@ class StoreReader:
         self._index: list[IndexFile] | None = None
         # What was found damaged while reading queues; it was not handed out.
         self.damages: list[Damage] = []
+        # Topics and ids of queues that end too early, because an entry cannot be right.
+        self.broken_queues: list[tuple[str, int]] = []
         config = StoreConfig(
             root=layout.root,
             memory_size=_NO_LIMIT,
@@ -108,6 +110,11 @@ class StoreReader:
     def log_end(self) -> int:
         """Behind the last good record, as a recovery would find it."""
         return self._log.end
+
+    @property
+    def tail_size(self) -> int:
+        """How many bytes behind the end of the log are not zero, up to the last of them."""
+        return self._log.written_end(self._log.end) - self._log.end
 
     @property
     def was_clean(self) -> bool:
@@ -172,6 +179,13 @@ class StoreReader:
         if queue is None:
             return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         return self._reader.read(queue, offset, queue.max_offset, limits)
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Entries of a queue as they are, up to the end of their file."""
+        queue = self._queues.get((topic.encode(), queue_id))
+        if queue is None:
+            return []
+        return [QueueEntry(*entry) for entry in unpack_entries(queue.entries(offset, count))]
 
     def messages(
         self, topic: str, queue_id: int, start: int | None = None, end: int | None = None
@@ -250,7 +264,8 @@ class StoreReader:
         if file_size % ENTRY_SIZE or not is_directory_name(topic):
             return
         queue = ConsumeQueue(self._disk, directory, file_size, topic, queue_id)
-        queue.load(is_writable=False)
+        if queue.load(is_writable=False) is not None:
+            self.broken_queues.append((topic.decode(), queue_id))
         if queue.max_offset:
             self._queues[topic, queue_id] = queue
 

@@ -251,3 +251,36 @@ def test_an_empty_store_is_a_store(tmp_path: Path) -> None:
         assert (reader.log_start, reader.log_end, reader.queues()) == (0, 0, {})
         assert list(reader.scan()) == []
         assert reader.find_by_key("TopicA", "k", 0, 2**60, 9) == []
+
+
+def test_entries_are_shown_as_they_are(root: Path) -> None:
+    with StoreReader.open(root) as reader:
+        offsets = [each.physical_offset for each in reader.scan() if isinstance(each, LogRecord)]
+        entries = reader.entries("TopicA", 0, 12, 3)
+        assert [each.physical_offset for each in entries] == offsets[12:15]
+        assert reader.entries("TopicA", 1, 0, 1) == []
+
+
+def test_bytes_behind_the_last_record_are_counted(root: Path) -> None:
+    with StoreReader.open(root) as reader:
+        assert reader.tail_size == 0
+        end = reader.log_end
+        file = reader.files[-1]
+    with file.path.open("r+b") as log:
+        log.seek(end - file.start + 20)
+        log.write(b"\1")
+    with StoreReader.open(root) as reader:
+        assert reader.log_end == end
+        assert reader.tail_size == 21
+
+
+def test_a_queue_that_ends_too_early_is_told(root: Path) -> None:
+    with StoreReader.open(root) as reader:
+        assert reader.broken_queues == []
+    path = max((root / "consumequeue" / "TopicA" / "0").iterdir())
+    content = bytearray(path.read_bytes())
+    content[0] ^= 0x80
+    path.write_bytes(content)
+    with StoreReader.open(root) as reader:
+        assert reader.broken_queues == [("TopicA", 0)]
+        assert reader.max_offset("TopicA", 0) < COUNT
