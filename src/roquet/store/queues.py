@@ -1,5 +1,6 @@
 """All consume queues of a store, by topic and queue id."""
 
+import os
 from collections.abc import Iterator
 from typing import final
 
@@ -8,6 +9,16 @@ from roquet.protocol.errors import BadMessage
 from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.layout import StoreLayout, is_directory_name
 from roquet.store.mapped_file import MappedFile
+
+
+def queues_on_disk(disk: Disk, layout: StoreLayout) -> Iterator[tuple[bytes, int]]:
+    """Topic and id of every queue that has a directory; whatever else lies there is left alone."""
+    for topic in disk.entries(layout.queues):
+        name = os.fsencode(topic.name)
+        if topic.is_directory and is_directory_name(name):
+            for queue in disk.entries(layout.queues / topic.name):
+                if queue.is_directory and queue.name.isascii() and queue.name.isdigit():
+                    yield name, int(queue.name)
 
 
 @final
@@ -42,15 +53,10 @@ class QueueTable:
     def load(self) -> int | None:
         """Find all queues; from where on the log has to be dispatched again, if at all."""
         suspect_from: int | None = None
-        for topic in self._disk.entries(self._layout.queues):
-            if not topic.is_directory:
-                continue
-            for entry in self._disk.entries(self._layout.queues / topic.name):
-                if entry.is_directory and entry.name.isascii() and entry.name.isdigit():
-                    queue = self.find_or_add(topic.name.encode(), int(entry.name))
-                    found = queue.load()
-                    if found is not None:
-                        suspect_from = found if suspect_from is None else min(suspect_from, found)
+        for topic, queue_id in queues_on_disk(self._disk, self._layout):
+            found = self.find_or_add(topic, queue_id).load()
+            if found is not None:
+                suspect_from = found if suspect_from is None else min(suspect_from, found)
         # Without a single queue everything has to come from the log.
         return suspect_from if self.by_key else 0
 

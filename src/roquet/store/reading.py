@@ -21,10 +21,11 @@ from roquet.store.errors import BadRecord, BadStoreDirectory
 from roquet.store.index_file import IndexFile
 from roquet.store.index_shape import shape_of
 from roquet.store.key_index import find_in_files, has_key
-from roquet.store.layout import StoreLayout, is_directory_name, layout_of
+from roquet.store.layout import StoreLayout, layout_of
 from roquet.store.log_scan import LogRecord
 from roquet.store.mapped_file import MappedFile
 from roquet.store.queue_reading import Limits, QueueReader, ReadResult, ReadStatus
+from roquet.store.queues import queues_on_disk
 from roquet.store.recovery import is_lost_in_between
 from roquet.store.time_search import Boundary, offset_by_time
 
@@ -249,10 +250,8 @@ class StoreReader:
 
     def _load(self) -> None:
         self._log.load(is_writable=False)
-        for topic in self._disk.entries(self._layout.queues):
-            for entry in self._disk.entries(self._layout.queues / topic.name):
-                if entry.is_directory and entry.name.isascii() and entry.name.isdigit():
-                    self._load_queue(topic.name.encode(), int(entry.name))
+        for topic, queue_id in queues_on_disk(self._disk, self._layout):
+            self._load_queue(topic, queue_id)
         self._log.end = self._find_end()
         for queue in self._queues.values():
             queue.forget(self._log.start)
@@ -261,8 +260,6 @@ class StoreReader:
     def _load_queue(self, topic: bytes, queue_id: int) -> None:
         directory = self._layout.queue(topic.decode(), queue_id)
         file_size = _file_size(self._disk, directory)
-        if file_size % ENTRY_SIZE or not is_directory_name(topic):
-            return
         queue = ConsumeQueue(self._disk, directory, file_size, topic, queue_id)
         if queue.load(is_writable=False) is not None:
             self.broken_queues.append((topic.decode(), queue_id))

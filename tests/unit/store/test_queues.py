@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,7 @@ def test_all_queues_are_loaded_and_stray_names_passed_over(
     append(table, b"%RETRY%g", 0, 30)
     table.close()
     (tmp_path / "consumequeue" / "stray").touch()
+    (tmp_path / "consumequeue" / os.fsdecode(b"no \xff text") / "0").mkdir(parents=True)
     (tmp_path / "consumequeue" / "TopicA" / "stray").mkdir()
     (tmp_path / "consumequeue" / "TopicA" / "0.new").touch()
     loaded = open_table(tmp_path)

@@ -284,3 +284,17 @@ def test_a_queue_that_ends_too_early_is_told(root: Path) -> None:
     with StoreReader.open(root) as reader:
         assert reader.broken_queues == [("TopicA", 0)]
         assert reader.max_offset("TopicA", 0) < COUNT
+
+
+def test_stray_files_among_the_queues_are_passed_over(root: Path) -> None:
+    (root / "consumequeue" / "stray").touch()
+    with StoreReader.open(root) as reader:
+        assert reader.queues() == {"TopicA": [0]}
+
+
+def test_a_queue_with_a_file_of_a_strange_size_is_broken(root: Path) -> None:
+    first = root / "consumequeue" / "TopicA" / "0" / f"{0:020d}"
+    first.write_bytes(first.read_bytes()[:-7])
+    with StoreReader.open(root) as reader:
+        assert reader.broken_queues == [("TopicA", 0)]
+        assert reader.queues() == {}
