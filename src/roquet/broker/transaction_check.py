@@ -19,7 +19,8 @@ from roquet.broker.durability import Outcome
 from roquet.broker.half_messages import given_up, kept, question_record, real_place, renewed
 from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.outgoing import Outgoing, put_outgoing
-from roquet.broker.transactions import open_copy, put_half, record_missing_ends
+from roquet.broker.topic_making import made_topic
+from roquet.broker.transactions import is_given_up, open_copy, put_half, record_missing_ends
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
@@ -82,14 +83,15 @@ async def keep_checking(broker: Broker) -> None:
     """A round after each interval; never returns."""
     while True:
         await asyncio.sleep(broker.config.transaction_check_interval_ms / 1000)
-        if not broker.config.is_slave:
-            await check_transactions(broker)
+        await check_transactions(broker)
 
 
 async def check_transactions(broker: Broker) -> None:
-    """One round."""
+    """One round; none on a slave, which writes nothing by itself."""
+    if broker.config.is_slave:
+        return
     pending = broker.pending_halves
-    _make_topic(broker, HALF_TOPIC)
+    made_topic(broker, HALF_TOPIC, _TOPIC_QUEUE_COUNT)
     this_round = _Round(broker)
     try:
         record_missing_ends(broker)
@@ -162,7 +164,7 @@ class _Round:
         if verdict is Verdict.WAIT:
             return False
         try:
-            if verdict is not Verdict.OVER and self._is_newest(half):
+            if verdict is not Verdict.OVER and self._is_to_be_done(verdict, half):
                 real_place(half)  # Who belongs nowhere is refused before anything is stored.
                 self._counts[verdict] += 1
                 self._carry_out(verdict, half, facts.check_count)
@@ -173,14 +175,18 @@ class _Round:
             log.error("half message %d is passed over: %s", half.queue_offset, refused)  # noqa: TRY400
         return True
 
-    def _is_newest(self, half: StoredMessage) -> bool:
-        is_certain = half.queue_offset >= self._pending.doubtful_end
-        return is_certain or open_copy(self._broker, half) is half
+    def _is_to_be_done(self, verdict: Verdict, half: StoredMessage) -> bool:
+        """False for what was done before a crash that took the progress with it."""
+        if half.queue_offset >= self._pending.doubtful_end:
+            return True
+        if verdict is Verdict.GIVE_UP and is_given_up(self._broker, half):
+            return False
+        return open_copy(self._broker, half) is half
 
     def _carry_out(self, verdict: Verdict, half: StoredMessage, check_count: int) -> None:
         broker = self._broker
         if verdict is Verdict.GIVE_UP:
-            _make_topic(broker, TOO_MANY_CHECKS_TOPIC)
+            made_topic(broker, TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
             put_outgoing(broker, given_up(half))
         elif verdict is Verdict.KEEP:
             put_half(broker, kept(half))
@@ -242,13 +248,6 @@ def _when_readable(broker: Broker, appended: Appended, tell: Callable[[], None])
 def _tell(producer: Connection, command: Command) -> None:
     if producer.is_open:
         producer.send_oneway(command)
-
-
-def _make_topic(broker: Broker, topic: str) -> None:
-    if topic not in broker.topics:
-        broker.topics.find_or_create(topic, _TOPIC_QUEUE_COUNT)
-        broker.topic_saver.save_soon()
-        broker.registrar.refresh_soon()
 
 
 def facts_of(message: StoredMessage, rules: Rules) -> Half:

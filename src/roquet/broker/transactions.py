@@ -68,7 +68,10 @@ def put_half(broker: Broker, half: Outgoing) -> Appended:
 
 
 def open_copy(broker: Broker, half: StoredMessage) -> StoredMessage | None:
-    """Which copy of a half message its transaction ends with; None if it is over already."""
+    """Which copy of a half message its transaction ends with; None if it is over already.
+
+    Raises Refused when the store cannot look.
+    """
     pending = broker.pending_halves
     if half.queue_offset >= max(pending.progress, pending.doubtful_end):
         return None if half.queue_offset in pending.ended else half
@@ -77,8 +80,16 @@ def open_copy(broker: Broker, half: StoredMessage) -> StoredMessage | None:
     if newest.queue_offset in pending.ended or _is_committed(broker, half, copies):
         return None
     # What was given up is nobody's loss but the producer's, so its late word still counts.
-    is_open = newest.queue_offset >= pending.progress or _is_given_up(broker, half)
+    is_open = newest.queue_offset >= pending.progress or is_given_up(broker, half)
     return newest if is_open else None
+
+
+def is_given_up(broker: Broker, half: StoredMessage) -> bool:
+    """As far as can be known. Raises Refused."""
+    return any(
+        found.born_timestamp == half.born_timestamp
+        for found in _found_by_key(broker, TOO_MANY_CHECKS_TOPIC, half)
+    )
 
 
 def commit(broker: Broker, half: StoredMessage) -> int:
@@ -132,13 +143,6 @@ def _is_committed(broker: Broker, half: StoredMessage, copies: list[StoredMessag
         found.sys_flag & _TRANSACTION_MASK == _COMMIT
         and found.prepared_transaction_offset in places
         for found in _found_by_key(broker, real_place(half).topic, half)
-    )
-
-
-def _is_given_up(broker: Broker, half: StoredMessage) -> bool:
-    return any(
-        found.born_timestamp == half.born_timestamp
-        for found in _found_by_key(broker, TOO_MANY_CHECKS_TOPIC, half)
     )
 
 
