@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import Final, final
 
 from roquet.clock import Clock
-from roquet.disk import PAGE_SIZE
+from roquet.disk import PAGE_SIZE, is_full
 from roquet.store.checkpoint import Checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
@@ -150,4 +150,9 @@ class Flusher:
                 self._sync_log()
         index_timestamp = 0 if self._index is None else self._index.sync()
         self._sync_log()
-        self._save_checkpoint(Checkpoint(timestamp, timestamp, index_timestamp))
+        try:
+            self._save_checkpoint(Checkpoint(timestamp, timestamp, index_timestamp))
+        except OSError as error:
+            # The older checkpoint stays true; it only makes a recovery longer.
+            if not is_full(error):
+                raise
