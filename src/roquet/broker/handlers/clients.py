@@ -100,10 +100,9 @@ def check_client(broker: Broker, request: Request[NoFields]) -> Reply:
 
 def lock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
     body = read_body(QueueLockRequest, request.body)
-    owned = frozenset(broker.locks.lock(body.client_id, _queue_keys(body)))
-    queues = [
-        queue for queue, key in zip(body.mq_set, _queue_keys(body), strict=True) if key in owned
-    ]
+    keys = _queue_keys(body)
+    owned = frozenset(broker.locks.lock(body.client_id, keys))
+    queues = [queue for queue, key in zip(body.mq_set, keys, strict=True) if key in owned]
     return Reply(body=write_body(LockedQueues(queues=queues)))
 
 

@@ -246,4 +246,4 @@ async def test_tools_get_the_recorded_replies(
                 assert answer.code == DEVIATIONS[request.place]
             else:
                 assert meaning(code, answer) == meaning(code, reply.command), request.place
-    assert len(codes) == code_count
+    assert len(codes) >= code_count

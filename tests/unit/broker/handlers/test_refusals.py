@@ -1,19 +1,34 @@
-"""What a slave does not do."""
+"""Why several kinds of requests are refused."""
 
 from pathlib import Path
 
 import pytest
 
 from roquet.broker.config import BrokerRole
+from roquet.broker.handlers.refusals import invalid
 from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigList
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigList
-from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
+from roquet.protocol.command import Command
 from roquet.protocol.fields import Header
 from roquet.protocol.headers.addressed import AddressedHeader
 from roquet.protocol.headers.groups import DeleteGroupHeader
 from roquet.protocol.headers.offsets import CloneGroupOffsetHeader, ResetOffsetHeader
 from roquet.protocol.headers.topics import CreateTopicHeader, DeleteTopicHeader
 from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0, broker_bed
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        (VERSION_5_0_0 - 1, ResponseCode.SYSTEM_ERROR),
+        (VERSION_5_0_0, ResponseCode.INVALID_PARAMETER),
+    ],
+)
+def test_5_x_learns_that_a_parameter_cannot_be(version: int, code: ResponseCode) -> None:
+    refusal = invalid(Command(RequestCode.GET_MAX_OFFSET, version=version), "no")
+    assert (refusal.code, refusal.remark) == (code, "no")
+
 
 TOPIC = TopicConfig(topic_name="t")
 GROUP = GroupConfig(group_name="g")

@@ -139,6 +139,7 @@ async def test_nobody_is_moved_in_a_topic_that_is_not_there(
         ({"timestamp": THE_END, "queue_id": 1}, {1: 2}),
         ({"timestamp": BEFORE_ALL, "queue_id": 0, "offset": 1}, {0: 1}),
         ({"timestamp": BEFORE_ALL, "queue_id": 0, "offset": 3}, {0: 3}),
+        ({"timestamp": THE_END, "queue_id": 0, "offset": 0}, {0: 0}),
     ],
 )
 async def test_5_x_tools_have_the_group_moved_here(
