@@ -13,29 +13,28 @@ from roquet.broker.clients import Consumers, Producers
 from roquet.broker.config import BrokerConfig
 from roquet.broker.delay_levels import DelayLevels
 from roquet.broker.delays import Delays
-from roquet.broker.delivering import deliver_delayed, save_progress
 from roquet.broker.durability import Durability
 from roquet.broker.groups import GroupTable
 from roquet.broker.handlers import ROUTES
-from roquet.broker.handlers.clients import connection_lost, expire_clients
+from roquet.broker.handlers.clients import connection_lost
 from roquet.broker.offsets import OffsetTable
 from roquet.broker.pending_halves import PendingHalves
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port
 from roquet.broker.queue_locks import QueueLocks
-from roquet.broker.registration import Identity, Registered, Registrar
+from roquet.broker.registration import Identity, Registrar
 from roquet.broker.saving import SavedTable, Saver
 from roquet.broker.settled import SettledState
 from roquet.broker.statistics import Statistics
 from roquet.broker.timers import TimerProgress, Timers
 from roquet.broker.topics import TopicTable, built_in_topics
-from roquet.broker.transaction_check import keep_checking
+from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.limits import Limits
 from roquet.net.peers import Peers, split_address
 from roquet.net.router import Router
-from roquet.net.service import OnFailure, Services
+from roquet.net.service import Services
 from roquet.net.serving import Server
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.codes import RequestCode
@@ -48,11 +47,6 @@ from roquet.store.message_store import MessageStore
 log = logging.getLogger(__name__)
 
 _SYNC_TIMEOUT_S: Final = 5.0
-_EXPIRE_PERIOD_S: Final = 10.0
-_FORGET_LOCKS_PERIOD_S: Final = 60.0
-_TICK_S: Final = 1.0
-
-
 _PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 # The fast port is for what answers at once.
 _FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULLS)
@@ -71,7 +65,8 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
     # more, then nobody is served, then everything is saved.
     async with AsyncExitStack() as stack:
         broker = assembled(config, clock, disk, stack)
-        await _start_services(broker, stack)
+        await stack.enter_async_context(broker.services)
+        start_upkeep(broker)
         for routes, distance in ((ROUTES, 0), (_FAST_ROUTES, FAST_PORT_DISTANCE)):
             listener = Server(
                 Router(broker, routes),
@@ -81,7 +76,7 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
             )
             stack.push_async_callback(listener.stop)
             await listener.start(config.bind_host, config.listen_port + distance)
-        _learn(broker, await broker.registrar.register())
+        learn(broker, await broker.registrar.register())
         stack.push_async_callback(broker.registrar.unregister)
         log.info("%s serves at %s:%d", config.broker_name, config.bind_host, config.listen_port)
         yield broker
@@ -166,61 +161,6 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     return broker
 
 
-async def _start_services(broker: Broker, stack: AsyncExitStack) -> None:
-    config = broker.config
-    services = await stack.enter_async_context(broker.services)
-    for saver in (
-        broker.topic_saver,
-        broker.group_saver,
-        broker.offset_saver,
-        broker.delay_saver,
-        broker.timer_saver,
-    ):
-        services.run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
-    services.run(
-        "stay registered",
-        lambda: broker.registrar.keep_registered(
-            config.register_interval_ms / 1000, lambda answers: _learn(broker, answers)
-        ),
-        on_failure=OnFailure.RESTART,
-    )
-
-    if not config.is_slave:
-        services.run(
-            "deliver delayed messages",
-            lambda: deliver_delayed(broker),
-            on_failure=OnFailure.RESTART,
-        )
-
-    services.run(
-        "check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART
-    )
-
-    async def save_offsets() -> None:
-        broker.pending_halves.settle()
-        broker.offset_saver.save_soon()
-
-    async def expire() -> None:
-        expire_clients(broker)
-
-    async def forget_locks() -> None:
-        broker.locks.forget_ended()
-
-    async def tick() -> None:
-        broker.statistics.tick()
-        broker.store.file_keys()
-        save_progress(broker)
-
-    async def note_progress() -> None:
-        broker.delays.propose()
-
-    services.every("save offsets", config.save_offsets_interval_ms / 1000, save_offsets)
-    services.every("expire clients", _EXPIRE_PERIOD_S, expire)
-    services.every("forget locks", _FORGET_LOCKS_PERIOD_S, forget_locks)
-    services.every("note progress", config.save_delays_interval_ms / 1000, note_progress)
-    services.every("tick", _TICK_S, tick)
-
-
 def _identity(config: BrokerConfig) -> Identity:
     host = config.advertised_host or config.bind_host
     ha_host = config.ha_advertised_host or host
@@ -272,10 +212,3 @@ def _close_store(store: MessageStore, delays: Delays) -> None:
         delays.settle(store.synced_end)
         delays.propose()
         delays.settle(store.synced_end)
-
-
-def _learn(broker: Broker, answers: list[Registered]) -> None:
-    """What the name servers know and this broker does not: which topics are ordered."""
-    if answers:
-        broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
-        broker.topic_saver.save_soon()

@@ -5,6 +5,7 @@ A handler answers at once, or raises `Refused`. What has to wait is parked: pull
 """
 
 from roquet.broker.handlers import (
+    cleaning,
     clients,
     connections,
     delays,
@@ -40,4 +41,5 @@ ROUTES = (
     *delays.ROUTES,
     *retries.ROUTES,
     *runtime.ROUTES,
+    *cleaning.ROUTES,
 )

@@ -1,0 +1,99 @@
+"""What a broker does without being asked, again and again."""
+
+import logging
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.delivering import deliver_delayed, save_progress
+from roquet.broker.handlers.cleaning import clean_store
+from roquet.broker.handlers.clients import expire_clients
+from roquet.broker.registration import Registered
+from roquet.broker.transaction_check import keep_checking
+from roquet.net.service import OnFailure
+from roquet.store.errors import StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+_TICK_S: Final = 1.0
+_EXPIRE_PERIOD_S: Final = 10.0
+_CLEAN_PERIOD_S: Final = 10.0
+_FORGET_LOCKS_PERIOD_S: Final = 60.0
+# At this pace a terabyte takes a year of a broker that nobody restarts, and costs nothing.
+_SCRUB_PERIOD_S: Final = 30.0
+_SCRUB_SIZE: Final = 1 << 20
+
+
+def start_upkeep(broker: Broker) -> None:
+    """Everything ends with `broker.services`."""
+    config = broker.config
+    run, every = broker.services.run, broker.services.every
+    for saver in (
+        broker.topic_saver,
+        broker.group_saver,
+        broker.offset_saver,
+        broker.delay_saver,
+        broker.timer_saver,
+    ):
+        run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
+    run("stay registered", lambda: _stay_registered(broker), on_failure=OnFailure.RESTART)
+    if not config.is_slave:
+        run("deliver", lambda: deliver_delayed(broker), on_failure=OnFailure.RESTART)
+        run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
+    every("tick", _TICK_S, lambda: _tick(broker))
+    every("save offsets", config.save_offsets_interval_ms / 1000, lambda: _save_offsets(broker))
+    every("note progress", config.save_delays_interval_ms / 1000, lambda: _note_progress(broker))
+    every("expire clients", _EXPIRE_PERIOD_S, lambda: _expire(broker))
+    every("forget locks", _FORGET_LOCKS_PERIOD_S, lambda: _forget_locks(broker))
+    every("clean", _CLEAN_PERIOD_S, lambda: _clean(broker))
+    every("scrub", _SCRUB_PERIOD_S, lambda: _scrub(broker))
+
+
+def learn(broker: Broker, answers: list[Registered]) -> None:
+    """What the name servers know and this broker does not: which topics are ordered."""
+    if answers:
+        broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
+        broker.topic_saver.save_soon()
+
+
+async def _stay_registered(broker: Broker) -> None:
+    await broker.registrar.keep_registered(
+        broker.config.register_interval_ms / 1000, lambda answers: learn(broker, answers)
+    )
+
+
+async def _tick(broker: Broker) -> None:
+    broker.statistics.tick()
+    broker.store.file_keys()
+    save_progress(broker)
+
+
+async def _save_offsets(broker: Broker) -> None:
+    broker.pending_halves.settle()
+    broker.offset_saver.save_soon()
+
+
+async def _note_progress(broker: Broker) -> None:
+    broker.delays.propose()
+
+
+async def _expire(broker: Broker) -> None:
+    expire_clients(broker)
+
+
+async def _forget_locks(broker: Broker) -> None:
+    broker.locks.forget_ended()
+
+
+async def _clean(broker: Broker) -> None:
+    try:
+        clean_store(broker)
+    except StoreUnavailable as error:
+        log.warning("old files are not removed: %s", error)
+
+
+async def _scrub(broker: Broker) -> None:
+    report = broker.store.scrub(_SCRUB_SIZE)
+    for damage in report.damages:
+        log.error("damaged part of the log: %s", damage)
+    if report.repaired_entries:
+        log.warning("put %d queue entries right", report.repaired_entries)
