@@ -5,7 +5,7 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.errors import BadName, UnknownGroup, UnknownTopic
 from roquet.broker.handlers.deferred import answer_when_saved
-from roquet.broker.handlers.progress import NO_TIME, is_read
+from roquet.broker.handlers.progress import is_read, store_time
 from roquet.broker.handlers.refusals import check_is_master, invalid
 from roquet.broker.names import is_name
 from roquet.broker.topics import QUEUE_COUNT_MAX
@@ -89,8 +89,7 @@ def search_offset(broker: Broker, request: Request[SearchOffsetHeader]) -> Reply
 
 def get_earliest_store_time(broker: Broker, request: Request[EarliestStoreTimeHeader]) -> Reply:
     topic, queue_id = request.header.topic, request.header.queue_id
-    found = broker.store.store_time(topic, queue_id, broker.store.min_offset(topic, queue_id))
-    timestamp = NO_TIME if found is None else found
+    timestamp = store_time(broker, topic, queue_id, broker.store.min_offset(topic, queue_id))
     return Reply(header=EarliestStoreTimeReplyHeader(timestamp=timestamp))
 
 

@@ -30,7 +30,7 @@ from roquet.protocol.headers.topics import (
 )
 from roquet.protocol.host import unpack_host
 
-NO_TIME: Final = -1  # what Java says for the time of a message that is not there
+_NO_TIME: Final = -1  # what Java says for the time of a message that is not there
 
 
 def is_read(broker: Broker, group: str, topic: str) -> bool:
@@ -41,7 +41,7 @@ def is_read(broker: Broker, group: str, topic: str) -> bool:
 
 def store_time(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
     found = broker.store.store_time(topic, queue_id, offset)
-    return NO_TIME if found is None else found
+    return _NO_TIME if found is None else found
 
 
 def get_topic_stats(broker: Broker, request: Request[TopicStatsHeader]) -> Reply:
