@@ -1,11 +1,11 @@
 """Pulls (11, and 361 of 5.x): messages of one queue, at once or when they come."""
 
-from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from roquet.broker.arrivals import QueueName, Sleeper
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
+from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.subscriptions import filter_of_pull
 from roquet.net.errors import Refused
@@ -19,7 +19,7 @@ from roquet.protocol.codes import (
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
 from roquet.protocol.hot_replies import found_reply_head
-from roquet.store.queue_reading import Limits, ReadResult, ReadStatus
+from roquet.store.queue_reading import Limits, ReadStatus
 
 _READ: Final = int(Permission.READ)
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)
@@ -43,14 +43,21 @@ def pull_message(broker: Broker, request: Request[PullMessageHeader]) -> Answer:
     limits = _checked_limits(broker, request)
     if pull.sys_flag & _COMMIT_OFFSET:
         broker.offsets.advance(pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
-    reset = broker.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
-    if reset is not None:
-        return _moved(broker, pull, reset)
-    result = broker.store.read(pull.topic, pull.queue_id, pull.queue_offset, limits)
-    code = _code(result.status, pull)
-    if code is ResponseCode.PULL_NOT_FOUND and pull.sys_flag & _SUSPEND:
+    outcome = _look(broker, pull, limits)
+    if outcome.code is ResponseCode.PULL_NOT_FOUND and pull.sys_flag & _SUSPEND:
         return _wait(broker, request, limits)
-    return _answer(broker, request, result, code)
+    return _reply(broker, request, outcome)
+
+
+class _Outcome(NamedTuple):
+    """What a pull finds when it looks."""
+
+    code: ResponseCode
+    remark: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[bytes]
 
 
 def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limits:
@@ -59,10 +66,7 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limi
     config = broker.config
     if not config.permission & _READ:
         raise Refused(ResponseCode.NO_PERMISSION, "the broker is not readable")
-    group = broker.groups.find(pull.consumer_group)
-    if group is None:
-        group = broker.groups.find_or_create(pull.consumer_group, may_create=config.create_groups)
-        broker.group_saver.save_soon()
+    group = group_settings(broker, pull.consumer_group)
     if not group.consume_enable:
         raise Refused(ResponseCode.NO_PERMISSION, f"group {pull.consumer_group!r} may not consume")
     topic = broker.topics.find(pull.topic)
@@ -82,6 +86,29 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limi
     return Limits(max(1, pull.max_msg_nums), size_max, matches_code, matches_record)
 
 
+def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Outcome:
+    store = broker.store
+    reset = broker.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
+    if reset is not None:
+        return _Outcome(
+            ResponseCode.PULL_OFFSET_MOVED,
+            _RESET,
+            reset,
+            store.min_offset(pull.topic, pull.queue_id),
+            store.max_offset(pull.topic, pull.queue_id),
+            [],
+        )
+    result = store.read(pull.topic, pull.queue_id, pull.queue_offset, limits)
+    return _Outcome(
+        _code(result.status, pull),
+        result.status.value,
+        result.next_offset,
+        result.min_offset,
+        result.max_offset,
+        result.records,
+    )
+
+
 def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
     code = _CODES.get(status)
     if code is None:
@@ -96,27 +123,26 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -
     pull = request.header
     config = broker.config
 
-    def read(*, is_last: bool) -> Callable[[], Reply | bytes | None]:
-        def work() -> Reply | bytes | None:
-            result = broker.store.read(pull.topic, pull.queue_id, pull.queue_offset, limits)
-            code = _code(result.status, pull)
-            if code is ResponseCode.PULL_NOT_FOUND and not is_last:
-                return None
-            if code is ResponseCode.PULL_RETRY_IMMEDIATELY and not is_last:
-                # Nothing of what came is wanted. The client would only ask again, from further
-                # on; so do we, for it.
-                pull.queue_offset = result.next_offset
-                return None
-            return _answer(broker, request, result, code)
-
-        return work
+    def answer_if_wanted() -> Reply | bytes | None:
+        outcome = _look(broker, pull, limits)
+        if outcome.code is ResponseCode.PULL_NOT_FOUND:
+            return None
+        if (
+            outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
+            and outcome.next_offset == outcome.max_offset
+        ):
+            # Nothing of all that came is wanted. The client would only ask again, from further
+            # on; so do we, for it.
+            pull.queue_offset = outcome.next_offset
+            return None
+        return _reply(broker, request, outcome)
 
     def look() -> bool:
-        parked.answer_by(read(is_last=False))
+        parked.answer_by(answer_if_wanted)
         return not parked.is_waiting
 
     def give_up() -> None:
-        parked.answer_by(read(is_last=True))
+        parked.answer_by(lambda: _reply(broker, request, _look(broker, pull, limits)))
 
     sleeper = Sleeper(QueueName(pull.topic, pull.queue_id), look, give_up)
     parked = Parked(request, lambda _: broker.arrivals.forget(sleeper))
@@ -125,44 +151,32 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -
     return parked
 
 
-def _answer(
-    broker: Broker, request: Request[PullMessageHeader], result: ReadResult, code: ResponseCode
-) -> Reply | bytes:
+def _reply(broker: Broker, request: Request[PullMessageHeader], outcome: _Outcome) -> Reply | bytes:
     pull = request.header
     command = request.command
-    if code is ResponseCode.SUCCESS:
-        body = b"".join(result.records)
-        broker.statistics.count_get(pull.consumer_group, pull.topic, len(result.records), len(body))
+    body = b"".join(outcome.records)
+    if outcome.code is not ResponseCode.SUCCESS:
+        broker.statistics.count_miss()
+    else:
+        count = len(outcome.records)
+        broker.statistics.count_get(pull.consumer_group, pull.topic, count, len(body))
         if command.serializer == SERIALIZER_JSON:
             head = found_reply_head(
                 command.opaque,
                 _MASTER_ID,
-                result.next_offset,
-                result.min_offset,
-                result.max_offset,
+                outcome.next_offset,
+                outcome.min_offset,
+                outcome.max_offset,
                 len(body),
             )
             return head + body
-    else:
-        body = b""
-        broker.statistics.count_miss()
     header = PullMessageReplyHeader(
         suggest_which_broker_id=_MASTER_ID,
-        next_begin_offset=result.next_offset,
-        min_offset=result.min_offset,
-        max_offset=result.max_offset,
+        next_begin_offset=outcome.next_offset,
+        min_offset=outcome.min_offset,
+        max_offset=outcome.max_offset,
     )
-    return Reply(code, header, body, remark=result.status.value)
-
-
-def _moved(broker: Broker, pull: PullMessageHeader, offset: int) -> Reply:
-    header = PullMessageReplyHeader(
-        suggest_which_broker_id=_MASTER_ID,
-        next_begin_offset=offset,
-        min_offset=broker.store.min_offset(pull.topic, pull.queue_id),
-        max_offset=broker.store.max_offset(pull.topic, pull.queue_id),
-    )
-    return Reply(ResponseCode.PULL_OFFSET_MOVED, header, remark=_RESET)
+    return Reply(outcome.code, header, body, remark=outcome.remark)
 
 
 ROUTES = (

@@ -201,6 +201,30 @@ async def test_a_reset_sends_the_next_pull_to_its_new_place_once(
     assert bodies(await pull(client, header(1))) == [b"2"]
 
 
+async def test_a_waiting_pull_hears_of_a_reset_at_once(bed: BrokerBed, client: BedClient) -> None:
+    send(bed, b"1", b"2")
+    waiting = asyncio.create_task(pull(client, header(2, sys_flag=WAITING)))
+    await eventually(lambda: bed.broker.arrivals.sleeper_count)
+    bed.broker.offsets.reset("readers", "TopicA", 0, 1)
+    bed.broker.arrivals.announce("TopicA", 0)
+    assert fields(await waiting).next_begin_offset == 1
+
+
+async def test_a_waiting_pull_goes_on_when_there_is_more_than_one_look_can_see(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    waiting = asyncio.create_task(pull(client, header(sys_flag=WAITING, subscription="red")))
+    await eventually(lambda: bed.broker.arrivals.sleeper_count)
+    # One look sees 800 entries, and no further than to the end of a file of the queue.
+    send(bed, *[b"x"] * 30, tags="blue")
+    send(bed, b"wanted", tags="red")
+    reply = await waiting
+    while reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+        offset = fields(reply).next_begin_offset
+        reply = await pull(client, header(offset, sys_flag=WAITING, subscription="red"))
+    assert bodies(reply) == [b"wanted"]
+
+
 async def test_an_unknown_group_is_made_and_saved(bed: BrokerBed, client: BedClient) -> None:
     await pull(client, header(consumer_group="newcomers"))
     assert "newcomers" in bed.broker.groups
