@@ -45,8 +45,6 @@ class BrokerConfig:
     name_servers: tuple[str, ...] = ()  # namesrvAddr
     register_interval_ms: int = 30_000  # registerNameServerPeriod
     register_timeout_ms: int = 6_000  # registerBrokerTimeoutMills
-    register_unchanged: bool = True  # forceRegister
-    compress_registration: bool = False  # compressedRegister
 
     create_topics: bool = True  # autoCreateTopicEnable
     create_groups: bool = True  # autoCreateSubscriptionGroup
@@ -65,18 +63,12 @@ class BrokerConfig:
     sql_filters: bool = False  # enablePropertyFilter
     sql_filters_for_retries: bool = False  # filterSupportRetry
     notify_consumers: bool = True  # notifyConsumerIdsChangedEnable
-    slave_reads: bool = False  # slaveReadEnable
-    slave_checks_offsets: bool = False  # offsetCheckInSlave
     save_offsets_interval_ms: int = 5_000  # flushConsumerOffsetInterval
-    disable_slow_groups: bool = False  # disableConsumeIfConsumerReadSlowly
-    slow_group_behind_size: int = 16 << 30  # consumerFallbehindThreshold
 
     transaction_timeout_ms: int = 6_000  # transactionTimeOut
     transaction_check_count_max: int = 15  # transactionCheckMax
     transaction_check_interval_ms: int = 60_000  # transactionCheckInterval
     save_delays_interval_ms: int = 10_000  # flushDelayOffsetInterval
-
-    access_control: bool = False  # aclEnable
 
     @property
     def bind_host(self) -> str:

@@ -28,12 +28,13 @@ def read_config(settings: Mapping[str, str], root: Path) -> ReadConfig:
     Raises ConfigError.
     """
     known = {_ALIASES.get(key, key): text for key, text in settings.items()}
+    for key, texts in _NOT_TO_BE_IGNORED.items():
+        if known.get(key, "").strip() in texts:
+            raise ConfigError(key, known[key], "not supported, and too important to be ignored")
     store = StoreConfig(**{"root": root} | _values(_STORE, known))
     config = BrokerConfig(store=store, **_values(_BROKER, known))
-    if config.is_slave and config.broker_id <= 0:
-        raise ConfigError("brokerId", str(config.broker_id), "a slave has one greater than 0")
-    if not config.is_slave:
-        config = replace(config, broker_id=0)
+    # Apache's masters have id 0, whatever their file says.
+    config = replace(config, broker_id=0)
     return ReadConfig(config, [key for key in known if key not in _STORE and key not in _BROKER])
 
 
@@ -98,8 +99,6 @@ _BROKER: Final = {
         "register_interval_ms", kind.number_within(10_000, 60_000)
     ),
     "registerBrokerTimeoutMills": _Setting("register_timeout_ms", kind.INTERVAL_MS),
-    "forceRegister": _Setting("register_unchanged", kind.TRUTH),
-    "compressedRegister": _Setting("compress_registration", kind.TRUTH),
     "autoCreateTopicEnable": _Setting("create_topics", kind.TRUTH),
     "autoCreateSubscriptionGroup": _Setting("create_groups", kind.TRUTH),
     "defaultTopicQueueNums": _Setting("template_queue_count", kind.number(1, 1024)),
@@ -115,16 +114,11 @@ _BROKER: Final = {
     "enablePropertyFilter": _Setting("sql_filters", kind.TRUTH),
     "filterSupportRetry": _Setting("sql_filters_for_retries", kind.TRUTH),
     "notifyConsumerIdsChangedEnable": _Setting("notify_consumers", kind.TRUTH),
-    "slaveReadEnable": _Setting("slave_reads", kind.TRUTH),
-    "offsetCheckInSlave": _Setting("slave_checks_offsets", kind.TRUTH),
     "flushConsumerOffsetInterval": _Setting("save_offsets_interval_ms", kind.INTERVAL_MS),
-    "disableConsumeIfConsumerReadSlowly": _Setting("disable_slow_groups", kind.TRUTH),
-    "consumerFallbehindThreshold": _Setting("slow_group_behind_size", kind.number(1, 2**63 - 1)),
     "transactionTimeOut": _Setting("transaction_timeout_ms", kind.INTERVAL_MS),
     "transactionCheckMax": _Setting("transaction_check_count_max", kind.COUNT),
     "transactionCheckInterval": _Setting("transaction_check_interval_ms", kind.INTERVAL_MS),
     "flushDelayOffsetInterval": _Setting("save_delays_interval_ms", kind.INTERVAL_MS),
-    "aclEnable": _Setting("access_control", kind.TRUTH),
 }
 
 _STORE: Final = {
@@ -157,6 +151,13 @@ _STORE: Final = {
     "cleanFileForciblyEnable": _Setting("clean_by_force", kind.TRUTH),
 }
 
+# What a broker would promise with these, it could not keep.
+_NOT_TO_BE_IGNORED: Final = {
+    "aclEnable": {"true"},
+    "brokerRole": {"SYNC_MASTER", "SLAVE"},
+    "enableDLegerCommitLog": {"true"},
+}
+
 # How releases before 4.5 spelled it. Apache ignores it now; we need not.
 _ALIASES: Final = {
     "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
@@ -170,29 +171,23 @@ _CHANGEABLE: Final = frozenset(
         "autoCreateTopicEnable",
         "brokerPermission",
         "cleanFileForciblyEnable",
-        "compressedRegister",
-        "consumerFallbehindThreshold",
         "deleteWhen",
-        "disableConsumeIfConsumerReadSlowly",
         "diskMaxUsedSpaceRatio",
         "enablePropertyFilter",
         "fileReservedTime",
         "filterSupportRetry",
         "flushConsumerOffsetInterval",
         "flushDelayOffsetInterval",
-        "forceRegister",
         "longPollingEnable",
         "maxTransferBytesOnMessageInDisk",
         "maxTransferBytesOnMessageInMemory",
         "maxTransferCountOnMessageInDisk",
         "maxTransferCountOnMessageInMemory",
         "notifyConsumerIdsChangedEnable",
-        "offsetCheckInSlave",
         "registerBrokerTimeoutMills",
         "registerNameServerPeriod",
         "rejectTransactionMessage",
         "shortPollingTimeMills",
-        "slaveReadEnable",
         "startAcceptSendRequestTimeStamp",
         "storeReplyMessageEnable",
         "transactionCheckInterval",

@@ -78,13 +78,11 @@ def test_the_settings_of_real_brokers_can_be_read(server: str) -> None:
 @pytest.mark.parametrize(
     ("key", "text", "expected"),
     [
-        ("brokerRole", "SLAVE", {"role": BrokerRole.SLAVE}),
         ("namesrvAddr", "", {"name_servers": ()}),
         ("namesrvAddr", "a:1; b:2;", {"name_servers": ("a:1", "b:2")}),
         ("listenPort", " 10921 ", {"listen_port": 10921}),
         ("listenPort", "0", {"listen_port": 0}),
         ("listenPort", "65534", {"listen_port": 65534}),
-        ("consumerFallbehindThreshold", str(2**63 - 1), {"slow_group_behind_size": 2**63 - 1}),
         ("autoCreateTopicEnable", "FALSE", {"create_topics": False}),
         ("registerNameServerPeriod", "1", {"register_interval_ms": 10_000}),
         ("registerNameServerPeriod", "99999", {"register_interval_ms": 60_000}),
@@ -134,7 +132,6 @@ def test_a_setting_of_the_store_is_read(key: str, text: str, expected: dict[str,
         ("brokerPermission", "8"),
         ("listenPort", "65535"),
         ("listenPort", "-1"),
-        ("consumerFallbehindThreshold", str(2**63)),
         ("startAcceptSendRequestTimeStamp", str(2**63)),
         ("listenPort", "1_0"),
         ("listenPort", "ten"),
@@ -168,13 +165,28 @@ def test_unknown_settings_are_named() -> None:
     assert read_config(settings, ROOT).ignored == ["rocketmqHome", "noSuchThing"]
 
 
-def test_a_master_has_id_0_and_a_slave_another() -> None:
+def test_a_master_has_id_0() -> None:
     assert read(brokerId="3").broker_id == 0
-    assert read(brokerId="3", brokerRole="SYNC_MASTER").broker_id == 0
-    assert read(brokerId="3", brokerRole="SLAVE").broker_id == 3
-    assert read(brokerId="3", brokerRole="SLAVE").is_slave
-    with pytest.raises(ConfigError):
-        read(brokerRole="SLAVE")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("aclEnable", "true"),
+        ("brokerRole", "SLAVE"),
+        ("brokerRole", "SYNC_MASTER"),
+        ("enableDLegerCommitLog", "true"),
+    ],
+)
+def test_what_cannot_be_promised_is_refused_and_not_ignored(key: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        read(**{key: text})
+
+
+def test_an_open_broker_may_say_that_it_is_open() -> None:
+    config, ignored = read_config({"aclEnable": "false", "brokerRole": "ASYNC_MASTER"}, ROOT)
+    assert config.role is BrokerRole.ASYNC_MASTER
+    assert ignored == ["aclEnable"]
 
 
 @pytest.mark.parametrize(
@@ -205,8 +217,6 @@ def test_what_is_written_is_read_back() -> None:
             write_checksums=False,
         ),
         broker_name="broker-b",
-        broker_id=2,
-        role=BrokerRole.SLAVE,
         permission=4,
         bind_address="10.1.2.3",
         advertised_host="10.1.2.4",
