@@ -180,13 +180,23 @@ def write_record(
 ) -> None:
     """Writes `draft.size` bytes or, when a number does not fit its field, none.
 
-    Raises BadMessage in that case. Six parameters and no value object to hold them, because
-    a broker does nothing more often.
+    Raises BadMessage in that case.
     """
-    size = draft.size
+    buffer[position : position + draft.size] = pack_record(
+        draft, queue_offset, physical_offset, store_timestamp
+    )
+
+
+def pack_record(
+    draft: RecordDraft, queue_offset: int, physical_offset: int, store_timestamp: int
+) -> bytes:
+    """The record of a draft. Raises BadMessage when a number does not fit its field.
+
+    A broker does nothing more often.
+    """
     try:
         fixed = draft.layout.pack(
-            size,
+            draft.size,
             draft.magic,
             draft.body_crc,
             draft.queue_id,
@@ -204,10 +214,8 @@ def write_record(
         )
     except struct.error as error:
         raise BadMessage(f"record: {error}") from None
-    record = fixed + draft.tail
-    if draft.has_checksum:
-        record += _checksum(record)
-    buffer[position : position + size] = record
+    record: bytes = fixed + draft.tail
+    return record + _checksum(record) if draft.has_checksum else record
 
 
 @final

@@ -17,8 +17,8 @@ from threading import Lock
 from typing import final
 
 from roquet.disk import Disk, is_full, make_safe_directory
-from roquet.protocol.errors import BadMessage, TooLarge
-from roquet.protocol.record import MAGIC_BLANK, RecordDraft, write_record
+from roquet.protocol.errors import TooLarge
+from roquet.protocol.record import MAGIC_BLANK, RecordDraft, pack_record
 from roquet.store.errors import BadRecord, refusal_of
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,
@@ -91,14 +91,9 @@ class CommitLog:
         if end > self._used_end:
             physical_offset = self._make_room(draft.size)
             end = physical_offset + draft.size
-        write_record(
-            self._mapping,  # type: ignore[arg-type]  # there is one behind `_make_room`
-            physical_offset - self._file_start,
-            draft,
-            queue_offset,
-            physical_offset,
-            store_timestamp,
-        )
+        position = physical_offset - self._file_start
+        record = pack_record(draft, queue_offset, physical_offset, store_timestamp)
+        self._mapping[position : position + draft.size] = record  # type: ignore[index]
         self.last_store_timestamp = store_timestamp
         self.end = end
         return physical_offset
@@ -114,19 +109,15 @@ class CommitLog:
         physical_offset = self.end
         if physical_offset + size > self._used_end:
             physical_offset = self._make_room(size)
-        mapping = self._mapping
-        assert mapping is not None
-        start = self._file_start
+        records = []
         end = physical_offset
-        try:
-            for draft in drafts:
-                write_record(mapping, end - start, draft, queue_offset, end, store_timestamp)
-                queue_offset += 1
-                end += draft.size
-        except BadMessage:
-            # Whole records behind the end could come to life in a recovery.
-            mapping[physical_offset - start : end - start] = bytes(end - physical_offset)
-            raise
+        for draft in drafts:
+            records.append(pack_record(draft, queue_offset, end, store_timestamp))
+            queue_offset += 1
+            end += draft.size
+        position = physical_offset - self._file_start
+        assert self._mapping is not None, "the log was not resumed"
+        self._mapping[position : position + size] = b"".join(records)
         self.last_store_timestamp = store_timestamp
         self.end = end
         return physical_offset

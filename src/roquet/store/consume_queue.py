@@ -11,7 +11,7 @@ of the log: what is not sound is cut off here and made again by recovery.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from mmap import mmap
 from pathlib import Path
@@ -43,6 +43,7 @@ _NOWHERE: Final = 2**63
 _ENTRY: Final = Struct(">qiq")
 _BLANK: Final = _ENTRY.pack(0, BLANK_SIZE, 0)
 _pack_entry_into = _ENTRY.pack_into
+pack_entry: Final = _ENTRY.pack
 unpack_entries: Final = _ENTRY.iter_unpack
 assert _ENTRY.size == ENTRY_TYPE.itemsize == ENTRY_SIZE
 
@@ -123,6 +124,19 @@ class ConsumeQueue:
         _pack_entry_into(self._mapping, position, physical_offset, size, tags_code)  # type: ignore[arg-type]
         self.position = position + ENTRY_SIZE
         self.max_offset += 1
+
+    def append_many(self, entries: bytes) -> None:
+        """Add packed entries, one behind the other; `reserve` was called for all of them."""
+        while entries:
+            if self.position == self.reserved_position:
+                self.reserve()
+            assert self._mapping is not None
+            start = self.position
+            fitting = entries[: self.reserved_position - start]
+            self.position = start + len(fitting)
+            self._mapping[start : self.position] = fitting
+            self.max_offset += len(fitting) // ENTRY_SIZE
+            entries = entries[len(fitting) :]
 
     def replace(self, offset: int, entry: QueueEntry) -> None:
         """Write an entry again that is there but wrong."""
@@ -222,7 +236,7 @@ class ConsumeQueue:
         if not files:
             return None
         first = files[max(0, len(files) - CHECKED_FILES)]
-        entries = np.concatenate([_entries_of(each) for each in files[files.index(first) :]])
+        entries = _entries_of(files[files.index(first) :])
         self.min_offset = files[0].start // ENTRY_SIZE
         if first is files[0]:
             self.min_offset += _leading_blanks(entries)
@@ -247,15 +261,17 @@ class ConsumeQueue:
         """Drop the entries of records at and behind `physical_limit`; see `settle`."""
         for file in reversed(self._run.files):
             # Files behind the last entry are still there, see `settle`, but hold none.
-            count = max(0, self.max_offset - file.start // ENTRY_SIZE)
-            entries = _entries_of(file)[:count]
+            size = max(0, self.max_offset * ENTRY_SIZE - file.start)
+            entries = np.frombuffer(file.mapping[:size], ENTRY_TYPE)
             kept = np.flatnonzero(
                 ~are_blank(entries) & (entries["physical_offset"] < physical_limit)
             )
             if len(kept):
                 self._cut_to(file.start // ENTRY_SIZE + int(kept[-1]) + 1)
                 return
-        self.clear()
+        if self._run.files:
+            self.min_offset = self._run.files[0].start // ENTRY_SIZE
+            self._cut_to(self.min_offset)
 
     def drop_last(self) -> None:
         """Drop the last entry; see `settle`."""
@@ -380,6 +396,12 @@ def _leading_blanks(entries: Entries) -> int:
     return int(others[0]) if len(others) else len(entries)
 
 
-def _entries_of(file: MappedFile) -> Entries:
-    # A copy: an array over the mapping would keep it open.
-    return np.frombuffer(file.mapping[:], ENTRY_TYPE)
+def _entries_of(files: Sequence[MappedFile]) -> Entries:
+    """What is written in consecutive files. A copy: an array would keep the mapping open.
+
+    Most files are short, and there may be thousands: the zeros at the end are not read.
+    """
+    *full, last = [each.mapping for each in files]
+    written_size = files[-1].written_end(0)
+    size = written_size + -written_size % ENTRY_SIZE
+    return np.frombuffer(b"".join([*full, last[:size]]), ENTRY_TYPE)

@@ -26,6 +26,8 @@ TRANSACTIONS_WITHOUT_QUEUE: Final = frozenset(
 
 _TAGS: Final = b"\x02TAGS\x01"
 _DELAY: Final = b"\x02DELAY\x01"
+# Python refuses to make a number of some thousand digits.
+_DELAY_DIGITS_MAX: Final = 10
 # A broker sees few different tags, but nobody can promise that.
 _KNOWN_TAGS_MAX: Final = 10_000
 _known_tags: Final[dict[bytes, int]] = {}
@@ -51,21 +53,37 @@ def value_of(properties: bytes, mark: bytes) -> bytes:
 
 def tags_code_of(properties: bytes) -> int:
     """The hash of the tag; 0 without one."""
+    # The usual case without a call: the tag of earlier messages, in the midst of properties.
+    start = properties.rfind(_TAGS)
+    if start >= 0:
+        start += len(_TAGS)
+        end = properties.find(b"\x02", start)
+        if end >= 0:
+            code = _known_tags.get(properties[start:end])
+            if code is not None:
+                return code
+    return _tags_code_of(properties)
+
+
+def _tags_code_of(properties: bytes) -> int:
     tags = value_of(properties, _TAGS)
     if not tags:
         return 0
-    code = _known_tags.get(tags)
-    if code is None:
-        if len(_known_tags) >= _KNOWN_TAGS_MAX:
-            _known_tags.clear()
-        code = _known_tags[tags] = java_hash(str(tags, "utf-8", "replace"))
+    if len(_known_tags) >= _KNOWN_TAGS_MAX:
+        _known_tags.clear()
+    code = _known_tags[tags] = java_hash(str(tags, "utf-8", "replace"))
     return code
+
+
+def delay_level_of(properties: bytes) -> int:
+    """The level that a delayed message asks for; 0 if it asks for none."""
+    text = value_of(properties, _DELAY)
+    return int(text) if text.isdigit() and len(text) <= _DELAY_DIGITS_MAX else 0
 
 
 def delivery_time_of(properties: bytes, store_timestamp: int, levels_ms: tuple[int, ...]) -> int:
     """What a delayed message has in place of the tags code."""
-    text = value_of(properties, _DELAY)
-    level = min(int(text), len(levels_ms)) if text.isdigit() else 0
+    level = min(delay_level_of(properties), len(levels_ms))
     if level == 0:
         return tags_code_of(properties)
     return store_timestamp + levels_ms[level - 1]

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final, NamedTuple, Self, final
 
+import msgspec
+
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
@@ -19,7 +21,7 @@ from roquet.store.checkpoint import load_checkpoint, save_checkpoint
 from roquet.store.cleaning import Cleaner, CleanReport
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
-from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.consume_queue import ConsumeQueue, QueueEntry, pack_entry, unpack_entries
 from roquet.store.deletions import Deletions
 from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of, tags_code_of
 from roquet.store.errors import (
@@ -52,14 +54,16 @@ _FULL_DISK_PAUSE_S: Final = 1.0
 _CANDIDATES: Final = 4
 
 
-class Appended(NamedTuple):
+@final
+class Appended(msgspec.Struct, frozen=True, gc=False):
     queue_offset: int
     physical_offset: int
     size: int
     store_timestamp: int
 
 
-class AppendedBatch(NamedTuple):
+@final
+class AppendedBatch(msgspec.Struct, frozen=True, gc=False):
     queue_offset: int  # of the first message
     physical_offsets: list[int]
     size: int
@@ -178,8 +182,9 @@ class MessageStore:
         """
         if self._refusal is not None:
             self._check_refusal()
-        if len(draft.body) > self._body_size_max:
-            raise TooLarge("body", len(draft.body), self._body_size_max)
+        size = draft.size
+        if size > self._body_size_max:
+            self._check_body_size(len(draft.body))
         if draft.sys_flag & _IN_NO_QUEUE:
             return self._append_unqueued(draft)
         topic = draft.topic
@@ -196,7 +201,6 @@ class MessageStore:
             physical_offset = self._log.append(draft, queue_offset, store_timestamp)
         except (OSError, StoreUnavailable) as error:
             raise self._refused(error) from error
-        size = draft.size
         properties = draft.properties
         queue.append(
             physical_offset,
@@ -220,9 +224,7 @@ class MessageStore:
             self._check_refusal()
         topic = drafts[0].topic
         queue_id = drafts[0].queue_id
-        body_size = sum([len(draft.body) for draft in drafts])
-        if body_size > self._body_size_max:
-            raise TooLarge("body", body_size, self._body_size_max)
+        self._check_body_size(sum([len(draft.body) for draft in drafts]))
         queue = self._queues.find_or_add(topic, queue_id)
         store_timestamp = self._clock.now_ms()
         queue_offset = queue.max_offset
@@ -234,17 +236,17 @@ class MessageStore:
         index = self._index
         unfiled = index.unfiled if index is not None and index.is_following else None
         physical_offsets: list[int] = []
+        entries: list[bytes] = []
         for draft in drafts:
             assert draft.topic == topic
             assert draft.queue_id == queue_id
             properties = draft.properties
-            if queue.position == queue.reserved_position:
-                queue.reserve()
-            queue.append(physical_offset, draft.size, tags_code_of(properties))
+            entries.append(pack_entry(physical_offset, draft.size, tags_code_of(properties)))
             if unfiled is not None:
                 unfiled.append(Unfiled(topic, properties, physical_offset, store_timestamp))
             physical_offsets.append(physical_offset)
             physical_offset += draft.size
+        queue.append_many(b"".join(entries))
         if index is not None and len(index.unfiled) >= BATCH_COUNT:
             index.file_unfiled(self._log.end)
         if self._is_sync:
@@ -467,6 +469,10 @@ class MessageStore:
         if self._is_sync:
             self._flusher.want()
         return Appended(0, physical_offset, draft.size, store_timestamp)
+
+    def _check_body_size(self, size: int) -> None:
+        if size > self._body_size_max:
+            raise TooLarge("body", size, self._body_size_max)
 
     def _max_offset(self, queue: ConsumeQueue) -> int:
         if not self._is_sync or self._log.synced_end == self._log.end:

@@ -14,7 +14,7 @@ from typing import Final, final
 
 import msgspec
 
-from roquet.protocol.record import LAYOUTS, MAGIC_V1
+from roquet.protocol.record import LAYOUTS
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry, unpack_entries
@@ -30,23 +30,21 @@ _SCAN_COUNT_MIN: Final = 800
 # has to let it pass.
 _TAGS_CODE_MIN: Final = -(2**31)
 
-# The layout of a record with two IPv4 hosts, without what is not compared.
+# The layout of a record with two IPv4 hosts, without what is not compared. That there is a
+# record at all is clear from its physical offset.
 _HEAD: Final = Struct(
     ">i"  # size
-    "i"  # magic
-    "4x"
+    "8x"
     "i"  # queue id
     "4x"
     "q"  # queue offset
     "q"  # physical offset
-    "i"  # system flag
-    "44x"
+    "48x"
     "i"  # body size
 )
 _HEAD_SIZE: Final = LAYOUTS[0].size
 assert _HEAD.size == _HEAD_SIZE
 _unpack_head = _HEAD.unpack_from
-_ADDRESS_BITS: Final = 0x30
 
 
 class ReadStatus(Enum):
@@ -149,7 +147,7 @@ class QueueReader:
         total_size = 0
         offset = result.next_offset - 1
         mapping: mmap
-        start = end = 0
+        start = end = body_size = 0
         for physical_offset, size, tags_code in unpack_entries(entries):
             if records and (len(records) >= count_max or total_size + size > size_max):
                 break
@@ -167,33 +165,22 @@ class QueueReader:
                 if file is not None and file.is_verified:
                     mapping = file.mapping
                     start = file.start
-                    end = file.end
+                    end = file.end - RECORD_SIZE_MIN
             record = b""
-            if end and size >= RECORD_SIZE_MIN:
+            if start <= physical_offset < end:
                 position = physical_offset - start
-                record = mapping[position : position + size]
-            if record and len(record) == size:
-                (
-                    own_size,
-                    magic,
-                    own_queue_id,
-                    own_offset,
-                    own_physical_offset,
-                    sys_flag,
-                    body_size,
-                ) = unpack_head(record)
-                is_right = (
+                own_size, own_queue_id, own_offset, own_physical_offset, body_size = unpack_head(
+                    mapping, position
+                )
+                if (
                     own_physical_offset == physical_offset
                     and own_offset == offset
                     and own_queue_id == queue_id
                     and own_size == size
-                    and magic == MAGIC_V1
-                    and not sys_flag & _ADDRESS_BITS
-                    and record.startswith(topic_field, _HEAD_SIZE + body_size)
-                )
-            else:
-                is_right = False
-            if not is_right:
+                ):
+                    record = mapping[position : position + size]
+            # Where the topic lies is known for the usual records only; others are rare.
+            if not record.startswith(topic_field, _HEAD_SIZE + body_size):
                 record = self._look_closer(queue, offset, physical_offset, size)
                 if not record:
                     continue

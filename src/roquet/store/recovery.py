@@ -104,12 +104,13 @@ def is_lost_in_between(
     """Whether a bad spot is damage with good records behind it, or the end of the log.
 
     Behind the end of a log there may be records, too: pages that reached the disk while those
-    before them did not, or what Apache left when it cut the log. The former are newer than
+    before them did not, or what Apache left when it cut the log. The former are not older than
     what is known to be durable (None: everything is), the latter older than what lies before.
     """
     if after is None or after.store_timestamp < last_timestamp:
         return False
-    return durable_timestamp is None or after.store_timestamp <= durable_timestamp
+    # Of the very millisecond of the checkpoint, some may have come behind the sync.
+    return durable_timestamp is None or after.store_timestamp < durable_timestamp
 
 
 @final

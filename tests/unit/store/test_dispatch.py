@@ -41,6 +41,25 @@ def test_the_tags_code_is_the_java_hash_of_the_last_tag(properties: bytes, code:
     assert tags_code_of(properties) == code
 
 
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        (b"KEYS\x01TagA\x02a\x01b\x02", 0),
+        (b"TAGS\x01TagA", 2598919),
+        (b"a\x01b\x02TAGS\x01TagA", 2598919),
+        (b"a\x01b\x02TAGS\x01TagA\x02", 2598919),
+        (b"a\x01b\x02TAGS\x01TagAB", 80566555),
+        (b"a\x01b\x02TAGS\x01TagAB\x02", 80566555),
+        (b"a\x01b\x02TAGS\x01\x02", 0),
+    ],
+)
+def test_a_tag_that_was_seen_before_is_only_found_where_tags_are(
+    properties: bytes, code: int
+) -> None:
+    assert tags_code_of(b"TAGS\x01TagA") == 2598919
+    assert tags_code_of(properties) == code
+
+
 def test_a_flood_of_different_tags_is_still_hashed() -> None:
     codes = {tags_code_of(b"TAGS\x01%d" % number) for number in range(20_000)}
     assert len(codes) == 20_000
@@ -52,6 +71,7 @@ def test_a_flood_of_different_tags_is_still_hashed() -> None:
         (b"DELAY\x011", 101_000),
         (b"DELAY\x013\x02TAGS\x01TagA", 110_000),
         (b"DELAY\x0199", 110_000),
+        (b"DELAY\x01" + b"9" * 5000, 0),
         (b"DELAY\x010\x02TAGS\x01TagA", 2598919),
         (b"DELAY\x01-1", 0),
         (b"DELAY\x01soon", 0),
