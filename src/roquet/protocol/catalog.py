@@ -352,6 +352,7 @@ _BROKER_ADMIN: Final = (
     Entry(Code.CLEAN_EXPIRED_CONSUMEQUEUE),
     Entry(Code.CLEAN_UNUSED_TOPIC),
     Entry(Code.DELETE_EXPIRED_COMMITLOG),
+    Entry(Code.SWITCH_TIMER_ENGINE),
     Entry(Code.EXPORT_ROCKSDB_CONFIG_TO_JSON, admin.ExportConfigHeader),
     Entry(Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=_settings),
     Entry(Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, body=_text),

@@ -1,15 +1,7 @@
-"""How a master and its slaves see each other (906, 907, 1007)."""
+"""How a master and its slaves see each other (907, 1007)."""
 
 from roquet.protocol.bodies.body import Body, always
 from roquet.protocol.fields import Int32, Int64
-
-
-class MasterInfo(Body, kw_only=True):
-    """Request 906 and its reply; a slave asks with nothing in it."""
-
-    master_address: str | None = None
-    master_flush_offset: Int64 | None = None
-    master_ha_address: str | None = None
 
 
 class SlaveConnection(Body, kw_only=True):
