@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from roquet.store.damage import DamagedRange
 from roquet.store.index_file import SECONDS_MAX, IndexFile, KeyBatch
 
 _HASH_BITS: Final = 31
@@ -50,13 +51,21 @@ def file_fault(file: IndexFile) -> str | None:
     return None
 
 
-def key_faults(
-    files: Sequence[IndexFile], keys: KeyBatch, start: int, end: int
-) -> Iterator[KeyFault]:
-    """Compare the index with all keys of the records between two physical offsets."""
-    assert end - start <= RANGE_SIZE_MAX
+class LogPart(NamedTuple):
+    """Physical offsets, and what between them is damaged and so has no keys."""
+
+    start: int
+    end: int
+    damages: Sequence[DamagedRange] = ()
+
+
+def key_faults(files: Sequence[IndexFile], keys: KeyBatch, part: LogPart) -> Iterator[KeyFault]:
+    """Compare the index with all keys of the records in a part of the log."""
+    start = part.start
+    assert part.end - start <= RANGE_SIZE_MAX
+    files = [file for file in files if _overlaps(file, part)]
     wanted = _codes(keys.physical_offsets, keys.hashes, start)
-    found = [_found_between(file, start, end) for file in files]
+    found = [_found_in(file, part) for file in files]
     codes = np.concatenate([np.empty(0, np.int64), *(each.codes for each in found)])
     yield from _fault(np.setdiff1d(wanted, codes), start, "missing keys")
     yield from _fault(np.setdiff1d(codes, wanted), start, "keys that no record has")
@@ -65,7 +74,7 @@ def key_faults(
         wrong = _wrong_times(each, wanted, keys)
         yield from _fault(wrong, start, f"keys with a wrong time in {name}")
         if len(each.codes) and _has_wrong_header(file, keys):
-            yield KeyFault(start, end, f"the header of {name} has a wrong time")
+            yield KeyFault(start, part.end, f"the header of {name} has a wrong time")
 
 
 class _Found(NamedTuple):
@@ -77,10 +86,19 @@ class _Found(NamedTuple):
     has_first: bool  # whether the first one is the first of the file
 
 
-def _found_between(file: IndexFile, start: int, end: int) -> _Found:
+def _overlaps(file: IndexFile, part: LogPart) -> bool:
+    header = file.header
+    return header.begin_physical_offset < part.end and header.end_physical_offset >= part.start
+
+
+def _found_in(file: IndexFile, part: LogPart) -> _Found:
+    start = part.start
     entries = file.entries()
     offsets = entries["physical_offset"].astype(np.int64)
-    kept = np.flatnonzero((offsets >= start) & (offsets < end))
+    is_kept = (offsets >= start) & (offsets < part.end)
+    for damage in part.damages:
+        is_kept &= (offsets < damage.start) | (offsets >= damage.end)
+    kept = np.flatnonzero(is_kept)
     entries = entries[kept]
     return _Found(
         _codes(offsets[kept], entries["hash"], start),

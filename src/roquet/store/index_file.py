@@ -18,6 +18,7 @@
 Which texts are keys is said in `key_index.py`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -71,6 +72,18 @@ class KeyBatch:
         return KeyBatch(
             self.hashes[start:end], self.physical_offsets[start:end], self.timestamps[start:end]
         )
+
+
+def join_batches(batches: Iterable[KeyBatch]) -> KeyBatch:
+    parts = [_NO_KEYS, *batches]
+    return KeyBatch(
+        np.concatenate([each.hashes for each in parts]),
+        np.concatenate([each.physical_offsets for each in parts]),
+        np.concatenate([each.timestamps for each in parts]),
+    )
+
+
+_NO_KEYS: Final = KeyBatch(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def index_file_size(slot_count: int, entry_count: int) -> int:

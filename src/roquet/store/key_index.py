@@ -65,8 +65,10 @@ def keys_of(topic: bytes, properties: bytes, *, with_tags: bool) -> list[bytes]:
     if unique_key:
         texts.append(prefix + unique_key)
     keys = value_of(properties, _KEYS)
-    if keys:
+    if keys.find(b" ") >= 0:
         texts += [prefix + key for key in keys.split(b" ") if key]
+    elif keys:
+        texts.append(prefix + keys)
     if with_tags:
         tags = value_of(properties, _TAGS)
         if tags:
@@ -116,13 +118,18 @@ class KeyIndex:
 
     # Filing
 
+    def put(self, batch: KeyBatch) -> None:
+        """File keys that come behind those that are filed. Raises OSError."""
+        while len(batch):
+            batch = batch.part(self._writable_file().put(batch))
+
     def file_unfiled(self, end: int) -> None:
         """File what was noted down; the log ends at `end`.
 
         If that fails, the messages are stored all the same: `catch_up` will try again.
         """
         try:
-            self._put(self.unfiled)
+            self._file_keys(self.unfiled)
         except OSError:
             self.fall_behind(self.unfiled[0].physical_offset)
         else:
@@ -159,7 +166,7 @@ class KeyIndex:
             # What is damaged is not handed out, so nobody can be looking for it.
             after = log.find_record(bad.physical_offset + 1)
             next_offset = end if after is None else min(end, after.physical_offset)
-        self._put(
+        self._file_keys(
             [
                 Unfiled(each.topic, each.properties, each.physical_offset, each.store_timestamp)
                 for each in records
@@ -208,6 +215,9 @@ class KeyIndex:
             kept += 1
         for entry in entries[kept:]:
             self._disk.remove(self._directory / entry.name)
+        if entries[kept:]:
+            # Should they come back after a clean end and a power cut, they would be believed.
+            self._disk.sync_directory(self._directory)
         self.next_offset = self._resume_offset(log)
         self.is_following = self.next_offset == log.end
 
@@ -236,10 +246,8 @@ class KeyIndex:
 
     # How it works
 
-    def _put(self, messages: Sequence[Unfiled]) -> None:
-        batch = key_batch(messages, with_tags=self._config.with_tags)
-        while len(batch):
-            batch = batch.part(self._writable_file().put(batch))
+    def _file_keys(self, messages: Sequence[Unfiled]) -> None:
+        self.put(key_batch(messages, with_tags=self._config.with_tags))
 
     def _writable_file(self) -> IndexFile:
         if not self._files or self._files[-1].is_full:

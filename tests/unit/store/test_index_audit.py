@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from roquet.disk import SystemDisk
-from roquet.store.index_audit import KeyFault, file_fault, key_faults
+from roquet.store.damage import DamagedRange
+from roquet.store.index_audit import KeyFault, LogPart, file_fault, key_faults
 from roquet.store.index_file import IndexFile, KeyBatch, create_index_file
 
 SLOTS = 5
@@ -36,7 +37,7 @@ def flipped(file: IndexFile, position: int) -> IndexFile:
 
 
 def faults(file: IndexFile, *keys: tuple[int, int, int]) -> list[KeyFault]:
-    return list(key_faults([file], batch(*keys), 0, 1000))
+    return list(key_faults([file], batch(*keys), LogPart(0, 1000)))
 
 
 def test_a_file_as_it_was_written_has_no_fault(file: IndexFile) -> None:
@@ -96,7 +97,12 @@ def test_a_key_under_a_wrong_time_is_told(file: IndexFile) -> None:
 
 
 def test_only_the_range_is_compared(file: IndexFile) -> None:
-    assert list(key_faults([file], batch(*KEYS[2:3]), 101, 400)) == []
+    assert list(key_faults([file], batch(*KEYS[2:3]), LogPart(101, 400))) == []
+
+
+def test_keys_of_damaged_records_are_not_asked_for(file: IndexFile) -> None:
+    part = LogPart(0, 1000, [DamagedRange(250, 400, "torn")])
+    assert list(key_faults([file], batch(*KEYS[:2], *KEYS[3:]), part)) == []
 
 
 def test_the_first_entry_may_count_from_a_file_that_is_gone(
@@ -107,8 +113,8 @@ def test_the_first_entry_may_count_from_a_file_that_is_gone(
     more = (3, 500, 70_000), (3, 600, 71_500)
     following.put(batch(*more))
     assert file_fault(following) is None
-    assert list(key_faults([following], batch(*more), 450, 1000)) == []
-    assert list(key_faults([file, following], batch(*KEYS, *more), 0, 1000)) == []
+    assert list(key_faults([following], batch(*more), LogPart(450, 1000))) == []
+    assert list(key_faults([file, following], batch(*KEYS, *more), LogPart(0, 1000))) == []
     following.file.close()
 
 
