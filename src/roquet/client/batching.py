@@ -1,0 +1,149 @@
+"""Messages that share a request: cut to size, or gathered while they wait for each other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import nullcontext
+from copy import copy
+from typing import Final, NamedTuple, final
+
+from roquet.client.errors import ClientError, NotYetSafe, SendUnknown
+from roquet.client.outgoing import Ready
+from roquet.client.receipt import SendReceipt
+from roquet.client.sending import Place
+from roquet.net.service import Services
+
+# Beyond this a larger request saves nothing more.
+GATHERED_COUNT_MAX: Final = 1000
+GATHERED_SIZE_MAX: Final = 256 * 1024
+# A broker takes no more in one request.
+BATCH_COUNT_MAX: Final = 65_000
+
+# Sizes of a message in a batch, besides its body and its properties.
+_ITEM_SIZE: Final = 22
+_CHARACTER_SIZE_MAX: Final = 4
+
+
+Outcome = SendReceipt | ClientError
+
+# Messages, place and deadline of one request, to a receipt for each message; raises ClientError.
+SendTogether = Callable[[Sequence[Ready], Place, float], Awaitable[list[SendReceipt]]]
+
+
+async def outcomes_of(receipts: Awaitable[list[SendReceipt]], count: int) -> list[Outcome]:
+    """What became of each of `count` messages that share a request."""
+    try:
+        return [*await receipts]
+    except NotYetSafe as error:
+        return [NotYetSafe(error.topic, error.reason, (each,)) for each in error.receipts]
+    except ClientError as error:
+        # Each message gets an error of its own, because raising one changes it.
+        return [copy(error) for _ in range(count)]
+
+
+def cut_to_size(messages: Sequence[Ready], size_max: int) -> Iterator[list[Ready]]:
+    """The messages in order, in as few parts as fit; one that is too large alone stays alone."""
+    part: list[Ready] = []
+    part_size = 0
+    for message in messages:
+        size = size_of(message)
+        if part and (part_size + size > size_max or len(part) >= BATCH_COUNT_MAX):
+            yield part
+            part, part_size = [], 0
+        part.append(message)
+        part_size += size
+    if part:
+        yield part
+
+
+def size_of(ready: Ready) -> int:
+    """At most this much of a batch; short texts are not encoded to know it better."""
+    return _ITEM_SIZE + len(ready.message.body) + _CHARACTER_SIZE_MAX * len(ready.properties)
+
+
+class _Waiting(NamedTuple):
+    message: Ready
+    deadline_s: float
+    outcome: asyncio.Future[SendReceipt]
+
+
+class _Lane:
+    """Messages that may share a request."""
+
+    __slots__ = ("timer", "turn", "waiting", "waiting_size")
+
+    def __init__(self) -> None:
+        self.waiting: list[_Waiting] = []
+        self.waiting_size = 0
+        self.timer: asyncio.TimerHandle | None = None
+        self.turn = asyncio.Lock()
+
+
+@final
+class Gatherer:
+    """Collects messages for up to `linger_s`, then sends them together. Belongs to the loop."""
+
+    def __init__(
+        self, send: SendTogether, services: Services, linger_s: float, size_max: int
+    ) -> None:
+        self._send = send
+        self._services = services
+        self._linger_s = linger_s
+        self._size_max = min(size_max, GATHERED_SIZE_MAX)
+        self._loop = asyncio.get_running_loop()
+        self._lanes: dict[tuple[str, Place], _Lane] = {}
+
+    def add(self, message: Ready, place: Place, deadline_s: float) -> asyncio.Future[SendReceipt]:
+        """What becomes of it: a receipt or a SendError."""
+        key = (message.message.topic, place)
+        size = size_of(message)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane()
+        if lane.waiting_size + size > self._size_max:
+            self._flush(lane, place)
+        outcome: asyncio.Future[SendReceipt] = self._loop.create_future()
+        lane.waiting.append(_Waiting(message, deadline_s, outcome))
+        lane.waiting_size += size
+        if len(lane.waiting) >= GATHERED_COUNT_MAX:
+            self._flush(lane, place)
+        elif lane.timer is None:
+            lane.timer = self._loop.call_later(self._linger_s, self._flush, lane, place)
+        return outcome
+
+    def flush(self) -> None:
+        """Sends everything that waits."""
+        for (_, place), lane in self._lanes.items():
+            self._flush(lane, place)
+
+    def _flush(self, lane: _Lane, place: Place) -> None:
+        if lane.timer is not None:
+            lane.timer.cancel()
+            lane.timer = None
+        if lane.waiting:
+            waiting, lane.waiting, lane.waiting_size = lane.waiting, [], 0
+            self._services.once("send gathered", lambda: self._send_off(lane, place, waiting))
+
+    async def _send_off(self, lane: _Lane, place: Place, waiting: list[_Waiting]) -> None:
+        messages = [each.message for each in waiting]
+        deadline_s = min(each.deadline_s for each in waiting)
+        try:
+            # In a fixed queue one request must not overtake the other.
+            async with lane.turn if place.is_fixed else nullcontext():
+                sending = self._send(messages, place, deadline_s)
+                outcomes = await outcomes_of(sending, len(waiting))
+            for each, outcome in zip(waiting, outcomes, strict=True):
+                _settle(each.outcome, outcome)
+        finally:
+            # Only when this task is cancelled is anybody left without an outcome.
+            for each in waiting:
+                topic = each.message.message.topic
+                _settle(each.outcome, SendUnknown(topic, "the producer was closed meanwhile"))
+
+
+def _settle(waiting: asyncio.Future[SendReceipt], outcome: Outcome) -> None:
+    if waiting.done():
+        return  # Its sender may have given up.
+    if isinstance(outcome, ClientError):
+        waiting.set_exception(outcome)
+    else:
+        waiting.set_result(outcome)

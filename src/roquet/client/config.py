@@ -1,0 +1,100 @@
+"""How clients are set up: checked when they are made, and never changed."""
+
+from dataclasses import dataclass, field
+from typing import Final, TypedDict
+
+from roquet.client.errors import BadArgument
+from roquet.client.names import check_group
+from roquet.net.peers import split_address
+from roquet.protocol.compression import Compression
+
+TIMEOUT_S: Final = 3.0
+_ADDRESS_SEPARATOR: Final = ";"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Signs every request; the brokers' access control knows the same two."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+
+class ProducerOptions(TypedDict, total=False):
+    """What a producer takes besides its name server and group; `ProducerConfig` explains."""
+
+    namespace: str | None
+    credentials: Credentials | None
+    retry_count: int
+    attempt_timeout_s: float | None
+    avoid_slow_brokers: bool
+    compress_over: int | None
+    compression: Compression
+    message_size_max: int
+    in_flight_max: int
+    in_flight_size_max: int
+    linger_ms: float | None
+    new_topic_queue_count: int
+    route_interval_s: float
+    heartbeat_interval_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """Defaults are those of the Java client where it has the setting."""
+
+    # "host:port", several of them joined by semicolons.
+    name_server: str
+    group: str
+    namespace: str | None = None
+    credentials: Credentials | None = None
+    # How often a message is sent again, within the time its caller gives it.
+    retry_count: int = 2
+    # The most that one broker may take of that time; None is all of it.
+    attempt_timeout_s: float | None = None
+    # Keep away from brokers that were slow or failed, for as long as the table says.
+    avoid_slow_brokers: bool = False
+    # Bodies of this size and more are compressed; None compresses nothing.
+    compress_over: int | None = 4096
+    compression: Compression = Compression.ZLIB
+    message_size_max: int = 4 * 1024 * 1024
+    # Messages on their way; one more waits until there is room, or its time is up.
+    in_flight_max: int = 10_000
+    in_flight_size_max: int = 64 * 1024 * 1024
+    # How long a message may wait for others to share a request with; None is: never.
+    linger_ms: float | None = None
+    # How many queues a topic gets that our first message makes.
+    new_topic_queue_count: int = 4
+    route_interval_s: float = 30.0
+    heartbeat_interval_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Raises BadArgument, and BadAddress for the name server."""
+        check_group(self.group)
+        for address in self.name_servers:
+            split_address(address)
+        if not self.name_servers:
+            raise BadArgument("`name_server` is empty; it has to be host:port")
+        for name in _POSITIVE:
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise BadArgument(f"`{name}` has to be more than 0, not {value}")
+        if self.retry_count < 0:
+            raise BadArgument(f"`retry_count` has to be 0 or more, not {self.retry_count}")
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        parts = (part.strip() for part in self.name_server.split(_ADDRESS_SEPARATOR))
+        return tuple(filter(None, parts))
+
+
+_POSITIVE: Final = (
+    "attempt_timeout_s",
+    "message_size_max",
+    "in_flight_max",
+    "in_flight_size_max",
+    "linger_ms",
+    "new_topic_queue_count",
+    "route_interval_s",
+    "heartbeat_interval_s",
+)

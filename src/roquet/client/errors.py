@@ -1,0 +1,144 @@
+"""What can go wrong for a client.
+
+RoquetError
+└── ClientError
+    ├── BadArgument          the caller asked for what cannot be; nothing was sent
+    ├── NotOpen              not opened yet, or closed already
+    ├── UsedAfterFork        a forked process needs a client of its own
+    ├── NoNameServer         none of the name servers answered
+    ├── TopicNotFound        no broker takes messages of this topic
+    ├── RequestRefused       a broker or name server said no, and why
+    └── SendError            a message was not acknowledged
+        ├── SendFailed       it is not stored: sending it again is safe
+        │   └── SendRefused  because the broker said so, with a code
+        ├── SendUnknown      it may be stored: sending it again may make a second one
+        │   └── NotYetSafe   it is stored, but disk or replica did not confirm it in time
+        └── SomeFailed       of many messages; says what became of each
+
+The errors of a send keep their facts in `args`, so that they can be copied and cross processes.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from roquet.errors import RoquetError
+
+if TYPE_CHECKING:
+    from roquet.client.receipt import SendReceipt
+
+
+class ClientError(RoquetError):
+    """A client could not do what it was asked to."""
+
+
+class BadArgument(ClientError):
+    """The text says which argument, and what it may be."""
+
+
+class NotOpen(ClientError):
+    def __init__(self, what: str, *, was_open: bool) -> None:
+        state = (
+            "is closed; make a new one" if was_open else 'is not open: use "with" or call open()'
+        )
+        super().__init__(f"the {what} {state}")
+
+
+class UsedAfterFork(ClientError):
+    def __init__(self, what: str, owner_process: int, this_process: int) -> None:
+        super().__init__(
+            f"the {what} belongs to process {owner_process} and cannot be used in its fork "
+            f"{this_process}: make one there"
+        )
+        self.owner_process = owner_process
+        self.this_process = this_process
+
+
+class NoNameServer(ClientError):
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__(
+            f"no name server answered ({'; '.join(reasons)}): check `name_server` and the network"
+        )
+        self.reasons = tuple(reasons)
+
+
+class TopicNotFound(ClientError):
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"topic {topic!r}: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
+class RequestRefused(ClientError):
+    """`code` is a `ResponseCode`, or a number that only the peer knows."""
+
+    def __init__(self, address: str, code: int, remark: str | None) -> None:
+        super().__init__(f"{address} answered {code}: {remark or 'no reason given'}")
+        self.address = address
+        self.code = code
+        self.remark = remark
+
+
+class SendError(ClientError):
+    """A message was not acknowledged; the subclass says what is known of it."""
+
+
+class SendFailed(SendError):
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(topic, reason)
+        self.topic = topic
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"message to {self.topic!r} is not stored and may be sent again: {self.reason}"
+
+
+class SendRefused(SendFailed):
+    """`code` is a `ResponseCode`, or a number that only the broker knows."""
+
+    def __init__(self, topic: str, reason: str, code: int) -> None:
+        super().__init__(topic, reason)
+        self.args = (topic, reason, code)
+        self.code = code
+
+
+class SendUnknown(SendError):
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(topic, reason)
+        self.topic = topic
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"message to {self.topic!r} may or may not be stored, and sending it again may make "
+            f"a second one: {self.reason}"
+        )
+
+
+class NotYetSafe(SendUnknown):
+    """Consumers can read it, but a crash could still lose it. `receipts` say where it is."""
+
+    def __init__(self, topic: str, reason: str, receipts: "Sequence[SendReceipt]") -> None:
+        super().__init__(topic, reason)
+        self.args = (topic, reason, receipts)
+        self.receipts = tuple(receipts)
+
+    def __str__(self) -> str:
+        first = self.receipts[0]
+        place = f"offset {first.queue_offset} of queue {first.queue.queue_id}"
+        return f"message to {self.topic!r} is stored at {place}, but not safe yet: {self.reason}"
+
+
+class SomeFailed(SendError):
+    """`outcomes` has the receipt or the error of each message, in the order they were given."""
+
+    def __init__(self, outcomes: "Sequence[SendReceipt | ClientError]") -> None:
+        super().__init__(outcomes)
+        self.outcomes = list(outcomes)
+
+    @property
+    def errors(self) -> list[ClientError]:
+        return [each for each in self.outcomes if isinstance(each, ClientError)]
+
+    def __str__(self) -> str:
+        errors = self.errors
+        return f"{len(errors)} of {len(self.outcomes)} messages were not sent; first: {errors[0]}"

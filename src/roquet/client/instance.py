@@ -1,0 +1,110 @@
+"""One client of a cluster: its identity, its connections and its background work.
+
+Producers have one each. It is opened and closed by its owner, and belongs to the process and the
+event loop that opened it.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from ipaddress import ip_address
+from typing import Any, Final, final
+
+from roquet.client.config import Credentials
+from roquet.client.errors import NotOpen, UsedAfterFork
+from roquet.client.heartbeats import Heartbeats
+from roquet.client.name_servers import NameServers
+from roquet.client.requests import Requests
+from roquet.client.routes import RouteBook
+from roquet.clock import Clock
+from roquet.net.peers import Peers
+from roquet.net.router import Router
+from roquet.net.service import OnFailure, Services
+from roquet.protocol.bodies.heartbeat import Heartbeat
+from roquet.protocol.message_id import UniqueIdMaker
+
+_LOOPBACK: Final = "127.0.0.1"
+# An address for documents: nobody has it, so the way to it is the way to everybody.
+_ANYWHERE: Final = ("192.0.2.1", 9)
+
+
+@final
+class ClientInstance:
+    """`what` names the owner in errors; `heartbeat` says what brokers are to know of it.
+
+    Made inside a running event loop; `open` starts what runs in the background.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        name_servers: tuple[str, ...],
+        clock: Clock,
+        heartbeat: Callable[[str], Heartbeat],
+        *,
+        credentials: Credentials | None = None,
+        new_topic_queue_count: int,
+        router: Router[Any] | None = None,
+    ) -> None:
+        ip = local_ip()
+        self._process = os.getpid()
+        self._what = what
+        self._stack = AsyncExitStack()
+        self._is_open = False
+        # The time keeps two clients of one process apart.
+        self.id = f"{ip}@{self._process}#{clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)}"
+        self.unique_ids = UniqueIdMaker(ip_address(ip).packed, self._process, secrets.randbits(32))
+        self.peers = Peers(router or Router(None, ()), clock)
+        self.requests = Requests(self.peers, credentials)
+        self.services = Services(f"{what} {self.id}")
+        # Brokers that nobody has told yet hear of this client at once.
+        has_new_routes = asyncio.Event()
+        self.routes = RouteBook(
+            NameServers(self.requests.call, name_servers), new_topic_queue_count, has_new_routes
+        )
+        self.heartbeats = Heartbeats(
+            self.requests, self.routes.masters, lambda: heartbeat(self.id), has_new_routes
+        )
+
+    async def open(self, route_interval_s: float, heartbeat_interval_s: float) -> None:
+        # What is put on the stack ends in the opposite order.
+        self._stack.push_async_callback(self.peers.close)
+        self._stack.push_async_callback(self.heartbeats.leave)
+        await self._stack.enter_async_context(self.services)
+        self.services.run(
+            "renew routes",
+            lambda: self.routes.keep_renewed(route_interval_s),
+            on_failure=OnFailure.RESTART,
+        )
+        self.services.run(
+            "heartbeats",
+            lambda: self.heartbeats.keep_beating(heartbeat_interval_s),
+            on_failure=OnFailure.RESTART,
+        )
+        self._is_open = True
+
+    async def close(self) -> None:
+        """Says good-bye and closes all connections; a second time does nothing."""
+        self._is_open = False
+        await self._stack.aclose()
+
+    def check_usable(self) -> None:
+        """Raises NotOpen or UsedAfterFork."""
+        if os.getpid() != self._process:
+            raise UsedAfterFork(self._what, self._process, os.getpid())
+        if not self._is_open:
+            raise NotOpen(self._what, was_open=True)
+
+
+def local_ip() -> str:
+    """The address of this machine as others see it. Nothing is sent to find out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_ANYWHERE)
+        except OSError:
+            return _LOOPBACK  # Not connected to anything.
+        ip: str = probe.getsockname()[0]
+        return ip

@@ -1,0 +1,83 @@
+"""An event loop in a thread of its own, for programs that have none."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar, final
+
+from roquet.client.errors import NotOpen, UsedAfterFork
+from roquet.net.loop import run
+
+T = TypeVar("T")
+
+
+@final
+class LoopThread:
+    """Runs coroutines for any thread, and waits for them there. `what` names the owner."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._loop is not None and os.getpid() == self._process
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns or raises; NotOpen or UsedAfterFork if it cannot run."""
+        try:
+            loop = self._running_loop()
+        except (NotOpen, UsedAfterFork):
+            coroutine.close()
+            raise
+        waiting: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return waiting.result()
+        except BaseException:
+            # Such as Ctrl-C in the thread that waits.
+            waiting.cancel()
+            raise
+
+    def start(self) -> None:
+        """A second time does nothing."""
+        with self._lock:
+            if self._thread is not None:
+                return
+            is_ready = threading.Event()
+            # A program that forgets to close must still be able to end.
+            self._thread = threading.Thread(
+                target=run, args=(self._serve(is_ready),), name=self._what, daemon=True
+            )
+            self._thread.start()
+            is_ready.wait()
+
+    def stop(self) -> None:
+        """Returns when the thread has ended; a second time does nothing."""
+        with self._lock:
+            if self._loop is None:
+                return
+            assert self._stop is not None
+            assert self._thread is not None
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+            self._loop = None
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        # The thread did not come along into the fork: whoever waited for it would wait for ever.
+        if os.getpid() != self._process:
+            raise UsedAfterFork(self._what, self._process, os.getpid())
+        if self._loop is None:
+            raise NotOpen(self._what, was_open=self._thread is not None)
+        return self._loop
+
+    async def _serve(self, is_ready: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        is_ready.set()
+        await self._stop.wait()

@@ -1,0 +1,49 @@
+"""Calls to whichever name server answers: all of them know the same."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import final
+
+from roquet.client.errors import NoNameServer
+from roquet.net.errors import NetError
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import Header
+
+log = logging.getLogger(__name__)
+
+# Address, code, header and seconds of a request, to the reply; raises NetError.
+Ask = Callable[[str, RequestCode, Header, float], Awaitable[Command]]
+
+
+@final
+class NameServers:
+    """Stays with one name server until that fails, so that answers do not jump back and forth."""
+
+    def __init__(self, ask: Ask, addresses: Sequence[str]) -> None:
+        self._ask = ask
+        # Many clients with one configuration must not all begin with the same server.
+        self._addresses = random.sample(addresses, len(addresses))
+
+    async def call(self, code: RequestCode, header: Header, timeout_s: float) -> Command:
+        """The reply, whatever its code. Raises NoNameServer when nobody answers in time."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        reasons: list[str] = []
+        for tried_count, address in enumerate(tuple(self._addresses)):
+            # One that is silent must leave time for the others.
+            share_s = (deadline_s - loop.time()) / (len(self._addresses) - tried_count)
+            try:
+                return await self._ask(address, code, header, share_s)
+            except NetError as error:
+                reasons.append(str(error))
+                self._move_on_from(address)
+        raise NoNameServer(reasons)
+
+    def _move_on_from(self, address: str) -> None:
+        # Of many who fail at the same time only the first moves on.
+        if len(self._addresses) > 1 and self._addresses[0] == address:
+            self._addresses.append(self._addresses.pop(0))
+            log.warning("name server %s fails, going on with %s", address, self._addresses[0])

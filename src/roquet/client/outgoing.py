@@ -1,0 +1,154 @@
+"""A message made ready for the wire: checked, named, compressed. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+import msgspec
+
+from roquet.client.config import ProducerConfig
+from roquet.client.errors import BadArgument
+from roquet.client.names import RETRY_PREFIX, TEMPLATE_TOPIC, check_topic, wrapped
+from roquet.client.receipt import QueueRef
+from roquet.protocol.batch import BatchItem, encode_batch
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.compression import compress
+from roquet.protocol.errors import BadMessage
+from roquet.protocol.headers.sending import SendMessageHeaderV2
+from roquet.protocol.message import KEY_SEPARATOR, Message, Property
+from roquet.protocol.properties import PROPERTIES_SIZE_MAX, properties_text
+
+_USERS_MAY_SET: Final = frozenset(
+    {Property.WAIT, Property.SHARDING_KEY, Property.CHECK_IMMUNITY_TIME_S}
+)
+RESERVED_NAMES: Final = (
+    frozenset(value for name, value in vars(Property).items() if name.isupper()) - _USERS_MAY_SET
+)
+# A character takes four bytes at most, so shorter texts need not be encoded to be measured.
+_SURELY_FITS: Final = PROPERTIES_SIZE_MAX // 4
+_BATCH_PROPERTIES: Final = properties_text({Property.WAIT: "true"})
+
+
+@final
+class Outgoing(msgspec.Struct, gc=False):
+    """What a request needs besides its queue. A batch has the ids of all its messages."""
+
+    topic: str
+    wire_topic: str  # with the namespace, as brokers know it
+    body: bytes
+    properties: str
+    message_ids: tuple[str, ...]
+    flag: int = 0
+    sys_flag: int = 0
+    is_batch: bool = False
+
+
+def check_message(message: Message, config: ProducerConfig) -> None:
+    """Raises BadArgument for a message that no broker would take."""
+    check_topic(message.topic)
+    size = len(message.body)
+    if not size:
+        raise BadArgument("a message without a body cannot be sent; put something into it")
+    if size > config.message_size_max:
+        raise BadArgument(
+            f"a body of {size} bytes is over `message_size_max` of {config.message_size_max}; "
+            "send less, or raise it here and at the broker"
+        )
+    if message.properties and not RESERVED_NAMES.isdisjoint(message.properties):
+        names = sorted(RESERVED_NAMES.intersection(message.properties))
+        raise BadArgument(
+            f"properties {names} are not for users; there are `tags`, `keys` and `delay`"
+        )
+    if any(KEY_SEPARATOR in key for key in message.keys):
+        raise BadArgument(f"keys {message.keys} must not have spaces, which stand between keys")
+
+
+def property_text(
+    message: Message, message_id: str, extra: Mapping[str, str], namespace: str | None
+) -> str:
+    """Raises BadArgument for properties that cannot be written."""
+    named = message.all_properties()
+    named.update(extra)
+    named[Property.UNIQUE_KEY] = message_id
+    named.setdefault(Property.WAIT, "true")
+    if namespace:
+        named[Property.INSTANCE_ID] = namespace
+    try:
+        text = properties_text(named)
+    except BadMessage as error:
+        raise BadArgument(str(error)) from None
+    if len(text) > _SURELY_FITS and (size := len(text.encode())) > PROPERTIES_SIZE_MAX:
+        raise BadArgument(f"properties of {size} bytes are over {PROPERTIES_SIZE_MAX}; send less")
+    return text
+
+
+class Ready(NamedTuple):
+    """A message that is checked and has its id and its properties as they travel."""
+
+    message: Message
+    message_id: str
+    properties: str
+
+
+def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:
+    """One message for one request. Compresses, which may take a while."""
+    message = ready.message
+    body = message.body
+    sys_flag = 0
+    if is_compressed(message, config):
+        body = compress(body, config.compression)
+        sys_flag = config.compression.sys_flag
+    return Outgoing(
+        message.topic,
+        wrapped(config.namespace, message.topic),
+        body,
+        ready.properties,
+        (ready.message_id,),
+        message.flag,
+        sys_flag,
+    )
+
+
+def is_compressed(message: Message, config: ProducerConfig) -> bool:
+    return config.compress_over is not None and len(message.body) >= config.compress_over
+
+
+def outgoing_batch(batch: Sequence[Ready], config: ProducerConfig) -> Outgoing:
+    """Many messages of one topic for one request; batches are never compressed."""
+    topic = batch[0].message.topic
+    return Outgoing(
+        topic,
+        wrapped(config.namespace, topic),
+        encode_batch(
+            BatchItem(message.flag, message.body, properties.encode())
+            for message, _, properties in batch
+        ),
+        _BATCH_PROPERTIES,
+        tuple(message_id for _, message_id, _ in batch),
+        is_batch=True,
+    )
+
+
+def request_of(
+    outgoing: Outgoing, queue: QueueRef, config: ProducerConfig, now_ms: int
+) -> tuple[RequestCode, SendMessageHeaderV2]:
+    header = SendMessageHeaderV2(
+        producer_group=wrapped(config.namespace, config.group),
+        topic=outgoing.wire_topic,
+        default_topic=TEMPLATE_TOPIC,
+        default_topic_queue_nums=config.new_topic_queue_count,
+        queue_id=queue.queue_id,
+        sys_flag=outgoing.sys_flag,
+        born_timestamp=now_ms,
+        flag=outgoing.flag,
+        properties=outgoing.properties,
+        reconsume_times=0,
+        batch=outgoing.is_batch,
+        broker_name=queue.broker_name,
+    )
+    code = RequestCode.SEND_BATCH_MESSAGE if outgoing.is_batch else RequestCode.SEND_MESSAGE_V2
+    return code, header
+
+
+def can_be_batched(topic: str) -> bool:
+    """A retry topic takes messages one by one, because each may have to go elsewhere."""
+    return not topic.startswith(RETRY_PREFIX)

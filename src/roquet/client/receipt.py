@@ -1,0 +1,30 @@
+"""What a producer gets for a message: its ids, and where it lies."""
+
+from typing import NamedTuple, final
+
+import msgspec
+
+
+class QueueRef(NamedTuple):
+    """One queue of a topic. Brokers are known by name; their addresses change."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+@final
+class SendReceipt(msgspec.Struct, frozen=True, gc=False):
+    """The broker has the message, as safely as it is set up to keep messages.
+
+    `message_id` was given by the producer and stays the same wherever the message goes;
+    `offset_id` says where it lies and is of use to tools.
+    """
+
+    message_id: str
+    queue: QueueRef
+    queue_offset: int
+    offset_id: str
+    transaction_id: str | None = None
+    # 5.x gives one for a message that waits: it can be called back with it.
+    recall_handle: str | None = None

@@ -1,0 +1,174 @@
+"""Topic -> route: which queues take messages, and where the masters of their brokers are.
+
+Routes are asked for once, kept, and renewed from time to time; when no name server answers, the
+ones that are known go on. Which of the queues is taken is decided in `queue_choice.py`.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+from roquet.client.errors import NoNameServer, TopicNotFound
+from roquet.client.name_servers import NameServers
+from roquet.client.names import TEMPLATE_TOPIC
+from roquet.client.receipt import QueueRef
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.route import QueueData, TopicRoute
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
+from roquet.protocol.errors import BadBody
+from roquet.protocol.headers.routes import GetRouteHeader
+
+log = logging.getLogger(__name__)
+
+MASTER_ID: Final = 0
+# No broker gives a topic more; a name server that says so is not believed.
+QUEUE_COUNT_MAX: Final = 65_536
+
+_ASK_TIMEOUT_S: Final = 3.0
+_PAUSE_S: Final = 0.5
+_WRITE: Final = int(Permission.WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`queues` are those that take messages; `masters` are addresses by broker name."""
+
+    queues: tuple[QueueRef, ...]
+    masters: Mapping[str, str]
+
+
+def route_of(topic: str, answer: TopicRoute, queue_count_max: int = QUEUE_COUNT_MAX) -> Route:
+    """What a producer needs of a name server's answer."""
+    masters = {
+        broker.broker_name: broker.broker_addrs[MASTER_ID]
+        for broker in answer.broker_datas
+        if MASTER_ID in broker.broker_addrs
+    }
+    if answer.order_topic_conf:
+        counts = _ordered_counts(answer.order_topic_conf)
+    else:
+        counts = _writable_counts(answer.queue_datas, masters)
+    return Route(
+        tuple(
+            QueueRef(topic, broker, queue_id)
+            for broker, count in counts
+            for queue_id in range(min(count, queue_count_max))
+        ),
+        masters,
+    )
+
+
+@final
+class RouteBook:
+    """`has_news` is set when a topic has a new route."""
+
+    def __init__(
+        self,
+        name_servers: NameServers,
+        new_topic_queue_count: int,
+        has_news: asyncio.Event,
+    ) -> None:
+        self._name_servers = name_servers
+        self._new_topic_queue_count = new_topic_queue_count
+        self._has_news = has_news
+        self._routes: dict[str, Route] = {}
+        self._stale: set[str] = set()
+        self._is_stale = asyncio.Event()
+        # Those who want the same topic wait for one answer.
+        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def find(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route:
+        """Raises TopicNotFound or NoNameServer."""
+        route = self._routes.get(topic)
+        if route is not None:
+            return route
+        try:
+            async with asyncio.timeout(timeout_s), self._asking[topic]:
+                return self._routes.get(topic) or await self._learn(topic, timeout_s)
+        except TimeoutError:
+            raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
+
+    def masters(self) -> set[str]:
+        """The addresses of all masters that any route names."""
+        return {address for route in self._routes.values() for address in route.masters.values()}
+
+    def renew_soon(self, topic: str) -> None:
+        """Somebody found the route to be wrong."""
+        self._stale.add(topic)
+        self._is_stale.set()
+
+    async def keep_renewed(self, period_s: float) -> None:
+        """Renews what is stale soon and everything after each period, for ever."""
+        loop = asyncio.get_running_loop()
+        all_due_s = loop.time() + period_s
+        while True:
+            try:
+                async with asyncio.timeout_at(all_due_s):
+                    await self._is_stale.wait()
+            except TimeoutError:
+                self._stale.update(self._routes)
+                all_due_s = loop.time() + period_s
+            self._is_stale.clear()
+            stale, self._stale = self._stale, set()
+            await self._renew(stale)
+            # Many senders may find the same route wrong, again and again.
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _renew(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            try:
+                await self._learn(topic, _ASK_TIMEOUT_S)
+            except TopicNotFound as error:
+                log.debug("keeping the old route: %s", error)
+            except NoNameServer as error:
+                log.warning("keeping the old routes: %s", error)
+                return
+
+    async def _learn(self, topic: str, timeout_s: float) -> Route:
+        answer = await self._ask(topic, timeout_s)
+        queue_count_max = QUEUE_COUNT_MAX
+        if answer is None:
+            # The first message makes the topic, in the image of the template.
+            answer = await self._ask(TEMPLATE_TOPIC, timeout_s)
+            queue_count_max = self._new_topic_queue_count
+        if answer is None:
+            raise TopicNotFound(topic, "no broker has it or makes topics by itself; create it")
+        route = route_of(topic, answer, queue_count_max)
+        if not route.queues:
+            raise TopicNotFound(topic, "no master takes messages of it now; check its brokers")
+        if route != self._routes.get(topic):
+            self._routes[topic] = route
+            self._has_news.set()
+        return route
+
+    async def _ask(self, topic: str, timeout_s: float) -> TopicRoute | None:
+        reply = await self._name_servers.call(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader(topic=topic), timeout_s
+        )
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if reply.code != ResponseCode.SUCCESS:
+            raise TopicNotFound(topic, f"the name server answered {reply.code}: {reply.remark}")
+        try:
+            return read_body(TopicRoute, reply.body)
+        except BadBody as error:
+            raise TopicNotFound(topic, f"the name server answered nonsense: {error}") from None
+
+
+def _writable_counts(
+    queue_datas: Iterable[QueueData], masters: Mapping[str, str]
+) -> Iterator[tuple[str, int]]:
+    for data in sorted(queue_datas, key=lambda data: data.broker_name):
+        if data.perm & _WRITE and data.broker_name in masters:
+            yield data.broker_name, data.write_queue_nums
+
+
+def _ordered_counts(text: str) -> Iterator[tuple[str, int]]:
+    """An operator's order of brokers, such as "broker-a:4;broker-b:4"."""
+    for part in text.split(";"):
+        broker, _, count = part.rpartition(":")
+        if broker and count.isascii() and count.isdigit():
+            yield broker, int(count)

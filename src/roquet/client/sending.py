@@ -1,0 +1,244 @@
+"""One request after the other until a broker has the message, or the time is up.
+
+What is sent is made in `outgoing.py`, where to is decided in `queue_choice.py`; here is the loop
+around them, and the judgement of what became of the message.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final, NamedTuple, final
+
+from roquet.client.config import ProducerConfig
+from roquet.client.errors import (
+    NoNameServer,
+    NotYetSafe,
+    RequestRefused,
+    SendError,
+    SendFailed,
+    SendRefused,
+    SendUnknown,
+    TopicNotFound,
+)
+from roquet.client.instance import ClientInstance
+from roquet.client.names import wrapped
+from roquet.client.outgoing import Outgoing, request_of
+from roquet.client.queue_choice import (
+    FaultTable,
+    OrderKey,
+    is_worth_retrying,
+    pause_before,
+    pick_queue,
+    queue_of_key,
+)
+from roquet.client.receipt import QueueRef, SendReceipt
+from roquet.client.routes import Route
+from roquet.client.statistics import ProducerStatistics
+from roquet.clock import Clock
+from roquet.net.errors import CallTimedOut, ConnectFailed, ConnectionLost, NetError
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.fields import header_reader
+from roquet.protocol.headers.sending import SendMessageReplyHeader
+from roquet.protocol.message import Property
+
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+# Stored by the master, but not as safely as it promises.
+_NOT_YET_SAFE: Final = {
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): "the disk did not confirm it in time",
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): "the replica did not confirm it in time",
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): "the broker has no replica now",
+}
+_BATCH_ID_SEPARATOR: Final = ","
+
+_read_reply = header_reader(SendMessageReplyHeader)
+
+
+class Place(NamedTuple):
+    """Where the caller wants a message: in one queue, with others of its key, or anywhere."""
+
+    queue: QueueRef | None = None
+    order_key: OrderKey | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.queue is not None or self.order_key is not None
+
+
+ANYWHERE: Final = Place()
+
+
+@final
+class Sender:
+    """Sends for one producer. Deadlines are in the time of the loop."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        instance: ClientInstance,
+        clock: Clock,
+        statistics: ProducerStatistics,
+    ) -> None:
+        self._config = config
+        self._instance = instance
+        self._clock = clock
+        self._statistics = statistics
+        self._faults = FaultTable() if config.avoid_slow_brokers else None
+        # Where the round begins is left to chance, or all producers would begin at one broker.
+        self._turn = random.getrandbits(30)
+        self._loop = asyncio.get_running_loop()
+
+    async def send(self, outgoing: Outgoing, place: Place, deadline_s: float) -> list[SendReceipt]:
+        """One receipt for each message. Raises SendError; see `judged`."""
+        route = await self._route(outgoing.topic, deadline_s)
+        errors: list[NetError | RequestRefused] = []
+        failed_broker: str | None = None
+        # A queue that was chosen for its order gets the message once: who knows what came between.
+        attempt_count = 1 if place.is_fixed else 1 + self._config.retry_count
+        for attempt in range(attempt_count):
+            if attempt:
+                route = await self._route(outgoing.topic, deadline_s)
+            queue = self._choose(route, place, failed_broker)
+            pause_s = pause_before(attempt, queue.broker_name, failed_broker)
+            if self._loop.time() + pause_s >= deadline_s:
+                break
+            if attempt:
+                self._statistics.retry_count += 1
+                await asyncio.sleep(pause_s)
+            try:
+                return await self._attempt(outgoing, queue, route, deadline_s)
+            except (NetError, RequestRefused) as error:
+                errors.append(error)
+                failed_broker = queue.broker_name
+                if not is_worth_retrying(error):
+                    break
+                self._instance.routes.renew_soon(outgoing.wire_topic)
+        raise judged(outgoing.topic, errors)
+
+    async def send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+        """Returns when the message is on its way. Raises SendFailed when it is not."""
+        route = await self._route(outgoing.topic, deadline_s)
+        queue = self._choose(route, place, None)
+        code, header = request_of(outgoing, queue, self._config, self._clock.now_ms())
+        timeout_s = deadline_s - self._loop.time()
+        try:
+            await self._instance.requests.call_oneway(
+                _master(route, queue), code, header, timeout_s, outgoing.body
+            )
+        except NetError as error:
+            self._instance.routes.renew_soon(outgoing.wire_topic)
+            raise SendFailed(outgoing.topic, str(error)) from error
+
+    async def settled(self, topic: str, place: Place, deadline_s: float) -> Place:
+        """The queue instead of an order key. Raises SendFailed when there is no route."""
+        if place.order_key is None:
+            return place
+        route = await self._route(topic, deadline_s)
+        return Place(queue_of_key(route.queues, place.order_key))
+
+    async def _attempt(
+        self, outgoing: Outgoing, queue: QueueRef, route: Route, deadline_s: float
+    ) -> list[SendReceipt]:
+        begin_s = self._loop.time()
+        try:
+            address = _master(route, queue)
+            if Property.TIMER_DELIVER_MS in outgoing.properties:
+                await self._check_timers(outgoing, address)
+            code, header = request_of(outgoing, queue, self._config, self._clock.now_ms())
+            timeout_s = deadline_s - self._loop.time()
+            if self._config.attempt_timeout_s is not None:
+                timeout_s = min(timeout_s, self._config.attempt_timeout_s)
+            reply = await self._instance.requests.call(
+                address, code, header, timeout_s, outgoing.body
+            )
+            receipts = receipts_of(outgoing, queue, address, reply)
+        except (NetError, RequestRefused):
+            self._note(queue, begin_s, has_failed=True)
+            raise
+        self._note(queue, begin_s, has_failed=False)
+        return receipts
+
+    async def _route(self, topic: str, deadline_s: float) -> Route:
+        wire_topic = wrapped(self._config.namespace, topic)
+        try:
+            return await self._instance.routes.find(wire_topic, deadline_s - self._loop.time())
+        except (TopicNotFound, NoNameServer) as error:
+            raise SendFailed(topic, str(error)) from error
+
+    def _choose(self, route: Route, place: Place, failed_broker: str | None) -> QueueRef:
+        if place.queue is not None:
+            return place.queue
+        if place.order_key is not None:
+            return queue_of_key(route.queues, place.order_key)
+        self._turn += 1
+        if self._faults is not None:
+            return self._faults.pick(route.queues, self._turn, self._clock.monotonic_s())
+        return pick_queue(route.queues, self._turn, failed_broker)
+
+    def _note(self, queue: QueueRef, begin_s: float, *, has_failed: bool) -> None:
+        if self._faults is not None:
+            latency_ms = (self._loop.time() - begin_s) * 1000
+            now_s = self._clock.monotonic_s()
+            self._faults.note(queue.broker_name, latency_ms, now_s, has_failed=has_failed)
+
+    async def _check_timers(self, outgoing: Outgoing, address: str) -> None:
+        if not await self._instance.heartbeats.has_timers(address):
+            raise SendFailed(
+                outgoing.topic,
+                f"{address} has no timers and would deliver it at once; give a delay level",
+            )
+
+
+def receipts_of(
+    outgoing: Outgoing, queue: QueueRef, address: str, reply: Command
+) -> list[SendReceipt]:
+    """One receipt for each message. Raises NotYetSafe, RequestRefused or ConnectionLost."""
+    if reply.code != _SUCCESS and reply.code not in _NOT_YET_SAFE:
+        raise RequestRefused(address, reply.code, reply.remark)
+    try:
+        header = _read_reply(reply.fields)
+    except ProtocolError as error:
+        # It said "stored", but not where: as if the answer were lost.
+        raise ConnectionLost(address, str(error)) from None
+    place = QueueRef(outgoing.topic, queue.broker_name, header.queue_id)
+    message_ids = outgoing.message_ids
+    offset_ids = header.msg_id.split(_BATCH_ID_SEPARATOR)
+    if len(offset_ids) != len(message_ids):
+        # Some topics of 5.x keep a batch as one record.
+        offset_ids = [header.msg_id] * len(message_ids)
+    receipts = [
+        SendReceipt(
+            message_id,
+            place,
+            header.queue_offset + index,
+            offset_ids[index],
+            header.transaction_id,
+            header.recall_handle,
+        )
+        for index, message_id in enumerate(message_ids)
+    ]
+    if reply.code != _SUCCESS:
+        raise NotYetSafe(outgoing.topic, _NOT_YET_SAFE[reply.code], receipts)
+    return receipts
+
+
+def judged(topic: str, errors: Sequence[NetError | RequestRefused]) -> SendError:
+    """What became of a message whose attempts all ended in errors."""
+    if not errors:
+        return SendFailed(topic, "its time was up before it could be sent; give it more")
+    reason = "; then ".join(map(str, errors))
+    # One attempt that may have arrived is enough: the message may be there.
+    if any(isinstance(error, ConnectionLost | CallTimedOut) for error in errors):
+        return SendUnknown(topic, reason)
+    last = errors[-1]
+    if isinstance(last, RequestRefused):
+        return SendRefused(topic, reason, last.code)
+    return SendFailed(topic, reason)
+
+
+def _master(route: Route, queue: QueueRef) -> str:
+    address = route.masters.get(queue.broker_name)
+    if address is None:
+        raise ConnectFailed(queue.broker_name, "no name server knows a master of it")
+    return address

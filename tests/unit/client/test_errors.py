@@ -1,0 +1,48 @@
+"""Errors of sends keep their facts when they are copied or cross a process."""
+
+import copy
+import pickle
+
+import pytest
+
+from roquet.client.errors import (
+    NotYetSafe,
+    SendError,
+    SendFailed,
+    SendRefused,
+    SendUnknown,
+    SomeFailed,
+)
+from roquet.client.receipt import QueueRef, SendReceipt
+from roquet.errors import RoquetError
+
+RECEIPT = SendReceipt("id", QueueRef("t", "a", 3), 17, "offset id")
+
+ERRORS = [
+    SendFailed("t", "nobody there"),
+    SendRefused("t", "busy", 2),
+    SendUnknown("t", "silence"),
+    NotYetSafe("t", "slow disk", (RECEIPT,)),
+    SomeFailed([RECEIPT, SendFailed("t", "nobody there")]),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_is_the_same_after_a_copy_and_after_a_journey(error: SendError) -> None:
+    for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301
+        assert type(other) is type(error)
+        assert str(other) == str(error)
+        assert vars(other).keys() == vars(error).keys()
+
+
+def test_failed_and_unknown_are_never_the_same() -> None:
+    assert not issubclass(SendFailed, SendUnknown)
+    assert not issubclass(SendUnknown, SendFailed)
+    assert issubclass(NotYetSafe, SendUnknown)
+    assert all(isinstance(error, RoquetError) for error in ERRORS)
+
+
+def test_texts_say_what_may_be_done() -> None:
+    assert "may be sent again" in str(SendRefused("t", "busy", 2))
+    assert "may make a second one" in str(SendUnknown("t", "silence"))
+    assert "offset 17 of queue 3" in str(NotYetSafe("t", "slow disk", (RECEIPT,)))
