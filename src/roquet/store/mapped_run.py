@@ -60,8 +60,13 @@ class MappedRun:
         The tail is zeroed because records of equal size line up: bytes that stay could come
         back to life behind the next crash.
         """
-        while self.files and self.files[-1].start >= end:
-            self.files.pop().remove()
+        gone = [file for file in self.files if file.start >= end]
+        del self.files[len(self.files) - len(gone) :]
+        for file in reversed(gone):
+            file.remove()
+        if gone:
+            # Files that come back after a power cut would be taken for what follows.
+            self._disk.sync_directory(self.directory)
         if self.files and end < self.files[-1].end:
             self.files[-1].zero_from(end - self.files[-1].start)
 
