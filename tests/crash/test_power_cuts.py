@@ -7,6 +7,7 @@ import pytest
 
 from roquet.store.config import FlushMode
 from tests.support.power_cut import PowerCuts
+from tests.support.state_cuts import after_state_cuts
 
 CUTS_PER_SEED = 20
 MORE = 40 if os.environ.get("ROQUET_LONG") else 1
@@ -20,3 +21,8 @@ def test_sync_flush_keeps_every_acknowledged_message(quick_path: Path, seed: int
 @pytest.mark.parametrize("seed", range(10 * MORE))
 def test_async_flush_loses_no_more_than_its_window(quick_path: Path, seed: int) -> None:
     assert PowerCuts(quick_path, FlushMode.ASYNC, seed, CUTS_PER_SEED).run() == []
+
+
+@pytest.mark.parametrize("seed", range(5 * MORE))
+def test_a_state_file_is_the_old_one_or_the_new_one(quick_path: Path, seed: int) -> None:
+    assert after_state_cuts(quick_path, seed) == []

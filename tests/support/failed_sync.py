@@ -20,7 +20,6 @@ from tests.support.stores import crash
 
 _STEPS_BEFORE = 100
 _STEPS_AFTER = 20
-_STEPS_UNTIL_FAILURE_MAX = 1000
 
 
 def after_failed_sync(
@@ -39,10 +38,15 @@ def after_failed_sync(
     disk.during_sync = work.during_sync
     for _ in range(chance.randrange(_STEPS_BEFORE)):
         work.step()
-    _write_until_failure(work)
-    violations = []
-    if work.ledger.failure is not None:
-        violations += _after_the_failure(work)
+    disk.fail_next_sync()
+    while not disk.has_failed:
+        _write(work)
+    if work.ledger.failure is None:
+        for _ in range(_STEPS_AFTER):
+            _write(work)
+        violations = []
+    else:
+        violations = _after_the_failure(work)
         if reopens:
             _reopen(work)
     promise = Promise.of(work)
@@ -56,16 +60,9 @@ def after_failed_sync(
     return violations + after_power_cut(target, flush_mode, promise, FakeClock(work.clock.now_ms()))
 
 
-def _write_until_failure(work: Workload) -> None:
-    work.disk.fail_next_sync()
-    for _ in range(_STEPS_UNTIL_FAILURE_MAX):
-        try:
-            work.write()
-        except StoreUnavailable:
-            return
-        if work.ledger.failure is not None:
-            return
-    raise AssertionError("nothing was synced")
+def _write(work: Workload) -> None:
+    with suppress(StoreUnavailable):
+        work.write()
 
 
 def _after_the_failure(work: Workload) -> list[str]:

@@ -21,7 +21,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk, PowerCut
 from tests.support.log_rebuild import QueueName
 from tests.support.store_checks import everything_in, wrong_with
-from tests.support.store_ledger import Ledger, Sent, arrived
+from tests.support.store_ledger import Ledger, Sent, arrived, draft_of
 from tests.support.store_workload import Workload, workload_config
 from tests.support.stores import crash
 
@@ -36,6 +36,7 @@ class WatchedDisk(FaultyDisk):
 
     before_call: Callable[[], None] = _nothing
     during_sync: Callable[[], None] = _nothing
+    has_failed: bool = False
     _open: set[int] = field(default_factory=set)
 
     def create(self, path: Path, size: int) -> int:
@@ -49,7 +50,11 @@ class WatchedDisk(FaultyDisk):
         super().close(descriptor)
 
     def sync(self, descriptor: int) -> None:
-        super().sync(descriptor)
+        try:
+            super().sync(descriptor)
+        except OSError:
+            self.has_failed = True
+            raise
         self.during_sync()
 
     def abandon(self) -> None:
@@ -154,7 +159,8 @@ class PowerCuts:
     def _cut_again(self, target: Path) -> Path:
         """Power fails while the store recovers, or soon after."""
         disk = WatchedDisk(target)
-        disk.cut_after(self._chance.randint(1, 40))
+        # Opening and closing take some dozens of calls.
+        disk.cut_after(self._chance.choice((self._chance.randint(1, 40), 1000)))
         config = workload_config(target, self._flush_mode)
         with suppress(PowerCut):
             store = MessageStore.open(config, self._work.clock, disk)
@@ -179,8 +185,30 @@ def after_power_cut(
     if violations:
         crash(store)
         return [f"{each}; {store.recovery}" for each in violations]
-    kept = [each for each in sent if (each.queue, each.queue_offset) in found]
-    return _after_going_on(store, config, Ledger(kept))
+    is_there = [(each.queue, each.queue_offset) in found for each in sent]
+    ledger = Ledger([each for each, is_kept in zip(sent, is_there, strict=True) if is_kept])
+    gone = [each for each, is_kept in zip(sent, is_there, strict=True) if not is_kept]
+    return _after_sending_again(store, config, ledger, gone[:3])
+
+
+def _after_sending_again(
+    store: MessageStore, config: StoreConfig, ledger: Ledger, gone: list[Sent]
+) -> list[str]:
+    """Who was not answered tries again, and the process is killed.
+
+    The new records take the places of the old ones, to the byte. Should the next owner find more
+    of the old ones behind them, they came back to life.
+    """
+    for each in gone:
+        again = draft_of(each.record)
+        ledger.took(again, store.append(again))
+    crash(store)
+    store = MessageStore.open(config, FakeClock(), FaultyDisk(config.root))
+    violations = wrong_with(store, config.root, ledger.sent, promised=ledger.sent)
+    if violations:
+        crash(store)
+        return [f"after sending again: {each}; {store.recovery}" for each in violations]
+    return _after_going_on(store, config, ledger)
 
 
 def _after_going_on(store: MessageStore, config: StoreConfig, ledger: Ledger) -> list[str]:
