@@ -224,7 +224,7 @@ class StoreReader:
 
     @property
     def index_files(self) -> Sequence[IndexFile]:
-        """Those that can be read. What was not filed when the snapshot was taken is in none."""
+        """Those that can be read."""
         if self._index is None:
             self._index = list(self._open_index())
         return self._index
@@ -233,16 +233,16 @@ class StoreReader:
         self, topic: str, key: str, begin: int, end: int, count_max: int
     ) -> list[bytes]:
         """The newest records with a key, stored between two times, in the order of the log."""
-        key_hash = index_hash(f"{topic}#{key}")
         found: dict[int, bytes] = {}
-        for offset in find_in_files(self.index_files, key_hash, begin, end, _NO_LIMIT):
+        for offset in self._offsets_by_key(topic, key, begin, end):
             if len(found) == count_max:
                 break
             try:
                 record = self._log.record_at(offset)
             except BadRecord:
                 continue
-            if has_key(record, topic.encode(), key.encode()):
+            is_in_time = begin <= record.store_timestamp <= end
+            if is_in_time and has_key(record, topic.encode(), key.encode()):
                 found[offset] = self.bytes_at(offset, record.size)
         return [found[offset] for offset in sorted(found)]
 
@@ -296,6 +296,20 @@ class StoreReader:
             return self._log.record_at(entry.physical_offset).store_timestamp
         except BadRecord:
             return None
+
+    def _offsets_by_key(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
+        """Where the messages may be, newest first. The last ones are not filed yet."""
+        files = self.index_files
+        filed_end = files[-1].header.end_physical_offset if files else 0
+        unfiled = [
+            each.physical_offset
+            for each in self.scan(max(filed_end, self._log.start))
+            if isinstance(each, LogRecord) and has_key(each, topic.encode(), key.encode())
+        ]
+        yield from reversed(unfiled)
+        key_hash = index_hash(f"{topic}#{key}")
+        # It counts in whole seconds.
+        yield from find_in_files(files, key_hash, begin - 1000, end, _NO_LIMIT)
 
     def _open_index(self) -> Iterator[IndexFile]:
         for entry in self._disk.entries(self._layout.index):

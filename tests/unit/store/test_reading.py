@@ -298,3 +298,28 @@ def test_a_queue_with_a_file_of_a_strange_size_is_broken(root: Path) -> None:
     with StoreReader.open(root) as reader:
         assert reader.broken_queues == [("TopicA", 0)]
         assert reader.queues() == {}
+
+
+def test_keys_that_are_not_filed_are_found_in_the_log(tmp_path: Path, clock: FakeClock) -> None:
+    with opened(tmp_path, clock=clock) as store:
+        fill(store, clock)
+        assert store.file_keys()
+        store.append(draft(b"late", properties={"KEYS": "all"}))
+        with StoreReader.open(tmp_path) as reader:
+            assert found(reader.find_by_key("TopicA", "all", 0, 2**60, 2)) == [b"149", b"late"]
+    for path in (tmp_path / "index").iterdir():
+        path.unlink()
+    with StoreReader.open(tmp_path) as reader:
+        assert found(reader.find_by_key("TopicA", "key-7", 0, 2**60, 9)) == [b"007"]
+
+
+def test_times_of_keys_are_exact(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with opened(tmp_path, clock=clock) as store:
+        for number in range(5):
+            store.append(draft(b"%d" % number, properties={"KEYS": "k"}))
+            clock.advance(0.3)
+    with StoreReader.open(tmp_path) as reader:
+        begin = START_MS + 900
+        assert found(reader.find_by_key("TopicA", "k", begin, 2**60, 9)) == [b"3", b"4"]
+        assert found(reader.find_by_key("TopicA", "k", 0, begin, 9)) == [b"0", b"1", b"2", b"3"]
