@@ -6,8 +6,10 @@ the wall, since it waits for the disk.
 """
 
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from tempfile import mkdtemp
 from threading import Event
@@ -30,6 +32,7 @@ WAITING = 64
 SYNC_ROUNDS = 200
 SLOW_SYNC_S = 0.0005
 
+BODIES = {size: bytes(size) for size in (128, 1024)}
 HOST = pack_host("127.0.0.1", 10911)
 PROPERTIES = (
     b"KEYS\x01order-000017\x02UNIQ_KEY\x010A0907010000000000000000000000FF\x02"
@@ -59,17 +62,17 @@ def print_appends(directory: Path, size: int) -> None:
     batches = [in_one_queue[start : start + BATCH] for start in range(0, COUNT, BATCH)]
     floor = write_floor(directory, drafts[0].size)
     with opened(directory, index_keys=False) as store:
-        cost = best(lambda: [draft(size, 0) for _ in range(COUNT)])
+        cost = best(lambda: deque(map(draft, repeat(size, COUNT), repeat(0)), 0))
         print_line(f"{size} bytes: draft of a record", cost)
-        cost = best(lambda: [store.append(each) for each in drafts])
+        cost = best(lambda: deque(map(store.append, drafts), 0))
         print_line(f"{size} bytes: append and queue entry", cost, 4.0, floor)
-        cost = best(lambda: [store.append_batch(each) for each in batches])
+        cost = best(lambda: deque(map(store.append_batch, batches), 0))
         print_line(f"{size} bytes: append in batches of {BATCH}", cost, 2.5, floor)
 
 
 def print_reads(directory: Path) -> None:
     with opened(directory, index_keys=False) as store:
-        for number in range(16 * COUNT):
+        for number in range(32 * COUNT):
             store.append(draft(128, number % QUEUES))
         limits = Limits(BATCH, 1 << 20)
         floor = read_floor(directory, draft(128, 0).size)
@@ -81,9 +84,9 @@ def print_reads(directory: Path) -> None:
 def print_index(directory: Path) -> None:
     drafts = [draft(128, number % QUEUES) for number in range(COUNT)]
     with opened(directory) as store:
-        with_keys = best(lambda: [store.append(each) for each in drafts])
+        with_keys = best(lambda: deque(map(store.append, drafts), 0))
     with opened(directory, index_keys=False) as store:
-        without = best(lambda: [store.append(each) for each in drafts])
+        without = best(lambda: deque(map(store.append, drafts), 0))
     print_line("two keys into the index", with_keys - without)
 
 
@@ -91,7 +94,7 @@ def print_recovery(directory: Path, size: int) -> None:
     """After a crash, without a checkpoint: everything has to be read."""
     root = directory / "store"
     store = MessageStore.open(config(directory), SystemClock(), SystemDisk())
-    for number in range(16 * COUNT):
+    for number in range(32 * COUNT):
         store.append(draft(size, number % QUEUES))
     rate = 0.0
     for _ in range(ROUNDS):
@@ -156,7 +159,7 @@ def draft(size: int, queue_id: int) -> RecordDraft:
         born_timestamp=1_700_000_000_000,
         born_host=HOST,
         store_host=HOST,
-        body=bytes(size),
+        body=BODIES[size],
         topic=b"BenchTopic",
         properties=PROPERTIES,
         has_checksum=True,
@@ -184,7 +187,7 @@ def opened(directory: Path, **changes: object) -> Iterator[MessageStore]:
 def write_floor(directory: Path, size: int) -> float:
     record = bytes(size)
     with (directory / "floor").open("wb") as file:
-        return best(lambda: [file.write(record) for _ in range(COUNT)])
+        return best(lambda: deque(map(file.write, repeat(record, COUNT)), 0))
 
 
 def read_floor(directory: Path, size: int) -> float:
