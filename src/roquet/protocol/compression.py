@@ -52,7 +52,8 @@ def compression_of(sys_flag: int) -> Compression:
 def compress(body: bytes, compression: Compression, level: int = LEVEL_DEFAULT) -> bytes:
     match compression:
         case Compression.LZ4:
-            return bytes(lz4.frame.compress(body, compression_level=level))
+            # Java reads frames of independent blocks only.
+            return bytes(lz4.frame.compress(body, compression_level=level, block_linked=False))
         case Compression.ZSTD:
             return zstandard.ZstdCompressor(level).compress(body)
         case Compression.ZLIB:

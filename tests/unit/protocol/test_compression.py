@@ -119,3 +119,8 @@ def test_an_lz4_frame_may_have_blocks_of_any_size() -> None:
     for block_size in (lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB):
         packed = lz4.frame.compress(body, block_size=block_size, content_checksum=True)
         assert decompress(packed, Compression.LZ4.sys_flag) == body
+
+
+def test_an_lz4_frame_of_ours_has_independent_blocks_as_java_wants_it() -> None:
+    packed = compress(bytes(1_000_000), Compression.LZ4)
+    assert packed[4] & 0x20
