@@ -1,10 +1,9 @@
-"""A cluster in a blink: send, long-poll, look up by key, and read the log as Arrow columns.
+"""A cluster in a blink: send, long-poll, wait for a delay, look up by key, see Arrow columns.
 
-Everything runs in this process on free ports of loopback, and is gone at the end. The requests are
-the bytes any RocketMQ client sends; `roquet wire decode` would show them.
+Everything runs in this process on free ports of loopback, and is gone at the end. Messages are sent
+by our producer; what reads them speaks the protocol by hand, to show it.
 """
 
-import asyncio
 import tempfile
 import time
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from roquet import AsyncProducer, Message
 from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
 from roquet.broker.settings import read_config
@@ -23,15 +23,10 @@ from roquet.namesrv.server import serve_names
 from roquet.net.loop import run
 from roquet.net.peers import Peers
 from roquet.net.router import Router
-from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.route import TopicRoute
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header, fields_of, read_header
+from roquet.protocol.fields import Header, fields_of
 from roquet.protocol.headers.pulling import PullMessageHeader, QueryMessageHeader
-from roquet.protocol.headers.routes import GetRouteHeader
-from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
-from roquet.protocol.properties import properties_text
 from roquet.protocol.record import split_records
 from roquet.protocol.record_batch import decode_records
 
@@ -39,8 +34,8 @@ TOPIC = "orders"
 console = Console()
 
 
-class Client:
-    """Just enough of a client to show the protocol."""
+class Reader:
+    """Just enough of a consumer to show the protocol."""
 
     def __init__(self, peers: Peers, broker: str) -> None:
         self._peers = peers
@@ -52,27 +47,12 @@ class Client:
         assert reply.code == ResponseCode.SUCCESS, reply.remark
         return reply
 
-    async def send(self, number: int) -> SendMessageReplyHeader:
-        header = SendMessageHeaderV2(
-            producer_group="demo",
-            topic=TOPIC,
-            default_topic="TBW102",
-            default_topic_queue_nums=4,
-            queue_id=0,
-            sys_flag=0,
-            born_timestamp=int(time.time() * 1000),
-            flag=0,
-            properties=properties_text({"TAGS": "paid", "KEYS": f"order-{number}"}),
-        )
-        reply = await self.call(RequestCode.SEND_MESSAGE_V2, header, b"order %d" % number)
-        return read_header(SendMessageReplyHeader, reply.fields)
-
-    async def pull(self, offset: int) -> Command:
+    async def pull(self, queue_id: int, offset: int) -> Command:
         """Waits up to 15 s for a message, as a push consumer does."""
         header = PullMessageHeader(
             consumer_group="demo-readers",
             topic=TOPIC,
-            queue_id=0,
+            queue_id=queue_id,
             queue_offset=offset,
             max_msg_nums=32,
             sys_flag=int(PullFlag.SUSPEND | PullFlag.SUBSCRIPTION),
@@ -108,44 +88,31 @@ async def main() -> None:
 
 
 async def show(peers: Peers, name_server: str, broker: Broker) -> None:
-    client = Client(peers, f"127.0.0.1:{broker.config.listen_port}")
+    reader = Reader(peers, f"127.0.0.1:{broker.config.listen_port}")
+    async with AsyncProducer(name_server, "demo") as producer:
+        queue = None
+        for number in range(5):
+            order = Message(TOPIC, b"order %d" % number, tags="paid", keys=(f"order-{number}",))
+            receipt = await producer.send(order, queue=queue)
+            queue = receipt.queue
+            console.print(f"sent order {number}: offset {receipt.queue_offset} of {queue}")
+        assert queue is not None
+        await producer.send(Message(TOPIC, b"a reminder", tags="paid"), queue=queue, delay=1)
 
-    waiting = asyncio.create_task(wait_for_first(client))
-    for number in range(5):
-        receipt = await client.send(number)
-        console.print(f"sent order {number}: offset {receipt.queue_offset}, id {receipt.msg_id}")
-    console.print(f"long poll brought: {await waiting}")
+        pulled = await reader.pull(queue.queue_id, 0)
+        columns = decode_records(pulled.body, ["queueOffset", "tags", "keys", "body"])
+        table = Table(*columns.schema.names, title=f"{TOPIC} as Arrow columns")
+        for row in columns.to_pylist():
+            table.add_row(*map(str, row.values()))
+        console.print(table)
 
-    await asyncio.sleep(0.1)  # The broker tells the name server about the new topic meanwhile.
-    route = await peers.call(
-        name_server,
-        Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields=fields_of(GetRouteHeader(topic=TOPIC))),
-        timeout_s=3,
-    )
-    queues = read_body(TopicRoute, route.body).queue_datas
-    console.print(
-        f"route of {TOPIC}: {queues[0].write_queue_nums} queues at {queues[0].broker_name}"
-    )
+        found = split_records((await reader.query("order-3")).body)
+        console.print(f"by key order-3: {found[0].body.decode()} with tags {found[0].tags}")
 
-    found = split_records((await client.query("order-3")).body)
-    console.print(f"by key order-3: {found[0].body.decode()} with tags {found[0].tags}")
-
-    pulled = await client.pull(0)
-    columns = decode_records(pulled.body, ["queueOffset", "tags", "keys", "body"])
-    table = Table(*columns.schema.names, title=f"{TOPIC} as Arrow columns")
-    for row in columns.to_pylist():
-        table.add_row(*map(str, row.values()))
-    console.print(table)
-
-
-async def wait_for_first(client: Client) -> str:
-    while True:
-        try:
-            reply = await client.pull(0)
-        except AssertionError:
-            await asyncio.sleep(0.01)  # The first send makes the topic.
-            continue
-        return ", ".join(message.body.decode() for message in split_records(reply.body))
+        begin = time.perf_counter()
+        (late,) = split_records((await reader.pull(queue.queue_id, 5)).body)
+        waited_s = time.perf_counter() - begin
+        console.print(f"a long poll brought {late.body.decode()!r} after {waited_s:.1f} s")
 
 
 if __name__ == "__main__":
