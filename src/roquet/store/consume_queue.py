@@ -68,6 +68,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "_disk",
+        "_dropped_from",
         "_has_new_file",
         "_mapping",
         "_run",
@@ -94,6 +95,8 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0  # of the entry to come
         self._synced_offset = 0
+        # The first offset that was dropped since the queue was loaded.
+        self._dropped_from = _NOWHERE
         self._has_new_file = False
         # Where in the last file the next entry goes, and the end of the space there is for it.
         self._mapping: mmap | None = None
@@ -278,11 +281,16 @@ class ConsumeQueue:
         self._cut_to(self.max_offset - 1)
 
     def settle(self) -> None:
-        """Wipe out what was dropped.
+        """Wipe out what was dropped, and have written what came instead.
 
-        Not done at once, because recovery writes most of it again, as it was.
+        Not done at once, because recovery enters most of it again, as it was. To the kernel it
+        may have been written long ago, even if that failed; see `CommitLog.write_again`.
         """
-        self._run.cut(self.max_offset * ENTRY_SIZE)
+        start = self._dropped_from * ENTRY_SIZE
+        end = self.max_offset * ENTRY_SIZE
+        for file in self._run.files_between(start, end):
+            file.write_again(max(start - file.start, 0), min(end, file.end) - file.start)
+        self._run.cut(end)
 
     def forget(self, log_start: int) -> list[MappedFile]:
         """Move `min_offset` to the first entry whose record is still in the log.
@@ -343,6 +351,7 @@ class ConsumeQueue:
 
     def _cut_to(self, max_offset: int) -> None:
         self.max_offset = max_offset
+        self._dropped_from = min(self._dropped_from, max_offset)
         # What comes is written over what was dropped, and all of it has to be synced.
         self._synced_offset = min(self._synced_offset, max_offset)
         # The next entry has to find its file.
