@@ -1,0 +1,491 @@
+"""A broker against a model: every message ends where it should, whatever happens in between.
+
+Sends, delays, retries, transactions and reads in any order, under a clock that the steps move, with
+clean stops, kills between any two appends, and power cuts. See `broker_model.py` for the claims.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from itertools import count
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from roquet.broker.delivering import redeliver, save_progress
+from roquet.broker.names import dlq_topic, retry_topic
+from roquet.broker.transaction_check import check_transactions
+from roquet.broker.turn import Turn
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import Header, read_header
+from roquet.protocol.headers.offsets import (
+    OffsetReplyHeader,
+    QueryConsumerOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
+from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeaderV2
+from roquet.protocol.message import StoredMessage
+from roquet.protocol.record import read_record, split_records
+from roquet.store.config import FlushMode
+from tests.support.broker_bed import BedClient
+from tests.support.broker_model import Arrival, Awaited, BrokerModel, Queue, Transaction, What
+from tests.support.mortal_broker import Killed, MortalBroker
+from tests.support.stores import messages
+from tests.support.transactional import (
+    COMMIT,
+    GROUP as PRODUCERS,
+    ROLLBACK,
+    UNKNOWN,
+    Half,
+    asked_about,
+    begin,
+    end,
+    given_up,
+)
+
+CONSUMERS = "readers"
+TOPIC_QUEUES = (Queue("TopicA", 0), Queue("TopicA", 1))
+RETRIES = Queue(retry_topic(CONSUMERS), 0)
+DEAD = Queue(dlq_topic(CONSUMERS), 0)
+CONSUMED = (*TOPIC_QUEUES, RETRIES)
+TRANSACTIONS = TOPIC_QUEUES[1]
+
+OUTCOMES = (COMMIT, ROLLBACK, UNKNOWN)
+LEVELS_MS = (1_000, 5_000, 10_000, 30_000)
+FIRST_RETRY_LEVEL = 3
+RETRY_COUNT_MAX = 2
+CHECK_COUNT_MAX = 3
+SECOND_MS = 1_000
+EVER_MS = 400_000  # Nothing waits longer.
+
+
+class World:
+    """A producer, a consumer and the one who runs the broker."""
+
+    producer: BedClient
+    consumer: BedClient
+
+    def __init__(self, directory: Path, flush_mode: FlushMode) -> None:
+        self._mortal = MortalBroker(
+            directory,
+            flush_mode,
+            delay_levels_ms=LEVELS_MS,
+            transaction_check_count_max=CHECK_COUNT_MAX,
+        )
+        self._model = BrokerModel()
+        self._bodies = (b"%d" % number for number in count())
+        # By body, the copies of a half message that its producer knows, with the end of the log.
+        self._halves: dict[bytes, list[tuple[Half, int]]] = {}
+
+    # What producers do.
+
+    async def send(self, queue: Queue) -> None:
+        await self._send(queue, {}, 0)
+
+    async def send_with_level(self, queue: Queue, level: int) -> None:
+        await self._send(queue, {"DELAY": str(level)}, LEVELS_MS[level - 1])
+
+    async def send_with_timer(self, queue: Queue, name: str, delay_ms: int) -> None:
+        value = delay_ms
+        if name == "TIMER_DELAY_SEC":
+            value = delay_ms // SECOND_MS
+            delay_ms = value * SECOND_MS
+        elif name == "TIMER_DELIVER_MS":
+            value = self._now_ms + delay_ms
+        await self._send(queue, {name: str(value)}, delay_ms, precision_ms=SECOND_MS)
+
+    async def prepare(self) -> None:
+        """The first half of a transaction."""
+        body = next(self._bodies)
+        transaction = self._model.transactions[body] = Transaction()
+        self._halves[body] = []
+        self._mortal.sync_soon()
+        half = await begin(self._mortal.bed, self.producer, body.decode())
+        transaction.half.log_end = self._log_end
+        self._halves[body].append((half, self._log_end))
+
+    async def say(self, number: int, copy: int, outcome: int) -> None:
+        """About any transaction, any copy and any number of times."""
+        known = [body for body, halves in self._halves.items() if halves]
+        if known:
+            body = known[number % len(known)]
+            await self._say(body, self._halves[body][copy % len(self._halves[body])][0], outcome)
+
+    # What consumers do.
+
+    async def read(
+        self, queue: Queue, *, retry_level: int | None = None, is_committing: bool
+    ) -> None:
+        """With a level, what is read is sent back."""
+        offset = await self._committed(queue)
+        header = PullMessageHeader(
+            consumer_group=CONSUMERS,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=1_000,
+            sys_flag=0,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription="*",
+        )
+        reply = await self.consumer.ask(RequestCode.PULL_MESSAGE, header)
+        if reply.code != ResponseCode.SUCCESS:
+            assert reply.code == ResponseCode.PULL_NOT_FOUND, reply.remark
+            return
+        found = split_records(reply.body)
+        for message in found:
+            if retry_level is None:
+                self._model.consumed.add(what(message))
+            else:
+                await self._send_back(message, retry_level)
+        if is_committing:
+            await self._commit(queue, found[-1].queue_offset + 1)
+
+    # What the broker does by itself.
+
+    def advance(self, time_ms: int) -> None:
+        self._mortal.clock.advance(time_ms / 1000)
+
+    async def deliver(self, count_max: int) -> None:
+        broker = self._mortal.broker
+        broker.delays.deliver(Turn(partial(redeliver, broker), broker.clock, count_max=count_max))
+        await self._go_round()
+
+    async def deliver_all(self) -> None:
+        while (due_ms := self._mortal.broker.delays.next_due_ms) and due_ms <= self._now_ms:
+            await self.deliver(1_000)
+        self._check()
+
+    async def check(self) -> None:
+        await check_transactions(self._mortal.broker)
+        await self._go_round()
+        for question in await self.producer.all_asked():
+            body = read_record(question.body).body
+            self._halves[body].append((asked_about(question), self._log_end))
+
+    def note_delays(self) -> None:
+        self._mortal.broker.delays.propose()
+
+    async def save_delays(self) -> None:
+        broker = self._mortal.broker
+        broker.store.file_keys()
+        save_progress(broker)
+        await broker.delay_saver.until_saved()
+        await broker.timer_saver.until_saved()
+
+    async def save_offsets(self) -> None:
+        broker = self._mortal.broker
+        broker.pending_halves.settle()
+        await broker.offset_saver.until_saved()
+        self._model.save_progress()
+
+    def sync(self) -> None:
+        self._mortal.sync()
+
+    # What happens to it.
+
+    async def begin(self) -> None:
+        await self._start()
+        broker = self._mortal.broker
+        broker.topics.find_or_create("TopicA", len(TOPIC_QUEUES))
+        await broker.topic_saver.until_saved()
+
+    async def stop(self) -> None:
+        self._mortal.clock.kill_after(None)
+        self._model.save_progress()
+        await self._mortal.stop()
+        await self._start()
+
+    async def kill(self) -> None:
+        await self._mortal.kill()
+        self._model.crash()
+        await self._start()
+
+    def kill_after(self, append_count: int) -> None:
+        """Within one of the next steps that write."""
+        self._mortal.clock.kill_after(append_count)
+
+    async def cut_power(self, seed: int) -> None:
+        synced_end = await self._mortal.cut_power(seed)
+        self._halves = {
+            body: [(half, log_end) for half, log_end in halves if log_end <= synced_end]
+            for body, halves in self._halves.items()
+        }
+        await self._start()
+        store = self._mortal.broker.store
+        max_offsets = {queue: store.max_offset(*queue) for queue in CONSUMED}
+        self._model.lose_power(synced_end, max_offsets)
+
+    # How it ends.
+
+    async def finish(self) -> None:
+        """Everything is answered, delivered and read."""
+        self._mortal.clock.kill_after(None)
+        for _ in range(CHECK_COUNT_MAX + 2):
+            self.advance(EVER_MS)
+            await self.check()
+            for number, (body, halves) in enumerate(self._halves.items()):
+                for half, _ in halves:
+                    await self._say(body, half, OUTCOMES[number % len(OUTCOMES)])
+        await self.deliver_all()
+        for queue in CONSUMED:
+            await self.read(queue, is_committing=True)
+        self._check()
+        self._model.check_consumed(CONSUMED)
+        self._model.check_given_up(given_up(self._mortal.bed))
+
+    async def end(self) -> None:
+        await self._mortal.kill()
+
+    async def _start(self) -> None:
+        await self._mortal.start()
+        bed = self._mortal.bed
+        self.producer = bed.connect()
+        await self.producer.beat("producer", sends=[PRODUCERS])
+        self.consumer = bed.connect()
+        await self.consumer.beat("consumer", reads={CONSUMERS: ["TopicA", RETRIES.topic]})
+
+    @property
+    def _now_ms(self) -> int:
+        return self._mortal.clock.time_ms
+
+    @property
+    def _log_end(self) -> int:
+        return self._mortal.broker.store.log_end
+
+    def _check(self) -> None:
+        store = self._mortal.broker.store
+        arrivals = [
+            Arrival(what(message), message.store_timestamp)
+            for queue in (*CONSUMED, DEAD)
+            for message in messages(store, *queue)
+        ]
+        self._model.check_arrivals(arrivals, self._now_ms, TRANSACTIONS)
+
+    async def _send(
+        self, queue: Queue, properties: dict[str, str], delay_ms: int, precision_ms: int = 1
+    ) -> None:
+        body = next(self._bodies)
+        awaited = self._awaited(What(queue, body, 0), delay_ms, precision_ms)
+        header = SendMessageHeaderV2(
+            producer_group=PRODUCERS,
+            topic=queue.topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=self._now_ms,
+            flag=0,
+            properties="\x02".join(f"{name}\x01{value}" for name, value in properties.items()),
+        )
+        await self._ask(self.producer, RequestCode.SEND_MESSAGE_V2, header, body)
+        awaited.log_end = self._log_end
+
+    async def _send_back(self, message: StoredMessage, asked_level: int) -> None:
+        try_count = message.reconsume_times
+        is_dead = asked_level < 0 or try_count >= RETRY_COUNT_MAX
+        level = min(asked_level or FIRST_RETRY_LEVEL + try_count, len(LEVELS_MS))
+        awaited = self._awaited(
+            What(DEAD if is_dead else RETRIES, message.body, try_count + 1),
+            0 if is_dead else LEVELS_MS[level - 1],
+        )
+        header = SendBackHeader(
+            offset=message.physical_offset,
+            group=CONSUMERS,
+            delay_level=asked_level,
+            max_reconsume_times=RETRY_COUNT_MAX,
+        )
+        await self._ask(self.consumer, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        awaited.log_end = self._log_end
+        # The group has it in hand from here on.
+        self._model.consumed.add(what(message))
+
+    def _awaited(self, what: What, delay_ms: int, precision_ms: int = 1) -> Awaited:
+        due_ms = self._now_ms + delay_ms
+        late_ms = -(-due_ms // precision_ms) * precision_ms
+        awaited = Awaited(due_ms=due_ms, late_ms=late_ms, may_repeat=delay_ms > 0)
+        self._model.awaited[what].append(awaited)
+        return awaited
+
+    async def _say(self, body: bytes, half: Half, outcome: int) -> None:
+        transaction = self._model.transactions[body]
+        if outcome != UNKNOWN:
+            transaction.hear(outcome)
+        self._mortal.sync_soon()
+        reply = await end(self.producer, half, outcome)
+        assert reply.code == ResponseCode.SUCCESS, reply.remark
+        if outcome != UNKNOWN:
+            transaction.end(self._log_end)
+
+    async def _committed(self, queue: Queue) -> int:
+        """What the broker says, if that can be true."""
+        header = QueryConsumerOffsetHeader(
+            consumer_group=CONSUMERS, topic=queue.topic, queue_id=queue.queue_id
+        )
+        reply = await self._ask(self.consumer, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        offset = read_header(OffsetReplyHeader, reply.fields).offset
+        assert offset == self._model.progress[queue].committed
+        return offset
+
+    async def _commit(self, queue: Queue, offset: int) -> None:
+        header = UpdateConsumerOffsetHeader(
+            consumer_group=CONSUMERS,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+        )
+        await self._ask(self.consumer, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        self._model.progress[queue].committed = offset
+
+    async def _ask(
+        self, client: BedClient, code: RequestCode, header: Header, body: bytes = b""
+    ) -> Command:
+        self._mortal.sync_soon()
+        reply = await client.ask(code, header, body)
+        assert reply.code == ResponseCode.SUCCESS, reply.remark
+        return reply
+
+    async def _go_round(self) -> None:
+        self._mortal.sync_soon()
+        await asyncio.sleep(0)
+
+
+def what(message: StoredMessage) -> What:
+    queue = Queue(message.topic, message.queue_id)
+    return What(queue, message.body, message.reconsume_times)
+
+
+topic_queues = st.sampled_from(TOPIC_QUEUES)
+
+
+class BrokerMachine(RuleBasedStateMachine):
+    """Takes steps of a world in any order. Each may be the one that the broker dies in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.directory = Path(mkdtemp(prefix="roquet-model-"))
+        self.is_sound = True
+
+    @initialize(flush_mode=st.sampled_from(FlushMode))
+    def begin(self, flush_mode: FlushMode) -> None:
+        self.world = World(self.directory, flush_mode)
+        self.take(self.world.begin())
+
+    @rule(queue=topic_queues)
+    def send(self, queue: Queue) -> None:
+        self.take(self.world.send(queue))
+
+    @rule(queue=topic_queues, level=st.integers(1, len(LEVELS_MS)))
+    def send_with_level(self, queue: Queue, level: int) -> None:
+        self.take(self.world.send_with_level(queue, level))
+
+    @rule(
+        queue=topic_queues,
+        name=st.sampled_from(("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")),
+        delay_ms=st.integers(1_000, 70_000),
+    )
+    def send_with_timer(self, queue: Queue, name: str, delay_ms: int) -> None:
+        self.take(self.world.send_with_timer(queue, name, delay_ms))
+
+    @rule()
+    def prepare(self) -> None:
+        self.take(self.world.prepare())
+
+    @rule(number=st.integers(0, 9), copy=st.integers(0, 3), outcome=st.sampled_from(OUTCOMES))
+    def say(self, number: int, copy: int, outcome: int) -> None:
+        self.take(self.world.say(number, copy, outcome))
+
+    @rule(queue=st.sampled_from(CONSUMED), is_committing=st.booleans())
+    def read(self, queue: Queue, is_committing: bool) -> None:
+        self.take(self.world.read(queue, is_committing=is_committing))
+
+    @rule(
+        queue=st.sampled_from(CONSUMED),
+        level=st.sampled_from((0, 1, -1)),
+        is_committing=st.booleans(),
+    )
+    def send_back(self, queue: Queue, level: int, is_committing: bool) -> None:
+        self.take(self.world.read(queue, retry_level=level, is_committing=is_committing))
+
+    @rule(time_ms=st.sampled_from((1, 999, 1_000, 5_000, 10_000, 30_000, 61_000)))
+    def advance(self, time_ms: int) -> None:
+        self.world.advance(time_ms)
+
+    @rule(count_max=st.integers(1, 3))
+    def deliver(self, count_max: int) -> None:
+        self.take(self.world.deliver(count_max))
+
+    @rule()
+    def deliver_all(self) -> None:
+        self.take(self.world.deliver_all())
+
+    @rule()
+    def check(self) -> None:
+        self.take(self.world.check())
+
+    @rule()
+    def note_delays(self) -> None:
+        self.world.note_delays()
+
+    @rule()
+    def save_delays(self) -> None:
+        self.take(self.world.save_delays())
+
+    @rule()
+    def save_offsets(self) -> None:
+        self.take(self.world.save_offsets())
+
+    @rule()
+    def sync(self) -> None:
+        self.world.sync()
+
+    @rule()
+    def stop(self) -> None:
+        self.take(self.world.stop())
+
+    @rule()
+    def kill(self) -> None:
+        self.take(self.world.kill())
+
+    @rule(append_count=st.integers(0, 5))
+    def kill_after(self, append_count: int) -> None:
+        self.world.kill_after(append_count)
+
+    @rule(seed=st.integers(0, 2**32))
+    def cut_power(self, seed: int) -> None:
+        self.take(self.world.cut_power(seed))
+
+    def take(self, step: Coroutine[None, None, None]) -> None:
+        self.is_sound = False
+        self.runner.run(self._taken(step))
+        self.is_sound = True
+
+    async def _taken(self, step: Coroutine[None, None, None]) -> None:
+        try:
+            await step
+        except Killed:
+            await self.world.kill()
+
+    def teardown(self) -> None:
+        try:
+            if self.is_sound:  # Else the first failure is the one to be told.
+                self.take(self.world.finish())
+        finally:
+            self.take(self.world.end())
+            self.runner.close()
+            rmtree(self.directory)
+
+
+TestBroker = BrokerMachine.TestCase
+# Each run starts several brokers.
+TestBroker.settings = settings(
+    settings(), max_examples=settings().max_examples // 4, stateful_step_count=40
+)
