@@ -188,10 +188,14 @@ class BrokerBed:
 
 @asynccontextmanager
 async def broker_bed(
-    directory: Path, *, disk: Disk | None = None, **settings: Any
+    directory: Path,
+    *,
+    disk: Disk | None = None,
+    clock: FakeClock | None = None,
+    **settings: Any,
 ) -> AsyncIterator[BrokerBed]:
     """`settings` are members of BrokerConfig."""
-    clock = FakeClock()
+    clock = clock or FakeClock()
     config = replace(
         BrokerConfig(store=small_config(directory), broker_name="broker-a"), **settings
     )

@@ -65,8 +65,9 @@ class PendingHalves:
         self._unsettled = _Progress(0, 0, 0)
         self.progress = 0
         self.ended = OffsetSet(0)
-        # Half messages before this one may be copies of each other, or over without an op
-        # message: a crash came between two steps, or between the log and the table.
+        # Half messages before this one are from before the start. Some may be copies of each
+        # other, or over without an op message: a crash, maybe several starts ago, came between
+        # two steps, or between the log and the table.
         self.doubtful_end = 0
         # Over, but the store had no room for the message that says so.
         self.unrecorded: list[int] = []
@@ -75,12 +76,12 @@ class PendingHalves:
     def end(self) -> int:
         return self._store.max_offset(HALF_TOPIC, HALF_QUEUE_ID)
 
-    def load(self, *, was_clean: bool) -> None:
+    def load(self) -> None:
         end = self.end
         self.progress = self._saved(HALF_TOPIC)
         self._op_progress = self._saved(OP_HALF_TOPIC)
         self._unsettled = _Progress(self._store.log_end, self.progress, self._op_progress)
-        self.doubtful_end = 0 if was_clean else end
+        self.doubtful_end = end
         # Not from the progress on: a half message of Apache's may name an older one as its first.
         self.ended = OffsetSet(self._store.min_offset(HALF_TOPIC, HALF_QUEUE_ID))
         op_offset = self._op_progress

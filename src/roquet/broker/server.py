@@ -1,7 +1,8 @@
 """Assembly and life of a broker, nothing else."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.limits import Limits
 from roquet.net.peers import Peers, split_address
-from roquet.net.router import Router
+from roquet.net.router import Route, Router
 from roquet.net.service import Services
 from roquet.net.serving import Server
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
@@ -67,20 +68,30 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
         broker = assembled(config, clock, disk, stack)
         await stack.enter_async_context(broker.services)
         start_upkeep(broker)
-        for routes, distance in ((ROUTES, 0), (_FAST_ROUTES, FAST_PORT_DISTANCE)):
-            listener = Server(
-                Router(broker, routes),
-                clock,
-                limits=Limits(idle_timeout_s=config.idle_timeout_s),
-                on_closed=lambda connection: connection_lost(broker, connection),
-            )
-            stack.push_async_callback(listener.stop)
+        listeners = [_listener(broker, ROUTES), _listener(broker, _FAST_ROUTES)]
+
+        async def stop_serving() -> None:
+            # Both in one turn of the loop: nobody who was answered can ask again.
+            broker.arrivals.close()
+            await asyncio.gather(*(listener.stop() for listener in listeners))
+
+        stack.push_async_callback(stop_serving)
+        for listener, distance in zip(listeners, (0, FAST_PORT_DISTANCE), strict=True):
             await listener.start(config.bind_host, config.listen_port + distance)
         learn(broker, await broker.registrar.register())
         stack.push_async_callback(broker.registrar.unregister)
         log.info("%s serves at %s:%d", config.broker_name, config.bind_host, config.listen_port)
         yield broker
         log.info("%s stops", config.broker_name)
+
+
+def _listener(broker: Broker, routes: Sequence[Route[Broker]]) -> Server:
+    return Server(
+        Router(broker, routes),
+        broker.clock,
+        limits=Limits(idle_timeout_s=broker.config.idle_timeout_s),
+        on_closed=lambda connection: connection_lost(broker, connection),
+    )
 
 
 class _LoadedTable(SavedTable, Protocol):
@@ -116,8 +127,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         Timers(store, clock, timer_state),
     )
     stack.callback(_close_store, store, delays)
-    assert store.recovery is not None
-    pending_halves.load(was_clean=store.recovery.was_clean)
+    pending_halves.load()
     peers = Peers(Router(None, ()), clock)
     stack.push_async_callback(peers.close)
     arrivals = Arrivals(clock)

@@ -35,11 +35,7 @@ def put_op(store: MessageStore, body: bytes, tag: str = "d") -> int:
 
 
 def loaded(
-    store: MessageStore,
-    half_offset: int | None = None,
-    op_offset: int | None = None,
-    *,
-    was_clean: bool = True,
+    store: MessageStore, half_offset: int | None = None, op_offset: int | None = None
 ) -> PendingHalves:
     """As after a start, with this much in the table of offsets."""
     offsets = OffsetTable()
@@ -47,7 +43,7 @@ def loaded(
         if offset is not None:
             offsets.commit(GROUP, topic, 0, offset)
     pending = PendingHalves(store, offsets)
-    pending.load(was_clean=was_clean)
+    pending.load()
     return pending
 
 
@@ -154,10 +150,11 @@ def test_what_is_over_is_known_also_before_the_progress(store: MessageStore) -> 
     assert 1 in pending.ended
 
 
-def test_only_after_a_crash_half_messages_are_doubtful(store: MessageStore) -> None:
+def test_half_messages_of_before_the_start_are_doubtful(store: MessageStore) -> None:
     put_halves(store, 3)
-    assert loaded(store, was_clean=True).doubtful_end == 0
-    assert loaded(store, was_clean=False).doubtful_end == 3
+    pending = loaded(store)
+    put_halves(store, 1)
+    assert pending.doubtful_end == 3
 
 
 # --- while transactions end ---

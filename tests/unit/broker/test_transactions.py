@@ -389,11 +389,27 @@ async def test_after_a_clean_stop_everything_is_as_it_was(tmp_path: Path) -> Non
         (question,) = await producer.all_asked()
     async with broker_bed(tmp_path) as bed:
         pending = bed.broker.pending_halves
-        assert (pending.progress, pending.doubtful_end) == (2, 0)
+        assert pending.progress == 2
         producer = await member(bed)
         await end(producer, done, COMMIT)
         await end(producer, asked_about(question), COMMIT)
         assert delivered(bed) == [b"b", b"a"]
+
+
+async def test_a_crash_is_remembered_over_clean_stops(bed: BrokerBed, producer: BedClient) -> None:
+    first = await begin(bed, producer, "a")
+    await round_after(bed, 60)
+    directory = killed(bed, "killed")
+    async with broker_bed(directory):
+        pass  # Nothing was checked, so the progress is still that of before the crash.
+    async with broker_bed(directory) as again:
+        client = await member(again)
+        again.clock.advance(120)
+        await check_transactions(again.broker)
+        (question,) = await client.all_asked()
+        await end(client, asked_about(question), COMMIT)
+        await end(client, first, COMMIT)
+        assert delivered(again) == [b"a"]
 
 
 async def test_a_transaction_ends_one_way_wherever_a_crash_cuts(
