@@ -27,10 +27,6 @@ def delay_properties(delay: Delay, now_ms: int) -> Mapping[str, str]:
     return {Property.DELAY: str(delay)}
 
 
-def needs_timers(delay: Delay | None) -> bool:
-    return isinstance(delay, timedelta | datetime)
-
-
 def _until(due_ms: int, now_ms: int) -> Mapping[str, str]:
     # What is due already needs nobody to wait.
     return {Property.TIMER_DELIVER_MS: str(due_ms)} if due_ms > now_ms else {}

@@ -54,13 +54,13 @@ class Heartbeats:
             self._is_wanted.clear()
             await self._tell_all("of life", self._beat)
 
-    async def has_timers(self, address: str) -> bool:
+    async def has_timers(self, address: str, timeout_s: float) -> bool:
         """Whether the broker keeps a message until any moment; 4.9 would deliver it at once.
 
         Raises NetError when the broker is not known yet and does not answer.
         """
         if address not in self._kinds:
-            await self._beat(address)
+            await self._beat(address, timeout_s)
         version, language = self._kinds[address]
         # Ours says it is a 4.9, so that no peer expects 5.x of it, but has timers.
         return version >= VERSION_5_0_0 or language == OUR_LANGUAGE
@@ -78,10 +78,10 @@ class Heartbeats:
             elif result is not None:
                 raise result
 
-    async def _beat(self, address: str) -> None:
+    async def _beat(self, address: str, timeout_s: float = _TIMEOUT_S) -> None:
         body = write_body(self._heartbeat())
         reply = await self._requests.call(
-            address, RequestCode.HEART_BEAT, AddressedHeader(), _TIMEOUT_S, body
+            address, RequestCode.HEART_BEAT, AddressedHeader(), timeout_s, body
         )
         if reply.code != ResponseCode.SUCCESS:
             log.warning("%s refused a heartbeat: %d %s", address, reply.code, reply.remark)

@@ -32,11 +32,10 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises; NotOpen or UsedAfterFork if it cannot run."""
         try:
-            loop = self._running_loop()
+            waiting = self._submitted(coroutine)
         except (NotOpen, UsedAfterFork):
             coroutine.close()
             raise
-        waiting: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return waiting.result()
         except BaseException:
@@ -68,13 +67,15 @@ class LoopThread:
             self._thread.join()
             self._loop = None
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def _submitted(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         # The thread did not come along into the fork: whoever waited for it would wait for ever.
         if os.getpid() != self._process:
             raise UsedAfterFork(self._what, self._process, os.getpid())
-        if self._loop is None:
-            raise NotOpen(self._what, was_open=self._thread is not None)
-        return self._loop
+        # Not between two looks: another thread may be stopping the loop.
+        with self._lock:
+            if self._loop is None:
+                raise NotOpen(self._what, was_open=self._thread is not None)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     async def _serve(self, is_ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()

@@ -40,6 +40,7 @@ class Outgoing(msgspec.Struct, gc=False):
     flag: int = 0
     sys_flag: int = 0
     is_batch: bool = False
+    needs_timers: bool = False
 
 
 def check_message(message: Message, config: ProducerConfig) -> None:
@@ -87,6 +88,7 @@ class Ready(NamedTuple):
     message: Message
     message_id: str
     properties: str
+    needs_timers: bool = False
 
 
 def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:
@@ -105,6 +107,7 @@ def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:
         (ready.message_id,),
         message.flag,
         sys_flag,
+        needs_timers=ready.needs_timers,
     )
 
 
@@ -119,11 +122,11 @@ def outgoing_batch(batch: Sequence[Ready], config: ProducerConfig) -> Outgoing:
         topic,
         wrapped(config.namespace, topic),
         encode_batch(
-            BatchItem(message.flag, message.body, properties.encode())
-            for message, _, properties in batch
+            BatchItem(each.message.flag, each.message.body, each.properties.encode())
+            for each in batch
         ),
         _BATCH_PROPERTIES,
-        tuple(message_id for _, message_id, _ in batch),
+        tuple(each.message_id for each in batch),
         is_batch=True,
     )
 

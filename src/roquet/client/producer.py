@@ -36,7 +36,7 @@ from roquet.client.statistics import ProducerStatistics
 from roquet.client.window import Window
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import Heartbeat, ProducerData
-from roquet.protocol.message import Message
+from roquet.protocol.message import Message, Property
 
 _WHAT: Final = "producer"
 _CLOSING_TIMEOUT_S: Final = 3.0
@@ -145,13 +145,13 @@ class AsyncProducer:
         place = _place(message, queue, order_key)
         ready = self._ready(opened, message, delay)
         size = len(message.body)
-        await self._enter(opened, message, size, timeout_s)
+        await self._enter(opened, [message], size, timeout_s)
         try:
             if opened.gatherer is not None and delay is None and self._is_gathered(message):
                 place = await opened.sender.settled(message.topic, place, deadline_s)
                 return await opened.gatherer.add(ready, place, deadline_s)
-            receipts = await self._send(opened, await self._outgoing(ready), place, deadline_s)
-            return receipts[0]
+            outgoing = await self._outgoing(ready)
+            return (await opened.sender.send(outgoing, place, deadline_s))[0]
         finally:
             opened.window.leave(size)
 
@@ -171,12 +171,7 @@ class AsyncProducer:
         deadline_s = opened.loop.time() + timeout_s
         place = _place(message, queue, order_key)
         outgoing = await self._outgoing(self._ready(opened, message, None))
-        try:
-            await opened.sender.send_oneway(outgoing, place, deadline_s)
-        except SendFailed as error:
-            self._statistics.note_error(error, 1)
-            raise
-        self._statistics.oneway_count += 1
+        await opened.sender.send_oneway(outgoing, place, deadline_s)
 
     async def send_batch(
         self,
@@ -197,7 +192,7 @@ class AsyncProducer:
         ready = [self._ready(opened, message, None) for message in messages]
         parts = list(cut_to_size(ready, self._config.message_size_max))
         size = sum(len(message.body) for message in messages)
-        await self._enter(opened, messages[0], size, timeout_s)
+        await self._enter(opened, messages, size, timeout_s)
         try:
             if len(parts) == 1:
                 return await self._send_together(parts[0], place, deadline_s)
@@ -264,16 +259,17 @@ class AsyncProducer:
         extra = {} if delay is None else delay_properties(delay, now_ms)
         message_id = opened.instance.unique_ids.make(now_ms)
         text = property_text(message, message_id, extra, self._config.namespace)
-        return Ready(message, message_id, text)
+        return Ready(message, message_id, text, Property.TIMER_DELIVER_MS in extra)
 
-    async def _enter(self, opened: _Open, message: Message, size: int, timeout_s: float) -> None:
+    async def _enter(
+        self, opened: _Open, messages: Sequence[Message], size: int, timeout_s: float
+    ) -> None:
         try:
             await opened.window.enter(size, timeout_s)
         except TimeoutError:
-            error = SendFailed(
-                message.topic, f"no room within {timeout_s:g} s: {opened.window} are on their way"
-            )
-            self._statistics.note_error(error, 1)
+            reason = f"no room within {timeout_s:g} s: {opened.window} are on their way"
+            error = SendFailed(messages[0].topic, reason)
+            self._statistics.note_error(error, len(messages))
             raise error from None
 
     async def _outgoing(self, ready: Ready) -> Outgoing:
@@ -281,18 +277,6 @@ class AsyncProducer:
         if len(message.body) > _COMPRESSED_INLINE_SIZE_MAX and is_compressed(message, self._config):
             return await asyncio.to_thread(outgoing_of, ready, self._config)
         return outgoing_of(ready, self._config)
-
-    async def _send(
-        self, opened: _Open, outgoing: Outgoing, place: Place, deadline_s: float
-    ) -> list[SendReceipt]:
-        try:
-            receipts = await opened.sender.send(outgoing, place, deadline_s)
-        except ClientError as error:
-            self._statistics.note_error(error, len(outgoing.message_ids))
-            raise
-        self._statistics.stored_count += len(receipts)
-        self._statistics.stored_size += len(outgoing.body)
-        return receipts
 
     async def _send_together(
         self, batch: Sequence[Ready], place: Place, deadline_s: float
@@ -302,7 +286,7 @@ class AsyncProducer:
             outgoing = await self._outgoing(batch[0])
         else:
             outgoing = outgoing_batch(batch, self._config)
-        return await self._send(self._open, outgoing, place, deadline_s)
+        return await self._open.sender.send(outgoing, place, deadline_s)
 
     async def _send_parts(
         self, parts: Sequence[Sequence[Ready]], place: Place, deadline_s: float

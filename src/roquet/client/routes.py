@@ -87,7 +87,7 @@ class RouteBook:
             return route
         try:
             async with asyncio.timeout(timeout_s), self._asking[topic]:
-                return self._routes.get(topic) or await self._learn(topic, timeout_s)
+                return self._routes.get(topic) or await self._discover(topic, timeout_s)
         except TimeoutError:
             raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
 
@@ -120,23 +120,27 @@ class RouteBook:
     async def _renew(self, topics: Iterable[str]) -> None:
         for topic in topics:
             try:
-                await self._learn(topic, _ASK_TIMEOUT_S)
+                answer = await self._ask(topic, _ASK_TIMEOUT_S)
+                # A topic that vanished is not made anew elsewhere: its brokers may come back.
+                if answer is not None:
+                    self._keep(topic, route_of(topic, answer))
             except TopicNotFound as error:
                 log.debug("keeping the old route: %s", error)
             except NoNameServer as error:
                 log.warning("keeping the old routes: %s", error)
                 return
 
-    async def _learn(self, topic: str, timeout_s: float) -> Route:
+    async def _discover(self, topic: str, timeout_s: float) -> Route:
         answer = await self._ask(topic, timeout_s)
-        queue_count_max = QUEUE_COUNT_MAX
-        if answer is None:
-            # The first message makes the topic, in the image of the template.
-            answer = await self._ask(TEMPLATE_TOPIC, timeout_s)
-            queue_count_max = self._new_topic_queue_count
-        if answer is None:
+        if answer is not None:
+            return self._keep(topic, route_of(topic, answer))
+        # The first message makes the topic, in the image of the template.
+        template = await self._ask(TEMPLATE_TOPIC, timeout_s)
+        if template is None:
             raise TopicNotFound(topic, "no broker has it or makes topics by itself; create it")
-        route = route_of(topic, answer, queue_count_max)
+        return self._keep(topic, route_of(topic, template, self._new_topic_queue_count))
+
+    def _keep(self, topic: str, route: Route) -> Route:
         if not route.queues:
             raise TopicNotFound(topic, "no master takes messages of it now; check its brokers")
         if route != self._routes.get(topic):

@@ -6,6 +6,7 @@ around them, and the judgement of what became of the message.
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
@@ -41,7 +42,6 @@ from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import header_reader
 from roquet.protocol.headers.sending import SendMessageReplyHeader
-from roquet.protocol.message import Property
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # Stored by the master, but not as safely as it promises.
@@ -85,12 +85,43 @@ class Sender:
         self._clock = clock
         self._statistics = statistics
         self._faults = FaultTable() if config.avoid_slow_brokers else None
-        # Where the round begins is left to chance, or all producers would begin at one broker.
-        self._turn = random.getrandbits(30)
+        # Each topic has its own round. Where it begins is left to chance, or all producers would
+        # begin at one broker.
+        self._turns: defaultdict[str, int] = defaultdict(lambda: random.getrandbits(30))
         self._loop = asyncio.get_running_loop()
 
     async def send(self, outgoing: Outgoing, place: Place, deadline_s: float) -> list[SendReceipt]:
         """One receipt for each message. Raises SendError; see `judged`."""
+        try:
+            receipts = await self._send(outgoing, place, deadline_s)
+        except SendError as error:
+            self._statistics.note_error(error, len(outgoing.message_ids))
+            raise
+        self._statistics.stored_count += len(receipts)
+        self._statistics.stored_size += len(outgoing.body)
+        return receipts
+
+    async def send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+        """Returns when the message is on its way. Raises SendFailed when it is not."""
+        try:
+            await self._send_oneway(outgoing, place, deadline_s)
+        except SendFailed as error:
+            self._statistics.note_error(error, 1)
+            raise
+        self._statistics.oneway_count += 1
+
+    async def settled(self, topic: str, place: Place, deadline_s: float) -> Place:
+        """The queue instead of an order key. Raises SendFailed when there is no route."""
+        if place.order_key is None:
+            return place
+        try:
+            route = await self._route(topic, deadline_s)
+        except SendFailed as error:
+            self._statistics.note_error(error, 1)
+            raise
+        return Place(queue_of_key(route.queues, place.order_key))
+
+    async def _send(self, outgoing: Outgoing, place: Place, deadline_s: float) -> list[SendReceipt]:
         route = await self._route(outgoing.topic, deadline_s)
         errors: list[NetError | RequestRefused] = []
         failed_broker: str | None = None
@@ -116,8 +147,7 @@ class Sender:
                 self._instance.routes.renew_soon(outgoing.wire_topic)
         raise judged(outgoing.topic, errors)
 
-    async def send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
-        """Returns when the message is on its way. Raises SendFailed when it is not."""
+    async def _send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
         route = await self._route(outgoing.topic, deadline_s)
         queue = self._choose(route, place, None)
         code, header = request_of(outgoing, queue, self._config, self._clock.now_ms())
@@ -130,21 +160,14 @@ class Sender:
             self._instance.routes.renew_soon(outgoing.wire_topic)
             raise SendFailed(outgoing.topic, str(error)) from error
 
-    async def settled(self, topic: str, place: Place, deadline_s: float) -> Place:
-        """The queue instead of an order key. Raises SendFailed when there is no route."""
-        if place.order_key is None:
-            return place
-        route = await self._route(topic, deadline_s)
-        return Place(queue_of_key(route.queues, place.order_key))
-
     async def _attempt(
         self, outgoing: Outgoing, queue: QueueRef, route: Route, deadline_s: float
     ) -> list[SendReceipt]:
         begin_s = self._loop.time()
         try:
             address = _master(route, queue)
-            if Property.TIMER_DELIVER_MS in outgoing.properties:
-                await self._check_timers(outgoing, address)
+            if outgoing.needs_timers:
+                await self._check_timers(outgoing, address, deadline_s)
             code, header = request_of(outgoing, queue, self._config, self._clock.now_ms())
             timeout_s = deadline_s - self._loop.time()
             if self._config.attempt_timeout_s is not None:
@@ -171,10 +194,11 @@ class Sender:
             return place.queue
         if place.order_key is not None:
             return queue_of_key(route.queues, place.order_key)
-        self._turn += 1
+        topic = route.queues[0].topic
+        turn = self._turns[topic] = self._turns[topic] + 1
         if self._faults is not None:
-            return self._faults.pick(route.queues, self._turn, self._clock.monotonic_s())
-        return pick_queue(route.queues, self._turn, failed_broker)
+            return self._faults.pick(route.queues, turn, self._clock.monotonic_s())
+        return pick_queue(route.queues, turn, failed_broker)
 
     def _note(self, queue: QueueRef, begin_s: float, *, has_failed: bool) -> None:
         if self._faults is not None:
@@ -182,8 +206,9 @@ class Sender:
             now_s = self._clock.monotonic_s()
             self._faults.note(queue.broker_name, latency_ms, now_s, has_failed=has_failed)
 
-    async def _check_timers(self, outgoing: Outgoing, address: str) -> None:
-        if not await self._instance.heartbeats.has_timers(address):
+    async def _check_timers(self, outgoing: Outgoing, address: str, deadline_s: float) -> None:
+        timeout_s = deadline_s - self._loop.time()
+        if not await self._instance.heartbeats.has_timers(address, timeout_s):
             raise SendFailed(
                 outgoing.topic,
                 f"{address} has no timers and would deliver it at once; give a delay level",

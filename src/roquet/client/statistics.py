@@ -16,7 +16,7 @@ class ProducerStatistics:
     oneway_count: int = 0
     # Requests beyond the first of a message or batch.
     retry_count: int = 0
-    # Sends that have begun and not ended, and those among callers that wait for room.
+    # Sends on their way now, a batch counting as one, and those that wait for room.
     in_flight_count: int = 0
     waiting_count: int = 0
     last_error: str | None = None

@@ -29,7 +29,7 @@ class Window:
         self.size = 0
 
     def __str__(self) -> str:
-        return f"{self.count} messages of {self.size} bytes"
+        return f"{self.count} sends of {self.size} bytes"
 
     @property
     def waiting_count(self) -> int:

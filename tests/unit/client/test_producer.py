@@ -1,6 +1,7 @@
 """The producer against a live cluster of ours, and against brokers that do as they are told."""
 
 import asyncio
+import os
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from roquet.client.errors import (
     SendRefused,
     SendUnknown,
     SomeFailed,
+    UsedAfterFork,
 )
 from roquet.client.sending import judged
 from roquet.net.errors import BadAddress, CallTimedOut, ConnectFailed
@@ -70,6 +72,16 @@ async def test_messages_go_round_all_queues(cluster: LiveCluster) -> None:
         receipts = [await sending.send(Message(TOPIC, b"%d" % number)) for number in range(8)]
     assert Counter(receipt.queue.queue_id for receipt in receipts) == dict.fromkeys(range(4), 2)
     assert len({receipt.message_id for receipt in receipts}) == 8
+
+
+async def test_topics_that_are_sent_to_in_turn_all_use_all_their_queues(
+    cluster: LiveCluster,
+) -> None:
+    async with producer(cluster) as sending:
+        for topic in (TOPIC, "bills") * 4:
+            await sending.send(Message(topic, b"x"))
+    for topic in (TOPIC, "bills"):
+        assert [len(cluster.stored(topic, queue_id)) for queue_id in range(4)] == [1] * 4
 
 
 async def test_a_oneway_message_arrives(cluster: LiveCluster) -> None:
@@ -535,6 +547,21 @@ async def test_a_producer_is_used_between_open_and_close(cluster: LiveCluster) -
         await sending.send(Message(TOPIC, b"x"))
     with pytest.raises(NotOpen, match="is closed"):
         await sending.open()
+
+
+async def test_a_fork_learns_that_it_needs_a_producer_of_its_own(cluster: LiveCluster) -> None:
+    async with producer(cluster) as sending:
+        child = os.fork()
+        if child == 0:
+            # Whatever happens, nothing of pytest may run here, and no loop either.
+            try:
+                sending.send(Message(TOPIC, b"x")).send(None)
+            except UsedAfterFork:
+                os._exit(7)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        await sending.send(Message(TOPIC, b"x"))
 
 
 async def test_closing_waits_for_what_is_on_its_way(scripted: ScriptedCluster) -> None:
