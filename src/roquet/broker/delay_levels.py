@@ -8,7 +8,7 @@ queue is in the order of delivery, and its first message says when to look again
 """
 
 import math
-from typing import Final, final
+from typing import final
 
 from roquet.broker.names import SCHEDULE_TOPIC
 from roquet.broker.settled import SettledState
@@ -17,8 +17,6 @@ from roquet.clock import Clock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.store.message_store import MessageStore
 from roquet.store.queue_reading import Limits
-
-_QUEUE_OFFSET: Final = slice(20, 28)  # in a record
 
 
 @final
@@ -62,7 +60,7 @@ class DelayLevels:
     def deliver(self, turn: Turn) -> None:
         """Hands over records that are due, those that waited longest first.
 
-        What the receiver raises passes through, and the record it was raised for comes again.
+        What the receiver raises passes through, and the records it was raised for come again.
         """
         now_ms = self._clock.now_ms()
         due = [
@@ -97,27 +95,24 @@ class DelayLevels:
         return min(max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id)), max_offset)
 
     def _deliver_level(self, level: _Level, turn: Turn, now_ms: int) -> None:
-        if turn.is_over:
-            return
-        end = level.offset + self._due_count(level, turn.count_left, now_ms)
-        while level.offset < end and not turn.is_over:
-            limits = Limits(end - level.offset, turn.size_left)
+        while not turn.is_over:
+            count = self._due_count(level, turn.batch_count, now_ms)
+            if count == 0:
+                break
+            limits = Limits(count, turn.size_left)
             result = self._store.read(SCHEDULE_TOPIC, level.queue_id, level.offset, limits)
-            for record in result.records:
-                turn.hand_over(record)
-                level.offset = int.from_bytes(record[_QUEUE_OFFSET]) + 1
-            # Further on, if what followed is damaged.
+            turn.hand_over(result.records)
             level.offset = result.next_offset
 
     def _due_count(self, level: _Level, count_max: int, now_ms: int) -> int:
-        """How many messages from the first on are due; at least that one is."""
-        offset = level.offset
-        entries = self._store.entries(SCHEDULE_TOPIC, level.queue_id, offset, count_max)
-        count = 1
-        for entry in entries[1:]:
+        """How many messages are due, from the first on."""
+        count = 0
+        for entry in self._store.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count_max):
             due_ms = entry.tags_code
-            if due_ms > now_ms and self._due_ms(level, offset + count, due_ms, now_ms) > now_ms:
-                break
+            if due_ms > now_ms:
+                due_ms = self._due_ms(level, level.offset + count, due_ms, now_ms)
+                if due_ms > now_ms:
+                    break
             count += 1
         return count
 
@@ -128,10 +123,8 @@ class DelayLevels:
             return None
         # The log may have expired below us.
         level.offset = max(level.offset, store.min_offset(SCHEDULE_TOPIC, queue_id))
-        entries = store.entries(SCHEDULE_TOPIC, queue_id, level.offset, 1)
-        if not entries:
-            return now_ms  # A file of the queue is lost; reading goes on behind it.
-        return self._due_ms(level, level.offset, entries[0].tags_code, now_ms)
+        (first,) = store.entries(SCHEDULE_TOPIC, queue_id, level.offset, 1)
+        return self._due_ms(level, level.offset, first.tags_code, now_ms)
 
     def _due_ms(self, level: _Level, offset: int, due_ms: int, now_ms: int) -> int:
         """When a message is due by the clock as it goes now.

@@ -14,13 +14,13 @@ delivered yet. Apache's own files for that (timerwheel, timerlog) are neither re
                       are delivered
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final, final
 
 from roquet.broker.names import TIMER_TOPIC
 from roquet.broker.settled import SettledState
 from roquet.broker.timer_wheel import TimerWheel
-from roquet.broker.turn import TURN_SIZE_MAX, Turn
+from roquet.broker.turn import Turn
 from roquet.clock import Clock
 from roquet.protocol.bodies.body import Body, always
 from roquet.protocol.fields import Int64
@@ -32,6 +32,10 @@ from roquet.store.queue_reading import Limits, ReadResult
 
 PRECISION_MS: Final = 1000
 TIMER_QUEUE_ID: Final = 0
+
+# So much is looked at in one turn, whatever else is done in it.
+_FOLLOW_COUNT_MAX: Final = 256
+_FOLLOW_SIZE_MAX: Final = 1 << 19
 
 _OUT_MS: Final = Property.TIMER_OUT_MS.encode()
 _OUT_MS_DIGITS_MAX: Final = 15
@@ -69,15 +73,19 @@ class Timers:
     def deliver(self, turn: Turn) -> None:
         """Hands over records that are due, and looks at new ones.
 
-        What the receiver raises passes through, and the record it was raised for comes again.
+        What the receiver raises passes through, and the records it was raised for come again.
         """
-        self._follow(turn)
+        self._follow()
         now_s = self._clock.now_ms() // 1000
         while not turn.is_over:
-            offsets = self._wheel.due(now_s, turn.count_left)
+            offsets = self._wheel.due(now_s, turn.batch_count)
             if not offsets:
                 break
-            self._hand_over(turn, offsets)
+            first, count = offsets[0], _run_length(offsets)
+            result = self._read(first, count, turn.size_left)
+            turn.hand_over(result.records)
+            # An expired message is passed over, and perhaps others that are not in the run.
+            self._wheel.remove(max(1, min(count, result.next_offset - first)))
 
     def next_due_ms(self) -> int | None:
         """No message is due before; None if none waits."""
@@ -99,15 +107,15 @@ class Timers:
         )
         self.state.propose(progress, self._store.log_end)
 
-    def _follow(self, turn: Turn) -> None:
-        """Looks at messages that it has not looked at yet."""
-        # Half of the turn is for deliveries, however many messages come in.
-        end = min(self._offset + turn.count_left // 2, self._max_offset)
-        while self._offset < end:
-            result = self._read(self._offset, end - self._offset)
+    def _follow(self) -> None:
+        """Looks at some messages that it has not looked at yet."""
+        end = min(self._offset + _FOLLOW_COUNT_MAX, self._max_offset)
+        size_left = _FOLLOW_SIZE_MAX
+        while self._offset < end and size_left > 0:
+            result = self._read(self._offset, end - self._offset, size_left)
             for record in result.records:
                 self._add(record)
-            turn.look_at(result.next_offset - self._offset)
+                size_left -= len(record)
             self._offset = result.next_offset
 
     def _add(self, record: bytes) -> None:
@@ -119,21 +127,8 @@ class Timers:
         if not (is_old and due_s <= self._delivered_until_s):
             self._wheel.add(due_s, head.queue_offset)
 
-    def _hand_over(self, turn: Turn, offsets: Iterable[int]) -> None:
-        done_count = 0
-        try:
-            for offset in offsets:
-                for record in self._read(offset, 1).records:
-                    turn.hand_over(record)
-                done_count += 1
-                if turn.is_over:
-                    break
-        finally:
-            self._wheel.remove(done_count)
-
-    def _read(self, offset: int, count: int) -> ReadResult:
-        limits = Limits(count, TURN_SIZE_MAX)
-        return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, limits)
+    def _read(self, offset: int, count: int, size: int) -> ReadResult:
+        return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, Limits(count, size))
 
     @property
     def _max_offset(self) -> int:
@@ -143,6 +138,14 @@ class Timers:
 def out_ms(delivery_ms: int) -> int:
     """What TIMER_OUT_MS says of a message for this time: the last full second before it."""
     return (delivery_ms - 1) // PRECISION_MS * PRECISION_MS
+
+
+def _run_length(offsets: Sequence[int]) -> int:
+    """How many follow one another, from the first on."""
+    count = 1
+    while count < len(offsets) and offsets[count] == offsets[0] + count:
+        count += 1
+    return count
 
 
 def _due_second(properties: bytes) -> int | None:

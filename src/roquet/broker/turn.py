@@ -1,38 +1,53 @@
 """A bounded piece of work on the event loop, which serves nobody else while it lasts."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
-TURN_COUNT_MAX: Final = 128
+from roquet.clock import Clock
+
+TURN_COUNT_MAX: Final = 1024
 TURN_SIZE_MAX: Final = 1 << 20
+BATCH_COUNT_MAX: Final = 32
 
 
 @final
 class Turn:
-    """Hands over records, so many and no more; it is over, too, with the one that is too large."""
+    """Hands over records, until it has lasted long enough, or there were enough of them."""
 
-    __slots__ = ("_hand_over", "count_left", "size_left")
+    __slots__ = ("_batch_max", "_clock", "_ends_at_s", "_hand_over", "count_left", "size_left")
 
     def __init__(
         self,
-        hand_over: Callable[[bytes], None],
+        hand_over: Callable[[Sequence[bytes]], None],
+        clock: Clock,
+        *,
+        length_s: float = math.inf,
         count_max: int = TURN_COUNT_MAX,
-        size_max: int = TURN_SIZE_MAX,
+        batch_max: int = BATCH_COUNT_MAX,
     ) -> None:
         self._hand_over = hand_over
+        self._clock = clock
+        self._ends_at_s = clock.monotonic_s() + length_s
         self.count_left = count_max
-        self.size_left = size_max
+        self.size_left = TURN_SIZE_MAX
+        self._batch_max = batch_max
 
     @property
     def is_over(self) -> bool:
-        return self.count_left <= 0 or self.size_left <= 0
+        return (
+            self.count_left <= 0
+            or self.size_left <= 0
+            or self._clock.monotonic_s() > self._ends_at_s
+        )
 
-    def hand_over(self, record: bytes) -> None:
-        """What the receiver raises passes through; then the record was not handed over."""
-        self._hand_over(record)
-        self.count_left -= 1
-        self.size_left -= len(record)
+    @property
+    def batch_count(self) -> int:
+        """How many may be handed over together."""
+        return min(self._batch_max, self.count_left)
 
-    def look_at(self, count: int) -> None:
-        """Counts records that were only looked at."""
-        self.count_left -= count
+    def hand_over(self, records: Sequence[bytes]) -> None:
+        """What the receiver raises passes through; then it wants all of them again."""
+        self._hand_over(records)
+        self.count_left -= len(records)
+        self.size_left -= sum(map(len, records))
