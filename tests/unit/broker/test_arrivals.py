@@ -115,11 +115,23 @@ async def test_a_forgotten_pull_is_neither_woken_nor_told(
     assert gone.answers == []
 
 
-async def test_a_closed_room_wakes_nobody(arrivals: Arrivals, clock: FakeClock) -> None:
+async def test_at_the_end_everybody_is_told_that_nothing_came(arrivals: Arrivals) -> None:
+    waiting, late = Puller(), Puller()
+    arrivals.wait(waiting.sleeper, 15)
+    arrivals.close()
+    arrivals.wait(late.sleeper, 15)
+    assert waiting.answers == late.answers == [None]
+    assert arrivals.sleeper_count == 0
+
+
+async def test_nobody_is_told_twice_when_the_end_comes(
+    arrivals: Arrivals, clock: FakeClock
+) -> None:
     puller = Puller()
     arrivals.wait(puller.sleeper, 1)
-    arrivals.close()
+    puller.message_count = 1
     arrivals.announce("orders", 3)
+    arrivals.close()
     clock.advance(5)
     await asyncio.sleep(0.25)  # more than two ticks of the real loop
-    assert puller.answers == []
+    assert puller.answers == [None]
