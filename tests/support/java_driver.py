@@ -39,6 +39,8 @@ _QUICK_CLIENTS = {
 
 T = TypeVar("T")
 
+_handles = count(1)
+
 
 class JavaFailure(Exception):
     """The Java side threw; `code` is the response code where there is one."""
@@ -95,7 +97,11 @@ class JavaDriver:
         )
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, "Driver"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+                [*command, "Driver"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=directory,  # where some commands of mqadmin leave files
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -145,8 +151,8 @@ class JavaDriver:
         return self.call("mqadmin", {"words": words}, AdminOutput)
 
     def new_handle(self, role: str) -> str:
-        """A name that no other client of this JVM has."""
-        return f"{role}-{next(self._ids)}"
+        """A name that no other client has: it is part of the client's id, in every JVM."""
+        return f"{role}-{next(_handles)}"
 
     def close(self) -> None:
         self._process.kill()

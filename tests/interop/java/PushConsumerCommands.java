@@ -19,6 +19,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** Push consumers, concurrent or orderly. Everything else is an option of the client. */
 final class PushConsumerCommands {
     private static final Handles<Running> CONSUMERS = new Handles<>();
+    private static final long SHUTDOWN_MS_MAX = 5000;
 
     private PushConsumerCommands() {
     }
@@ -37,6 +38,8 @@ final class PushConsumerCommands {
             ClientSettings.signer(arguments),
             new AllocateMessageQueueAveragely());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        // What a test has received counts as consumed when the consumer shuts down.
+        consumer.setAwaitTerminationMillisWhenShutdown(SHUTDOWN_MS_MAX);
         ClientSettings.apply(consumer, arguments);
         for (Object subscription : arguments.getJSONArray("subscriptions")) {
             JSONObject json = (JSONObject) subscription;

@@ -1,6 +1,7 @@
 import com.alibaba.fastjson.JSONObject;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
@@ -52,7 +53,8 @@ final class ToolCommands {
     }
 
     /** In this JVM: a new one for each command would take seconds. One at a time. */
-    private static synchronized Object mqadmin(JSONObject arguments) throws InterruptedException {
+    private static synchronized Object mqadmin(JSONObject arguments) throws Exception {
+        forgetCommands();
         List<String> words = arguments.getJSONArray("words").toJavaList(String.class);
         PrintStream out = System.out;
         PrintStream err = System.err;
@@ -71,5 +73,15 @@ final class ToolCommands {
         json.put("output", printed.toString(StandardCharsets.UTF_8));
         json.put("complaints", complained.toString(StandardCharsets.UTF_8));
         return json;
+    }
+
+    /** Some commands keep their client, which is shut down after the first run. */
+    private static void forgetCommands() throws IllegalAccessException {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (List.class.isAssignableFrom(field.getType())) {
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
     }
 }
