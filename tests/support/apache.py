@@ -190,8 +190,7 @@ class ApacheBroker(ApacheServer):
         self,
         version: ApacheVersion,
         directory: Path,
-        name_server: str,
-        *,
+        *name_servers: str,
         broker_name: str = "apache-broker",
         configuration: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
@@ -204,7 +203,7 @@ class ApacheBroker(ApacheServer):
             properties,
         )
         self.broker_name = broker_name
-        self.name_server = name_server
+        self.name_servers = name_servers
         self.store_directory = directory / "store"
         self._configuration = dict(configuration or {})
 
@@ -212,7 +211,7 @@ class ApacheBroker(ApacheServer):
         return {
             **super().configuration(),
             **_SMALL_PATIENT_BROKER,
-            "namesrvAddr": self.name_server,
+            "namesrvAddr": ";".join(self.name_servers),
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": self.broker_name,
             "brokerId": "0",
@@ -227,14 +226,14 @@ class ApacheBroker(ApacheServer):
     def _is_serving(self) -> bool:
         if not super()._is_serving():
             return False
-        is_registered = self._is_registered()
+        is_registered = all(map(self._is_registered_at, self.name_servers))
         if not is_registered:
             self._ask_to_register()
         return is_registered
 
-    def _is_registered(self) -> bool:
-        with BlockingPeer(self.name_server) as name_server:
-            reply = name_server.call(RequestCode.GET_BROKER_CLUSTER_INFO)
+    def _is_registered_at(self, name_server: str) -> bool:
+        with BlockingPeer(name_server) as peer:
+            reply = peer.call(RequestCode.GET_BROKER_CLUSTER_INFO)
         return self.address.encode() in reply.body
 
     def _ask_to_register(self) -> None:

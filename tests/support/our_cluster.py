@@ -155,8 +155,7 @@ class OurBroker(OurServer):
     def __init__(
         self,
         directory: Path,
-        name_servers: str,
-        *,
+        *name_servers: str,
         broker_name: str = "our-broker",
         configuration: Mapping[str, str] | None = None,
     ) -> None:
@@ -169,7 +168,7 @@ class OurBroker(OurServer):
             **_SMALL_BROKER,
             "brokerName": broker_name,
             "listenPort": str(port),
-            "namesrvAddr": name_servers,
+            "namesrvAddr": ";".join(name_servers),
             **(configuration or {}),
         }
 
