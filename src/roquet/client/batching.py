@@ -20,8 +20,6 @@ BATCH_COUNT_MAX: Final = 65_000
 
 # Sizes of a message in a batch, besides its body and its properties.
 _ITEM_SIZE: Final = 22
-_CHARACTER_SIZE_MAX: Final = 4
-
 
 Outcome = SendReceipt | ClientError
 
@@ -56,8 +54,10 @@ def cut_to_size(messages: Sequence[Ready], size_max: int) -> Iterator[list[Ready
 
 
 def size_of(ready: Ready) -> int:
-    """At most this much of a batch; short texts are not encoded to know it better."""
-    return _ITEM_SIZE + len(ready.message.body) + _CHARACTER_SIZE_MAX * len(ready.properties)
+    """How much of a batch it takes."""
+    text = ready.properties
+    properties_size = len(text) if text.isascii() else len(text.encode())
+    return _ITEM_SIZE + len(ready.message.body) + properties_size
 
 
 class _Waiting(NamedTuple):
@@ -133,11 +133,12 @@ class Gatherer:
                 outcomes = await outcomes_of(sending, len(waiting))
             for each, outcome in zip(waiting, outcomes, strict=True):
                 _settle(each.outcome, outcome)
-        finally:
-            # Only when this task is cancelled is anybody left without an outcome.
+        except BaseException:
+            # Cancelled, or a mistake of ours: nobody may be left waiting for ever.
             for each in waiting:
                 topic = each.message.message.topic
                 _settle(each.outcome, SendUnknown(topic, "the producer was closed meanwhile"))
+            raise
 
 
 def _settle(waiting: asyncio.Future[SendReceipt], outcome: Outcome) -> None:

@@ -8,6 +8,7 @@ RoquetError
     ├── NoNameServer         none of the name servers answered
     ├── TopicNotFound        no broker takes messages of this topic
     ├── RequestRefused       a broker or name server said no, and why
+    ├── NoTimers             a broker would deliver at once what has to wait
     └── SendError            a message was not acknowledged
         ├── SendFailed       it is not stored: sending it again is safe
         │   └── SendRefused  because the broker said so, with a code
@@ -76,6 +77,12 @@ class RequestRefused(ClientError):
         self.address = address
         self.code = code
         self.remark = remark
+
+
+class NoTimers(ClientError):
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address} has no timers and would deliver it at once; use a delay level")
+        self.address = address
 
 
 class SendError(ClientError):

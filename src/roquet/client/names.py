@@ -5,6 +5,7 @@ orders                 in namespace shop   shop%orders
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from roquet.client.errors import BadArgument
@@ -34,6 +35,8 @@ _DEFAULT_GROUP: Final = "DEFAULT_PRODUCER"
 _is_plain = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 
 
+# Programs send to few topics, and to each of them many times.
+@lru_cache(maxsize=1024)
 def check_topic(topic: str) -> None:
     """Raises BadArgument for a topic that cannot be sent to."""
     _check("topic", topic, TOPIC_SIZE_MAX)

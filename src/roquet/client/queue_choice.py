@@ -10,13 +10,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
-from roquet.client.errors import RequestRefused
+from roquet.client.errors import NoTimers, RequestRefused
 from roquet.client.receipt import QueueRef
 from roquet.net.errors import BadAddress, NetError
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.java_hash import java_hash
 
 OrderKey = str | int
+AttemptFailed = NetError | RequestRefused | NoTimers
 
 # What another broker, or the same one a little later, may well accept. 5.x added the second.
 RETRY_CODES: Final = frozenset(
@@ -54,10 +55,10 @@ def queue_of_key(queues: Sequence[QueueRef], key: OrderKey) -> QueueRef:
     return queues[abs(_java_hash_of(key)) % len(queues)]
 
 
-def is_worth_retrying(error: NetError | RequestRefused) -> bool:
+def is_worth_retrying(error: AttemptFailed) -> bool:
     if isinstance(error, RequestRefused):
         return error.code in RETRY_CODES
-    return not isinstance(error, BadAddress)
+    return not isinstance(error, BadAddress | NoTimers)
 
 
 def pause_before(attempt: int, broker: str, failed_broker: str | None) -> float:

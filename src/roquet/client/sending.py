@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, final
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import (
     NoNameServer,
+    NoTimers,
     NotYetSafe,
     RequestRefused,
     SendError,
@@ -25,6 +26,7 @@ from roquet.client.instance import ClientInstance
 from roquet.client.names import wrapped
 from roquet.client.outgoing import Outgoing, request_of
 from roquet.client.queue_choice import (
+    AttemptFailed,
     FaultTable,
     OrderKey,
     is_worth_retrying,
@@ -122,14 +124,13 @@ class Sender:
         return Place(queue_of_key(route.queues, place.order_key))
 
     async def _send(self, outgoing: Outgoing, place: Place, deadline_s: float) -> list[SendReceipt]:
-        route = await self._route(outgoing.topic, deadline_s)
-        errors: list[NetError | RequestRefused] = []
+        errors: list[AttemptFailed] = []
         failed_broker: str | None = None
         # A queue that was chosen for its order gets the message once: who knows what came between.
         attempt_count = 1 if place.is_fixed else 1 + self._config.retry_count
         for attempt in range(attempt_count):
-            if attempt:
-                route = await self._route(outgoing.topic, deadline_s)
+            # Only the first look can fail: what is known stays known.
+            route = await self._route(outgoing.topic, deadline_s)
             queue = self._choose(route, place, failed_broker)
             pause_s = pause_before(attempt, queue.broker_name, failed_broker)
             if self._loop.time() + pause_s >= deadline_s:
@@ -139,7 +140,7 @@ class Sender:
                 await asyncio.sleep(pause_s)
             try:
                 return await self._attempt(outgoing, queue, route, deadline_s)
-            except (NetError, RequestRefused) as error:
+            except (NetError, RequestRefused, NoTimers) as error:
                 errors.append(error)
                 failed_broker = queue.broker_name
                 if not is_worth_retrying(error):
@@ -167,7 +168,7 @@ class Sender:
         try:
             address = _master(route, queue)
             if outgoing.needs_timers:
-                await self._check_timers(outgoing, address, deadline_s)
+                await self._check_timers(address, deadline_s)
             code, header = request_of(outgoing, queue, self._config, self._clock.now_ms())
             timeout_s = deadline_s - self._loop.time()
             if self._config.attempt_timeout_s is not None:
@@ -206,13 +207,10 @@ class Sender:
             now_s = self._clock.monotonic_s()
             self._faults.note(queue.broker_name, latency_ms, now_s, has_failed=has_failed)
 
-    async def _check_timers(self, outgoing: Outgoing, address: str, deadline_s: float) -> None:
+    async def _check_timers(self, address: str, deadline_s: float) -> None:
         timeout_s = deadline_s - self._loop.time()
         if not await self._instance.heartbeats.has_timers(address, timeout_s):
-            raise SendFailed(
-                outgoing.topic,
-                f"{address} has no timers and would deliver it at once; give a delay level",
-            )
+            raise NoTimers(address)
 
 
 def receipts_of(
@@ -248,7 +246,7 @@ def receipts_of(
     return receipts
 
 
-def judged(topic: str, errors: Sequence[NetError | RequestRefused]) -> SendError:
+def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
     """What became of a message whose attempts all ended in errors."""
     if not errors:
         return SendFailed(topic, "its time was up before it could be sent; give it more")

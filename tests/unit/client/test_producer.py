@@ -11,6 +11,7 @@ import pytest
 from roquet import AsyncProducer, Credentials, Message, QueueRef
 from roquet.client.errors import (
     BadArgument,
+    NoTimers,
     NotOpen,
     NotYetSafe,
     SendFailed,
@@ -441,6 +442,7 @@ def test_one_attempt_that_may_have_arrived_makes_the_outcome_unknown() -> None:
     lost = CallTimedOut("a:1", 310, 1.0)
     never_sent = ConnectFailed("b:1", "nobody there")
     assert type(judged(TOPIC, [lost, never_sent])) is SendUnknown
+    assert type(judged(TOPIC, [lost, NoTimers("b:1")])) is SendUnknown
     assert type(judged(TOPIC, [never_sent])) is SendFailed
     assert type(judged(TOPIC, [])) is SendFailed
 
@@ -560,7 +562,8 @@ async def test_a_fork_learns_that_it_needs_a_producer_of_its_own(cluster: LiveCl
                 os._exit(7)
             finally:
                 os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert os.waitstatus_to_exitcode(status) == 7
         await sending.send(Message(TOPIC, b"x"))
 
 

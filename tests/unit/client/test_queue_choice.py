@@ -2,9 +2,10 @@
 
 import pytest
 
-from roquet.client.errors import RequestRefused
+from roquet.client.errors import NoTimers, RequestRefused
 from roquet.client.queue_choice import (
     RETRY_CODES,
+    AttemptFailed,
     FaultTable,
     is_worth_retrying,
     out_time_s,
@@ -71,11 +72,10 @@ def test_what_another_broker_may_accept_is_worth_a_retry() -> None:
         (ConnectionLost("a:1", "r"), True),
         (CallTimedOut("a:1", 310, 1), True),
         (BadAddress("a"), False),
+        (NoTimers("a:1"), False),
     ],
 )
-def test_what_the_network_did_is_worth_a_retry(
-    error: ConnectFailed | BadAddress, is_worth: bool
-) -> None:
+def test_what_the_network_did_is_worth_a_retry(error: AttemptFailed, is_worth: bool) -> None:
     assert is_worth_retrying(error) is is_worth
 
 
