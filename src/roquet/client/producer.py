@@ -183,8 +183,8 @@ class AsyncProducer:
     ) -> list[SendReceipt]:
         """Sends messages of one topic in as few requests as fit, one after the other.
 
-        Those of one request go to one queue, and are stored together or not at all. Raises as
-        `send` does when there is one request, else SomeFailed: what follows a failure is not tried.
+        Those of one request go to one queue, in their order. Raises as `send` does when there is
+        one request, else SomeFailed: what follows a failure is not tried.
         """
         opened = self._usable()
         deadline_s = opened.loop.time() + timeout_s
