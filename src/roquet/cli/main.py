@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from roquet import __version__
-from roquet.cli import wire
+from roquet.cli import store, wire
 from roquet.cli.broker import broker_command
 from roquet.cli.namesrv import namesrv_command
 from roquet.cli.up import up_command
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("up")(up_command)
 app.command("namesrv")(namesrv_command)
 app.command("broker")(broker_command)
+app.add_typer(store.app, name="store")
 app.add_typer(wire.app, name="wire")
 
 

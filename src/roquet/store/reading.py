@@ -103,6 +103,13 @@ class StoreReader:
     def files(self) -> list[LogFile]:
         return [LogFile(each.path, each.start, each.end) for each in self._log.files]
 
+    def first_store_time(self, file: LogFile) -> int | None:
+        """When the first good record of a file was stored; None if it has none."""
+        for each in self.scan(file.start, file.end):
+            if isinstance(each, LogRecord):
+                return each.store_timestamp
+        return None
+
     @property
     def log_start(self) -> int:
         return self._log.start

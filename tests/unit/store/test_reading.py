@@ -93,6 +93,22 @@ def test_the_files_of_the_log_are_listed(root: Path) -> None:
         assert reader.checkpoint.log_timestamp == START_MS + (COUNT - 1) * 1000
 
 
+def test_a_file_knows_when_it_was_begun(tmp_path: Path, clock: FakeClock) -> None:
+    store = open_store(tmp_path, clock=clock)
+    offsets = fill(store, clock)
+    damage(store, offsets[0])
+    while store._log._next_file is None:
+        store.append(draft())
+        store._log.make_next_file()
+    crash(store)
+    with StoreReader.open(tmp_path) as reader:
+        first, second, *_, unused = reader.files
+        assert reader.first_store_time(first) == START_MS + 1_000
+        first_in_second = sum(offset < second.start for offset in offsets)
+        assert reader.first_store_time(second) == START_MS + 1_000 * first_in_second
+        assert reader.first_store_time(unused) is None
+
+
 def test_an_open_store_can_be_read_while_it_is_written(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock=clock) as store:
         offsets = fill(store, clock)

@@ -1,0 +1,152 @@
+"""What is in a store directory, at a glance: nothing is read that takes long."""
+
+from pathlib import Path
+
+import msgspec
+
+from roquet.disk import Disk
+from roquet.store.reading import StoreReader
+
+
+class _Summary(msgspec.Struct, rename="camel", kw_only=True):
+    """Written as JSON with the names that Java gives such things."""
+
+
+class Part(_Summary):
+    """A directory or file, with everything in it."""
+
+    name: str
+    file_count: int
+    size: int
+
+
+class LogFileSummary(_Summary):
+    name: str
+    start: int
+    end: int
+    first_store_timestamp: int | None
+
+
+class QueueSummary(_Summary):
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    first_store_timestamp: int | None
+    last_store_timestamp: int | None
+
+
+class IndexFileSummary(_Summary):
+    name: str
+    key_count: int
+    first_physical_offset: int
+    last_physical_offset: int
+    first_store_timestamp: int
+    last_store_timestamp: int
+
+
+class CheckpointSummary(_Summary):
+    log_timestamp: int
+    queue_timestamp: int
+    index_timestamp: int
+
+
+class Inspection(_Summary):
+    directory: str
+    # Otherwise a broker has it open, or was killed.
+    was_closed: bool
+    log_start: int
+    log_end: int
+    parts: list[Part]
+    checkpoint: CheckpointSummary
+    log_files: list[LogFileSummary]
+    index_files: list[IndexFileSummary]
+    queues: list[QueueSummary]
+    # Topic and id of those that end too early.
+    broken_queues: list[tuple[str, int]]
+
+
+def inspect_store(root: Path, disk: Disk) -> Inspection:
+    """Raises BadStoreDirectory, or OSError."""
+    with StoreReader.open(root, disk=disk) as reader:
+        checkpoint = reader.checkpoint
+        return Inspection(
+            directory=str(root),
+            was_closed=reader.was_clean,
+            log_start=reader.log_start,
+            log_end=reader.log_end,
+            parts=_parts(root, disk),
+            checkpoint=CheckpointSummary(
+                log_timestamp=checkpoint.log_timestamp,
+                queue_timestamp=checkpoint.queue_timestamp,
+                index_timestamp=checkpoint.index_timestamp,
+            ),
+            log_files=_log_files(reader),
+            index_files=_index_files(reader),
+            queues=_queues(reader),
+            broken_queues=reader.broken_queues,
+        )
+
+
+def _parts(root: Path, disk: Disk) -> list[Part]:
+    parts = []
+    for entry in disk.entries(root):
+        sizes = _file_sizes(root / entry.name, disk) if entry.is_directory else [entry.size]
+        parts.append(Part(name=entry.name, file_count=len(sizes), size=sum(sizes)))
+    return parts
+
+
+def _file_sizes(directory: Path, disk: Disk) -> list[int]:
+    sizes = []
+    for entry in disk.entries(directory):
+        if entry.is_directory:
+            sizes += _file_sizes(directory / entry.name, disk)
+        else:
+            sizes.append(entry.size)
+    return sizes
+
+
+def _log_files(reader: StoreReader) -> list[LogFileSummary]:
+    return [
+        LogFileSummary(
+            name=file.path.name,
+            start=file.start,
+            end=file.end,
+            first_store_timestamp=reader.first_store_time(file),
+        )
+        for file in reader.files
+    ]
+
+
+def _queues(reader: StoreReader) -> list[QueueSummary]:
+    return [
+        _queue(reader, topic, queue_id)
+        for topic, queue_ids in reader.queues().items()
+        for queue_id in queue_ids
+    ]
+
+
+def _queue(reader: StoreReader, topic: str, queue_id: int) -> QueueSummary:
+    min_offset, max_offset = reader.min_offset(topic, queue_id), reader.max_offset(topic, queue_id)
+    return QueueSummary(
+        topic=topic,
+        queue_id=queue_id,
+        min_offset=min_offset,
+        max_offset=max_offset,
+        first_store_timestamp=reader.store_time(topic, queue_id, min_offset),
+        last_store_timestamp=reader.store_time(topic, queue_id, max_offset - 1),
+    )
+
+
+def _index_files(reader: StoreReader) -> list[IndexFileSummary]:
+    return [
+        IndexFileSummary(
+            name=file.file.path.name,
+            key_count=file.header.next_number - 1,
+            first_physical_offset=file.header.begin_physical_offset,
+            last_physical_offset=file.header.end_physical_offset,
+            first_store_timestamp=file.header.begin_timestamp,
+            last_store_timestamp=file.header.end_timestamp,
+        )
+        for file in reader.index_files
+    ]

@@ -1,0 +1,107 @@
+"""Which messages of a store somebody wants to see."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from roquet.errors import RoquetError
+from roquet.protocol.message import StoredMessage
+from roquet.protocol.record import read_record
+from roquet.store.reading import StoreReader
+
+_END_OF_TIME: Final = 2**63 - 1
+_TIME_DIGITS_MAX: Final = 18
+_ALL: Final = 2**63 - 1
+
+
+class BadSelection(RoquetError):
+    """Nothing can be meant by these options."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """None stands for all. Times are store timestamps: `from_time` is included, `to_time` not."""
+
+    topic: str | None = None
+    queue_id: int | None = None
+    offset: int = 0
+    count: int | None = None
+    key: str | None = None
+    from_time: int | None = None
+    to_time: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.queue_id is not None and self.topic is None:
+            raise BadSelection("--queue needs a --topic")
+        for text in (self.topic, self.key):
+            if text is not None and not _is_text(text):
+                raise BadSelection(f"{text!r} is not UTF-8")
+
+    def includes(self, message: StoredMessage) -> bool:
+        timestamp = message.store_timestamp
+        return (
+            self.queue_id in (None, message.queue_id)
+            and message.queue_offset >= self.offset
+            and (self.from_time is None or timestamp >= self.from_time)
+            and (self.to_time is None or timestamp < self.to_time)
+        )
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970, or a date with or without a time, in local time if it names none.
+
+    Raises BadSelection.
+    """
+    if text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS_MAX:
+        return int(text)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise BadSelection(
+            f"{text!r} is no time; 2026-11-15T20:16:48 is one, and so is 1794773808000"
+        ) from None
+
+
+def selected(reader: StoreReader, selection: Selection) -> Iterator[StoredMessage]:
+    """In the order of topics, queues and offsets; with a key, of topics and store times."""
+    messages = (
+        read_record(record)
+        for topic, queue_ids in reader.queues().items()
+        if selection.topic in (None, topic)
+        for record in _records(reader, selection, topic, queue_ids)
+    )
+    return islice(filter(selection.includes, messages), selection.count)
+
+
+def _records(
+    reader: StoreReader, selection: Selection, topic: str, queue_ids: list[int]
+) -> Iterator[bytes]:
+    if selection.key is not None:
+        begin, end = selection.from_time or 0, selection.to_time or _END_OF_TIME
+        yield from reader.find_by_key(topic, selection.key, begin, end, _ALL)
+        return
+    for queue_id in queue_ids:
+        if selection.queue_id in (None, queue_id):
+            yield from _queue_records(reader, selection, topic, queue_id)
+
+
+def _queue_records(
+    reader: StoreReader, selection: Selection, topic: str, queue_id: int
+) -> Iterator[bytes]:
+    start, end = selection.offset, None
+    if selection.from_time is not None:
+        start = max(start, reader.offset_by_time(topic, queue_id, selection.from_time))
+    if selection.to_time is not None:
+        end = reader.offset_by_time(topic, queue_id, selection.to_time)
+    return reader.messages(topic, queue_id, start, end)
+
+
+def _is_text(text: str) -> bool:
+    """A shell can hand over bytes that are none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
