@@ -190,22 +190,12 @@ class SystemDisk:
             os.close(descriptor)
 
     def entries(self, path: Path) -> list[Entry]:
-        found = []
         try:
             with os.scandir(path) as items:
-                for item in items:
-                    status = item.stat()
-                    found.append(
-                        Entry(
-                            item.name,
-                            status.st_size,
-                            status.st_mtime_ns // 1_000_000,
-                            item.is_dir(),
-                        )
-                    )
+                listed = list(items)
         except FileNotFoundError:
             return []
-        return sorted(found)
+        return sorted(filter(None, map(_entry_of, listed)))
 
     def exists(self, path: Path) -> bool:
         return path.exists()
@@ -216,3 +206,18 @@ class SystemDisk:
             used=(status.f_blocks - status.f_bfree) * status.f_frsize,
             usable=status.f_bavail * status.f_frsize,
         )
+
+
+def _entry_of(item: os.DirEntry[str]) -> Entry | None:
+    """None for what was removed since it was listed.
+
+    A link that leads nowhere raises: maybe a disk is missing, and its files must not be taken
+    for files that never were.
+    """
+    try:
+        status = item.stat()
+    except FileNotFoundError:
+        if item.is_symlink():
+            raise
+        return None
+    return Entry(item.name, status.st_size, status.st_mtime_ns // 1_000_000, item.is_dir())

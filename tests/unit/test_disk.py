@@ -2,6 +2,8 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,31 @@ def test_entries_are_sorted_and_say_size_kind_and_time(tmp_path: Path) -> None:
     assert (directory.name, directory.is_directory) == ("a", True)
     assert file == ("b", 3, 1_700_000_000_123, False)
     assert DISK.entries(tmp_path / "missing") == []
+
+
+def test_a_link_that_leads_nowhere_is_not_taken_for_an_empty_directory(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").symlink_to(tmp_path / "unmounted" / "b")
+    with pytest.raises(FileNotFoundError):
+        DISK.entries(tmp_path)
+
+
+def test_a_file_that_is_removed_meanwhile_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    scan = os.scandir
+
+    @contextmanager
+    def scan_and_remove(path: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with scan(path) as items:
+            listed = list(items)
+        (tmp_path / "b").unlink()
+        yield listed
+
+    monkeypatch.setattr(os, "scandir", scan_and_remove)
+    assert [entry.name for entry in DISK.entries(tmp_path)] == ["a"]
 
 
 def test_names_can_be_changed_and_removed(tmp_path: Path) -> None:
