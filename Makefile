@@ -1,6 +1,7 @@
 # `make demo` and `make test` need nothing but Python 3.11+ and Java 17 (installed on Debian as root).
 .DEFAULT_GOAL := help
 SHELL := bash
+.SHELLFLAGS := -o pipefail -ec
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -25,8 +26,8 @@ check: $(READY)  ## format, lint, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo | tail -n 4
 
-unit: $(READY)  ## the inner loop: everything that needs no Java
-	@$(BIN)/pytest -q -n 2 tests --ignore=tests/interop
+unit: $(READY)  ## the inner loop: module by module, without Java
+	@$(BIN)/pytest -q -n 2 tests/unit tests/test_tidy.py
 
 test: java check  ## everything CI runs
 	@$(BIN)/pytest -n 2 --dist loadgroup tests
