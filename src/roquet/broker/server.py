@@ -208,8 +208,6 @@ def _opened_store(
         log.warning("cut off %d bytes behind the log: %s", report.cut_size, report.cut_reason)
     for damage in report.damages:
         log.error("damaged part of the log: %s", damage)
-    if not report.was_clean:
-        store.flush()  # What was found is safe before anybody relies on it.
     store.start()
     return store
 

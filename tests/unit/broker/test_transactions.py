@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from roquet.broker.half_messages import committed
+from roquet.broker.outgoing import put_outgoing
 from roquet.broker.transaction_check import check_transactions
 from roquet.broker.transactions import begins_transaction
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
@@ -16,6 +18,7 @@ from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.headers.sending import SendMessageHeader, SendMessageReplyHeader
 from roquet.protocol.message import StoredMessage
 from roquet.protocol.record import read_record, split_records
+from roquet.store.config import FlushMode
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.eventually import eventually
 from tests.support.full_log_disk import FullLogDisk
@@ -246,12 +249,12 @@ async def test_the_word_about_a_copy_that_was_put_again_meanwhile_ends_the_newes
 async def test_the_late_word_about_what_is_over_and_passed_by_is_ignored(
     bed: BrokerBed, producer: BedClient
 ) -> None:
-    committed = await begin(bed, producer, "a")
-    rolled_back = await begin(bed, producer, "b")
-    await end(producer, committed, COMMIT)
-    await end(producer, rolled_back, ROLLBACK)
+    first = await begin(bed, producer, "a")
+    second = await begin(bed, producer, "b")
+    await end(producer, first, COMMIT)
+    await end(producer, second, ROLLBACK)
     await round_after(bed, 60)
-    for half in (committed, rolled_back):
+    for half in (first, second):
         await end(producer, half, COMMIT)
     assert delivered(bed) == [b"a"]
 
@@ -279,6 +282,16 @@ async def test_one_message_sent_twice_makes_two_transactions(
     await end(producer, first, ROLLBACK)
     assert delivered(bed) == [b"a"]
     assert over(bed) == [b"1", b"2"]  # The copy of the first is the third of all.
+
+
+async def test_transactions_go_on_when_the_queue_of_half_messages_has_expired(
+    bed: BrokerBed, producer: BedClient
+) -> None:
+    await end(producer, await begin(bed, producer, "a"), COMMIT)
+    await round_after(bed, 60)
+    bed.broker.store.delete_topic(HALF_TOPIC)
+    await end(producer, await begin(bed, producer, "b"), COMMIT)
+    assert delivered(bed) == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("settings", [{"index_keys": False}, {}])
@@ -410,6 +423,33 @@ async def test_a_crash_is_remembered_over_clean_stops(bed: BrokerBed, producer: 
         await end(client, asked_about(question), COMMIT)
         await end(client, first, COMMIT)
         assert delivered(again) == [b"a"]
+
+
+async def test_after_a_crash_all_keys_are_filed_before_ends_are_looked_for(
+    bed: BrokerBed, producer: BedClient
+) -> None:
+    await begin(bed, producer, "a")
+    for _ in range(3000):  # more than two looks would file
+        bed.put(b"")
+    put_outgoing(bed.broker, committed(halves(bed)[0]))  # the first step of a commit
+    async with broker_bed(killed(bed, "killed")) as again:
+        client = await member(again)
+        await round_after(again, 60)
+        assert await client.all_asked() == []
+        assert delivered(again) == [b"a"]
+
+
+async def test_with_sync_flush_all_that_survived_a_crash_is_known_at_once(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    async with broker_bed(root, store=small_config(root, flush_mode=FlushMode.SYNC)) as bed:
+        producer = await member(bed)
+        half = await begin(bed, producer, "a")
+        await end(producer, half, ROLLBACK)
+        directory = killed(bed, "killed")
+    config = small_config(directory, flush_mode=FlushMode.SYNC)
+    async with broker_bed(directory, store=config) as again:
+        await end(again.connect(), half, COMMIT)
+        assert delivered(again) == []
 
 
 async def test_a_transaction_ends_one_way_wherever_a_crash_cuts(
