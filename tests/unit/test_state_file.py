@@ -2,11 +2,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.support.faulty_disk import FaultyDisk, PowerCut
 
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
 from roquet.state_file import BadStateFile, StateFile, StateNotSaved
+from tests.support.faulty_disk import FaultyDisk, PowerCut
 
 
 class Unreadable(RoquetError):
