@@ -58,9 +58,14 @@ class RawPeer:
         self.send(command)
         return await self.receive()
 
-    async def until_closed(self) -> bytes:
-        """All bytes that came before the other side closed the connection."""
+    async def until_sent(self) -> None:
+        """Returns when the system has taken what was sent."""
         async with asyncio.timeout(PATIENCE_S):
+            await self._writer.drain()
+
+    async def until_closed(self, patience_s: float = PATIENCE_S) -> bytes:
+        """All bytes that came before the other side closed the connection."""
+        async with asyncio.timeout(patience_s):
             try:
                 return await self._reader.read()
             except ConnectionResetError:

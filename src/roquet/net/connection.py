@@ -241,6 +241,9 @@ class Connection(asyncio.Protocol):
             frames = self._frames.cut(data)
             self._move_deadline(has_frames=bool(frames))
             self._answer_all(iter(frames))
+            if frames and self._frames.pending_size and self._unanswered is None:
+                # A bad frame behind good ones is found now, and not when it is too late.
+                self._frames.cut(b"")
         except ProtocolError as error:
             self._distrust(error)
 
