@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from roquet.clock import Clock
+from roquet.store.damage import Damage
 from roquet.store.errors import SyncFailed
-from roquet.store.listener import Damage
 
 log = logging.getLogger(__name__)
 
