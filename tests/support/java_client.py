@@ -231,8 +231,9 @@ class JavaTransactionProducer(_Client):
 class JavaPushConsumer(_Client):
     """DefaultMQPushConsumer that begins at the first message there is.
 
-    Each message fails until it was consumed `failures` times. With a `replier` it answers
-    requests: the reply is the body, reversed.
+    Each message fails until it was consumed `failures` times, and comes again by `retry_level`;
+    0 leaves it to the broker, which begins with ten seconds. With a `replier` it answers requests:
+    the reply is the body, reversed.
     """
 
     role = "push"
@@ -245,6 +246,7 @@ class JavaPushConsumer(_Client):
         *subscriptions: Subscription,
         orderly: bool = False,
         failures: int = 0,
+        retry_level: int = 1,
         replier: JavaProducer | None = None,
         **settings: Unpack[ClientSettings],
     ) -> None:
@@ -253,6 +255,7 @@ class JavaPushConsumer(_Client):
             "subscriptions": subscriptions,
             "orderly": orderly,
             "failures": failures,
+            "retryLevel": retry_level,
             "replier": replier.handle if replier else None,
         }
 

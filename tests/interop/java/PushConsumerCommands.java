@@ -83,18 +83,19 @@ final class PushConsumerCommands {
     private static final class Listener {
         private final Inbox received;
         private final int failures;
+        private final int retryLevel;
         private final String replier;
 
         Listener(Inbox received, JSONObject arguments) {
             this.received = received;
             this.failures = arguments.getIntValue("failures");
+            this.retryLevel = arguments.getIntValue("retryLevel");
             this.replier = arguments.getString("replier");
         }
 
         ConsumeConcurrentlyStatus consumeConcurrently(
             List<MessageExt> messages, ConsumeConcurrentlyContext context) {
-            // The default is the third level: a failed message would come back after ten seconds.
-            context.setDelayLevelWhenNextConsume(1);
+            context.setDelayLevelWhenNextConsume(retryLevel);
             return consume(messages)
                 ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
                 : ConsumeConcurrentlyStatus.RECONSUME_LATER;
