@@ -21,7 +21,7 @@ from tests.support.java_client import (
 )
 from tests.support.java_driver import JavaDriver
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.plain_sends import send_plainly
+from tests.support.plain_requests import send_plainly
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("our-broker")]

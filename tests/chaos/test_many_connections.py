@@ -1,0 +1,76 @@
+"""Thousands of peers that say nothing: they cost little, and those who work do not notice."""
+
+import resource
+import socket
+import statistics
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.blocking_peer import BlockingPeer
+from tests.support.our_cluster import OurBroker
+from tests.support.plain_requests import send_plainly
+from tests.support.process_memory import resident_size
+from tests.support.topics import create_topic
+
+pytestmark = pytest.mark.xdist_group("chaos")
+
+CONNECTION_COUNT = 10_000
+CONNECTION_SIZE_MAX = 16 * 1024
+# Files of the test itself, and of the broker.
+OTHER_FILE_COUNT = 500
+TOPIC = "busy"
+# Closed with a reset: ten thousand ports in TIME_WAIT would be missing elsewhere.
+LINGER_NOT = struct.pack("ii", 1, 0)
+
+
+@pytest.fixture
+def file_limit() -> Iterator[int]:
+    """As many open files as the system lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def idle_connections(address: str, count: int) -> Iterator[None]:
+    host, _, port = address.rpartition(":")
+    connections: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            connection = socket.create_connection((host, int(port)), timeout=20)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+            connections.append(connection)
+        yield
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def send_time_s(broker: OurBroker) -> float:
+    """How long a send takes, in the middle of many."""
+    times_s = []
+    with BlockingPeer(broker.address) as peer:
+        for _ in range(500):
+            started_s = time.perf_counter()
+            send_plainly(peer, TOPIC, bytes(128))
+            times_s.append(time.perf_counter() - started_s)
+    return statistics.median(times_s)
+
+
+def test_idle_connections_cost_little_and_slow_nobody(broker: OurBroker, file_limit: int) -> None:
+    count = min(CONNECTION_COUNT, file_limit - OTHER_FILE_COUNT)
+    create_topic(broker.address, TOPIC)
+    time_alone_s = send_time_s(broker)
+    size_alone = resident_size(broker.process_id)
+    with idle_connections(broker.address, count):
+        # The last one is in when a request behind it is answered.
+        time_crowded_s = send_time_s(broker)
+        size_crowded = resident_size(broker.process_id)
+    assert (size_crowded - size_alone) / count < CONNECTION_SIZE_MAX
+    # Machines that do other work are slow in bursts; a crowd that matters costs milliseconds.
+    assert time_crowded_s < 2 * time_alone_s + 0.001

@@ -1,0 +1,59 @@
+"""Sends and pulls without anything special, as Java clients of 4.9 make them."""
+
+from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import fields_of, read_header
+from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
+from tests.support.blocking_peer import BlockingPeer
+
+
+def plain_send(topic: str, body: bytes, queue_id: int = 0, opaque: int = 0) -> Command:
+    fields = fields_of(_send_header(topic, queue_id))
+    return Command(RequestCode.SEND_MESSAGE_V2, opaque, fields=fields, body=body)
+
+
+def plain_pull(
+    topic: str, queue_id: int, offset: int, *, wait_ms: int = 0, opaque: int = 0
+) -> Command:
+    """With `wait_ms` the broker may keep the pull that long."""
+    header = PullMessageHeader(
+        consumer_group="plain-consumers",
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=offset,
+        max_msg_nums=32,
+        sys_flag=PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if wait_ms else 0),
+        commit_offset=0,
+        suspend_timeout_millis=wait_ms,
+        sub_version=0,
+        subscription="*",
+        expression_type="TAG",
+    )
+    return Command(RequestCode.PULL_MESSAGE, opaque, fields=fields_of(header))
+
+
+def send_plainly(
+    peer: BlockingPeer, topic: str, body: bytes, queue_id: int = 0
+) -> SendMessageReplyHeader:
+    """The receipt of a message that was stored."""
+    return receipt_of(peer.call(RequestCode.SEND_MESSAGE_V2, _send_header(topic, queue_id), body))
+
+
+def receipt_of(reply: Command) -> SendMessageReplyHeader:
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    return read_header(SendMessageReplyHeader, reply.fields)
+
+
+def _send_header(topic: str, queue_id: int) -> SendMessageHeaderV2:
+    return SendMessageHeaderV2(
+        producer_group="plain-producers",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=queue_id,
+        sys_flag=0,
+        born_timestamp=1_700_000_000_000,
+        flag=0,
+        properties="WAIT\x01true\x02",
+    )
