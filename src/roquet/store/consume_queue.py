@@ -241,8 +241,8 @@ class ConsumeQueue:
         first = files[max(0, len(files) - CHECKED_FILES)]
         entries = _entries_of(files[files.index(first) :])
         self.min_offset = files[0].start // ENTRY_SIZE
-        if first is files[0]:
-            self.min_offset += _leading_blanks(entries)
+        if files[0].mapping[:ENTRY_SIZE] == _BLANK:
+            self.min_offset += _leading_blanks(_entries_of(files[:1]))
         count = sound_count(entries)
         is_damaged = bool(entries[count:].view(np.uint8).any())
         if is_damaged:
@@ -359,12 +359,21 @@ class ConsumeQueue:
         self.position = self.reserved_position = 0
 
     def _physical_offset_from(self, offset: int) -> int:
-        """Of the message at an offset or, if it is lost, of the next one that is not."""
+        """Of the message at an offset or, if it is lost or its entry damaged, of the next one."""
         for each in range(offset, self.max_offset):
             entry = self.entry(each)
-            if entry is not None and not entry.is_blank:
+            if entry is not None and not entry.is_blank and self._is_in_order(each, entry):
                 return entry.physical_offset
         return _NOWHERE
+
+    def _is_in_order(self, offset: int, entry: QueueEntry) -> bool:
+        """Whether an entry fits its neighbours. If it does not, either may be the damaged one."""
+        before, after = self.entry(offset - 1), self.entry(offset + 1)
+        return (
+            entry.physical_offset >= 0
+            and (before is None or before.is_blank or before.physical_end <= entry.physical_offset)
+            and (after is None or after.is_blank or entry.physical_end <= after.physical_offset)
+        )
 
     def _is_behind(self, offset: int, physical_limit: int) -> bool:
         entry = self.entry(offset)

@@ -10,6 +10,7 @@ from roquet.store.consume_queue import (
     ENTRY_SIZE,
     ENTRY_TYPE,
     ConsumeQueue,
+    QueueEntry,
     sound_count,
     unpack_entries,
 )
@@ -160,6 +161,18 @@ def test_a_queue_that_began_in_the_middle_is_loaded_with_its_blanks(
     assert queue.min_offset == 13
 
 
+def test_a_long_queue_that_began_in_the_middle_begins_there_again(
+    queue: ConsumeQueue, reopened: Reopen
+) -> None:
+    queue.append_blanks(14)
+    append(queue, *range(1000, 6000, 100))
+    again, suspect_from = reopened(queue)
+    assert suspect_from is None
+    assert (again.min_offset, again.max_offset) == (14, 64)
+    again.forget(1000)
+    assert again.min_offset == 14
+
+
 def set_entry(tmp_path: Path, offset: int, entry: bytes) -> None:
     start = offset * ENTRY_SIZE - offset * ENTRY_SIZE % FILE_SIZE
     path = tmp_path / "TopicA" / "0" / f"{start:020d}"
@@ -251,6 +264,17 @@ def test_a_cut_drops_the_blanks_before_the_first_dropped_entry(queue: ConsumeQue
     append(queue, 9000)
     queue.cut(9000)
     assert all_entries(queue) == entries_of(100)
+
+
+@pytest.mark.parametrize("offset", range(1, 25))
+@pytest.mark.parametrize("physical_offset", [-1, 0, 2**62])
+def test_a_damaged_entry_hides_no_message(
+    queue: ConsumeQueue, offset: int, physical_offset: int
+) -> None:
+    append(queue, *range(1000, 3500, 100))
+    queue.replace(offset, QueueEntry(physical_offset, 100, 0))
+    queue.forget(500)
+    assert queue.min_offset == 0
 
 
 @pytest.mark.parametrize(
