@@ -66,7 +66,7 @@ def verify(directory: Directory) -> None:
     with _failures_told("verify"), TemporaryDirectory(prefix="roquet-verify-") as scratch:
         result = verify_store(_existing(directory), Path(scratch), SystemDisk())
     for fault in result.faults:
-        typer.echo(fault)
+        typer.echo(str(fault))
     typer.echo(
         f"{result.record_count} records, {result.queue_count} queues, {result.key_count} keys: "
         f"{len(result.faults) or 'no'} faults"
@@ -134,9 +134,8 @@ def repair(directory: Directory) -> None:
 
     with _failures_told("repair"):
         rebuilt = repair_store(_existing(directory), SystemClock(), SystemDisk())
-    for damage in rebuilt.damages:
-        place = f"bytes {damage.start} to {damage.end}"
-        typer.echo(f"roquet store repair: log: {place}: {damage.reason}", err=True)
+    for fault in rebuilt.faults():
+        typer.echo(f"roquet store repair: {fault}", err=True)
     typer.echo(f"queues and index made again from {rebuilt.record_count} records")
 
 

@@ -68,55 +68,18 @@ def _address(host: bytes) -> str:
 
 
 def inspection_view(inspection: Inspection) -> RenderableType:
-    return Group(
-        Text(_state(inspection)),
-        Text(),
-        _table(
-            ["part", "files", "bytes"],
-            [[each.name, each.file_count, each.size] for each in inspection.parts],
-        ),
-        Text(),
-        _table(
-            ["log file", "from offset", "to offset", "first stored"],
-            [
-                [each.name, each.start, each.end, _time(each.first_store_timestamp)]
-                for each in inspection.log_files
-            ],
-        ),
-        Text(),
-        _table(
-            ["index file", "keys", "from offset", "to offset", "first stored", "last stored"],
-            [
-                [
-                    each.name,
-                    each.key_count,
-                    each.first_physical_offset,
-                    each.last_physical_offset,
-                    _time(each.first_store_timestamp),
-                    _time(each.last_store_timestamp),
-                ]
-                for each in inspection.index_files
-            ],
-        ),
-        Text(),
-        _table(
-            ["topic", "queue", "min offset", "max offset", "first stored", "last stored"],
-            [
-                [
-                    each.topic,
-                    each.queue_id,
-                    each.min_offset,
-                    each.max_offset,
-                    _time(each.first_store_timestamp),
-                    _time(each.last_store_timestamp),
-                ]
-                for each in inspection.queues
-            ],
-        ),
+    stored = "first stored", "last stored"
+    tables = (
+        _table(("part", "files", "bytes"), inspection.parts),
+        _table(("log file", "from offset", "to offset", stored[0]), inspection.log_files),
+        _table(("index file", "keys", "from offset", "to offset", *stored), inspection.index_files),
+        _table(("topic", "queue", "min offset", "max offset", *stored), inspection.queues),
     )
+    # An empty line before each.
+    return Group(_state(inspection), *(part for table in tables for part in ("", table)))
 
 
-def _state(inspection: Inspection) -> str:
+def _state(inspection: Inspection) -> Text:
     state = "closed in order" if inspection.was_closed else "in use, or left by a crash"
     checkpoint = inspection.checkpoint
     lines = [
@@ -130,19 +93,19 @@ def _state(inspection: Inspection) -> str:
         f"queue {queue_id} of {topic} is damaged and ends too early"
         for topic, queue_id in inspection.broken_queues
     ]
-    return "\n".join(lines)
+    return Text("\n".join(lines))
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str | int]]) -> Table:
-    """Numbers are those columns whose first value is one."""
+def _table(names: Sequence[str], rows: Sequence[msgspec.Struct]) -> Table:
+    """The members of a row are its columns; what is called stored is a time."""
     table = Table(box=None, pad_edge=False)
-    for name, value in zip(names, rows[0] if rows else names, strict=True):
-        table.add_column(
-            name, justify="right" if isinstance(value, int) else "left", overflow="fold"
-        )
+    for index, name in enumerate(names):
+        is_number = index > 0 and not name.endswith("stored")
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        # A name may look like rich's markup, and is none.
-        table.add_row(*(Text(str(value)) for value in row))
+        values = zip(names, msgspec.structs.astuple(row), strict=True)
+        # A name may look like markup, and is none.
+        table.add_row(*(Text(_time(v) if n.endswith("stored") else str(v)) for n, v in values))
     return table
 
 

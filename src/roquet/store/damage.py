@@ -1,6 +1,7 @@
 """What is found damaged. It is reported, and never handed out."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +19,14 @@ class DamagedRange:
     start: int
     end: int
     reason: str
+
+
+class Fault(NamedTuple):
+    """What is wrong: with which part of a store, and where in it. For people."""
+
+    part: str
+    place: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.place}: {self.reason}"

@@ -17,7 +17,7 @@ from roquet.protocol.java_hash import index_hash
 from roquet.protocol.record import read_record
 from roquet.store.config import DELAY_LEVELS_MS, StoreConfig
 from roquet.store.consume_queue import ENTRY_SIZE
-from roquet.store.damage import DamagedRange
+from roquet.store.damage import DamagedRange, Fault
 from roquet.store.deletions import Deletions
 from roquet.store.dispatch import SCHEDULE_TOPIC, Dispatcher, delay_level_of
 from roquet.store.errors import BadRecord
@@ -43,6 +43,19 @@ class Rebuilt(NamedTuple):
     damages: list[DamagedRange]
     # Physical offsets of records that contradict their queue.
     misfits: list[int]
+
+    def faults(self) -> list[Fault]:
+        """What the log itself lacks."""
+        return [
+            *(
+                Fault("log", f"bytes {each.start} to {each.end}", each.reason)
+                for each in self.damages
+            ),
+            *(
+                Fault("log", f"record at {offset}", "contradicts the other records of its queue")
+                for offset in self.misfits
+            ),
+        ]
 
 
 def rebuild_queues(reader: StoreReader, queues: QueueTable, deletions: Deletions) -> Rebuilt:

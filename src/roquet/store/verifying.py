@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from roquet.disk import Disk
+from roquet.disk import Disk, Entry
 from roquet.store.consume_queue import ENTRY_SIZE, ENTRY_TYPE, ConsumeQueue, Entries
-from roquet.store.damage import DamagedRange
+from roquet.store.damage import DamagedRange, Fault
 from roquet.store.errors import BadRecord, BadStoreDirectory
 from roquet.store.index_audit import LogPart, file_fault, key_faults
 from roquet.store.index_file import IndexFile, index_file_size, join_batches
@@ -26,24 +26,12 @@ from roquet.store.queue_audit import LogExtent, entry_faults
 from roquet.store.queues import QueueTable, queues_on_disk
 from roquet.store.reading import StoreReader
 from roquet.store.rebuilding import (
-    Rebuilt,
     index_config_of,
     key_batches,
     loaded_deletions,
     queue_file_size_of,
     rebuild_queues,
 )
-
-
-class Fault(NamedTuple):
-    """What is wrong: with which part of the store, and where in it."""
-
-    part: str
-    place: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.part}: {self.place}: {self.reason}"
 
 
 class Verification(NamedTuple):
@@ -68,7 +56,7 @@ def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
         extent = LogExtent(
             reader.log_start, reader.log_end, rebuilt.damages, is_closed=reader.was_clean
         )
-        faults = [*_log_faults(reader, rebuilt)]
+        faults = [*_log_faults(reader), *rebuilt.faults()]
         keys = {*queues_on_disk(disk, layout), *queues.by_key}
         for topic, queue_id in sorted(keys):
             part = f"queue {topic.decode()}/{queue_id}"
@@ -80,14 +68,10 @@ def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
         return Verification(rebuilt.record_count, len(keys), key_count, faults)
 
 
-def _log_faults(reader: StoreReader, rebuilt: Rebuilt) -> Iterator[Fault]:
+def _log_faults(reader: StoreReader) -> Iterator[Fault]:
     for before, after in pairwise(reader.files):
         if before.end != after.start:
             yield Fault("log", f"bytes {before.end} to {after.start}", "a file is missing")
-    for damage in rebuilt.damages:
-        yield Fault("log", f"bytes {damage.start} to {damage.end}", damage.reason)
-    for offset in rebuilt.misfits:
-        yield Fault("log", f"record at {offset}", "contradicts the other records of its queue")
     if reader.was_clean and reader.tail_size:
         end = reader.log_end
         yield Fault("log", f"bytes {end} to {end + reader.tail_size}", "neither records nor zeros")
@@ -143,50 +127,50 @@ def _rebuilt_entries(queue: ConsumeQueue | None, start: int, file_size: int) -> 
 def _index_faults(
     disk: Disk, layout: StoreLayout, reader: StoreReader, damages: Sequence[DamagedRange]
 ) -> Iterator[Fault]:
-    files = reader.index_files
-    faults = [*_unreadable(disk, layout, files), *_broken(files)]
-    yield from faults
+    by_name = {file.file.path.name: file for file in reader.index_files}
+    entries = [each for each in disk.entries(layout.index) if each.name.isdigit() and each.size]
+    if not reader.was_clean:
+        # Its owner is writing to the newest one; the next owner makes it again.
+        del entries[-1:]
+    has_faults = False
+    for entry in entries:
+        file = by_name.get(entry.name)
+        reason = _shape_fault(disk, layout, entry) if file is None else file_fault(file)
+        if reason is not None:
+            has_faults = True
+            yield Fault(f"index {entry.name}", "file", reason)
+    files = [by_name[each.name] for each in entries if each.name in by_name]
     # In a broken file keys are missing without end, and nobody wants to know which.
-    if files and not faults:
-        with_tags = index_config_of(reader).with_tags
-        end = _filed_end(reader, files[-1])
-        for part in _parts(reader, end, damages):
+    if files and not has_faults:
+        yield from _key_faults(reader, files, damages)
+
+
+def _shape_fault(disk: Disk, layout: StoreLayout, entry: Entry) -> str | None:
+    """What is wrong with a file that does not tell its shape: nothing, if it was never used."""
+    path = layout.index / entry.name
+    with closing(MappedFile(disk, path, 0, entry.size, is_writable=False)) as file:
+        is_unused = file.is_zero_from(index_file_size(0, 0))
+    return None if is_unused else "its header does not fit its entries"
+
+
+def _key_faults(
+    reader: StoreReader, files: Sequence[IndexFile], damages: Sequence[DamagedRange]
+) -> Iterator[Fault]:
+    with_tags = index_config_of(reader).with_tags
+    end = _filed_end(reader, files[-1])
+    for log_file in reader.files:
+        if log_file.start < end:
+            part = LogPart(log_file.start, min(log_file.end, end), damages)
             batches = key_batches(reader, part.start, part.end, with_tags=with_tags)
             for fault in key_faults(files, join_batches(batches), part):
                 yield Fault("index", f"records at {fault.first} to {fault.last}", fault.reason)
 
 
-def _unreadable(disk: Disk, layout: StoreLayout, files: Sequence[IndexFile]) -> Iterator[Fault]:
-    """Files whose shape cannot be told, unless nothing was filed in them yet."""
-    readable = {file.file.path.name for file in files}
-    for entry in disk.entries(layout.index):
-        if entry.name.isdigit() and entry.name not in readable and entry.size:
-            path = layout.index / entry.name
-            with closing(MappedFile(disk, path, 0, entry.size, is_writable=False)) as file:
-                is_unused = file.is_zero_from(index_file_size(0, 0))
-            if not is_unused:
-                yield Fault(f"index {entry.name}", "file", "its header does not fit its entries")
-
-
-def _broken(files: Sequence[IndexFile]) -> Iterator[Fault]:
-    for file in files:
-        reason = file_fault(file)
-        if reason is not None:
-            yield Fault(f"index {file.file.path.name}", "file", reason)
-
-
-def _parts(reader: StoreReader, end: int, damages: Sequence[DamagedRange]) -> Iterator[LogPart]:
-    """The log file by file, up to a physical offset."""
-    for file in reader.files:
-        if file.start < end:
-            yield LogPart(file.start, min(file.end, end), damages)
-
-
 def _filed_end(reader: StoreReader, newest: IndexFile) -> int:
     """Behind the last record whose keys must all be there."""
     last = newest.header.end_physical_offset
-    if newest.is_full or not reader.was_clean:
-        # Some of its keys may be meant for the next file, or be filed right now.
+    if newest.is_full:
+        # Some of its keys may be meant for the next file.
         return last
     try:
         return last + len(reader.record_at(last))

@@ -128,6 +128,18 @@ def test_damage_of_the_log_is_reported_and_left_alone(root: Path) -> None:
         assert reader.entries("Topic0", 0, 4, 1) == [after]
 
 
+def test_queues_of_messages_that_expired_begin_later(root: Path) -> None:
+    (root / "commitlog" / f"{0:020d}").unlink()
+    with StoreReader.open(root) as reader:
+        first = reader.min_offset("Topic0", 0)
+        messages = list(reader.messages("Topic0", 0))
+    repaired(root)
+    assert faults(root) == []
+    with StoreReader.open(root) as reader:
+        assert reader.min_offset("Topic0", 0) == first > 0
+        assert list(reader.messages("Topic0", 0)) == messages
+
+
 def test_a_store_in_use_is_refused(root: Path) -> None:
     queues = contents(root / "consumequeue")
     with opened(root), pytest.raises(StoreInUse):

@@ -231,3 +231,24 @@ def test_delays_that_are_set_up_otherwise_are_right(tmp_path: Path) -> None:
             )
             clock.advance(1.5)
     assert fault_texts(tmp_path) == []
+
+
+def test_messages_that_expired_are_not_missed(root: Path) -> None:
+    (root / "commitlog" / f"{0:020d}").unlink()
+    result = verified(root)
+    assert result.faults == []
+    assert 0 < result.record_count < COUNT
+
+
+def test_the_newest_index_file_of_an_open_store_is_left_alone(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    store.file_keys()
+    crash(store)
+    older, newest = files_in(tmp_path / "index")
+    flip(newest, 40)
+    assert fault_texts(tmp_path) == []
+    flip(older, 40)
+    assert fault_texts(tmp_path) == [
+        f"index {older.name}: file: its entries are not linked as their hashes demand"
+    ]
