@@ -50,6 +50,16 @@ from roquet.store.time_search import Boundary, offset_by_time
 
 # The bit that prepared and rolled back messages have, and no others.
 _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
+# The broker itself follows the queues of these. One that began anew would be behind where the
+# broker is, and never be looked at.
+_FOLLOWED_TOPICS: Final = frozenset(
+    (
+        SCHEDULE_TOPIC,
+        b"rmq_sys_wheel_timer",
+        b"RMQ_SYS_TRANS_HALF_TOPIC",
+        b"RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    )
+)
 _FULL_DISK_PAUSE_S: Final = 1.0
 _CANDIDATES: Final = 4
 
@@ -418,7 +428,7 @@ class MessageStore:
         expired = [
             queue
             for queue in self._queues
-            if queue.topic != SCHEDULE_TOPIC
+            if queue.topic not in _FOLLOWED_TOPICS
             and queue.max_offset
             and queue.last_physical_end() <= self._log.start
         ]

@@ -13,6 +13,12 @@ from tests.support.faulty_disk import FaultyDisk
 from tests.support.stores import EVERYTHING, bodies, crash, open_store, opened
 
 HOUR_S = 3600
+FOLLOWED_TOPICS = (
+    "SCHEDULE_TOPIC_XXXX",
+    "rmq_sys_wheel_timer",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+)
 
 
 @pytest.fixture
@@ -119,7 +125,8 @@ def test_queues_whose_messages_are_all_gone_can_be_deleted(
 ) -> None:
     with opened(tmp_path, clock=clock, delete_hours=tuple(range(24))) as store:
         store.append(draft(b"old", topic="Idle", queue_id=7))
-        store.append(draft(b"old", topic="SCHEDULE_TOPIC_XXXX"))
+        for topic in FOLLOWED_TOPICS:
+            store.append(draft(b"old", topic=topic))
         fill(store, clock)
         assert store.delete_expired_queues() == []
         store.clean()
@@ -128,4 +135,4 @@ def test_queues_whose_messages_are_all_gone_can_be_deleted(
         assert store.delete_expired_queues() == [("Idle", 7)]
         assert store.max_offset("Idle", 7) == 0
         assert not (tmp_path / "consumequeue" / "Idle").exists()
-        assert store.queues().keys() == {"TopicA", "SCHEDULE_TOPIC_XXXX"}
+        assert store.queues().keys() == {"TopicA", *FOLLOWED_TOPICS}
