@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import NamedTuple
 
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -64,6 +65,26 @@ SECOND_MS = 1_000
 EVER_MS = 400_000  # Nothing waits longer.
 
 
+class Level(NamedTuple):
+    number: int
+
+
+class Timer(NamedTuple):
+    name: str
+    delay_ms: int
+
+    @property
+    def wait_ms(self) -> int:
+        is_in_seconds = self.name == "TIMER_DELAY_SEC"
+        return self.delay_ms // SECOND_MS * SECOND_MS if is_in_seconds else self.delay_ms
+
+    def properties_at(self, now_ms: int) -> dict[str, str]:
+        if self.name == "TIMER_DELAY_SEC":
+            return {self.name: str(self.delay_ms // SECOND_MS)}
+        start_ms = now_ms if self.name == "TIMER_DELIVER_MS" else 0
+        return {self.name: str(start_ms + self.delay_ms)}
+
+
 class World:
     """A producer, a consumer and the one who runs the broker."""
 
@@ -84,20 +105,29 @@ class World:
 
     # What producers do.
 
-    async def send(self, queue: Queue) -> None:
-        await self._send(queue, {}, 0)
-
-    async def send_with_level(self, queue: Queue, level: int) -> None:
-        await self._send(queue, {"DELAY": str(level)}, LEVELS_MS[level - 1])
-
-    async def send_with_timer(self, queue: Queue, name: str, delay_ms: int) -> None:
-        value = delay_ms
-        if name == "TIMER_DELAY_SEC":
-            value = delay_ms // SECOND_MS
-            delay_ms = value * SECOND_MS
-        elif name == "TIMER_DELIVER_MS":
-            value = self._now_ms + delay_ms
-        await self._send(queue, {name: str(value)}, delay_ms, precision_ms=SECOND_MS)
+    async def send(self, queue: Queue, delay: Level | Timer | None) -> None:
+        properties, delay_ms = {}, 0
+        precision_ms = 1
+        if isinstance(delay, Level):
+            properties, delay_ms = {"DELAY": str(delay.number)}, LEVELS_MS[delay.number - 1]
+        elif delay is not None:
+            properties, delay_ms = delay.properties_at(self._now_ms), delay.wait_ms
+            precision_ms = SECOND_MS
+        body = next(self._bodies)
+        awaited = self._awaited(What(queue, body, 0), delay_ms, precision_ms)
+        header = SendMessageHeaderV2(
+            producer_group=PRODUCERS,
+            topic=queue.topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=self._now_ms,
+            flag=0,
+            properties="\x02".join(f"{name}\x01{value}" for name, value in properties.items()),
+        )
+        await self._ask(self.producer, RequestCode.SEND_MESSAGE_V2, header, body)
+        awaited.log_end = self._log_end
 
     async def prepare(self) -> None:
         """The first half of a transaction."""
@@ -271,25 +301,6 @@ class World:
         ]
         self._model.check_arrivals(arrivals, self._now_ms, TRANSACTIONS)
 
-    async def _send(
-        self, queue: Queue, properties: dict[str, str], delay_ms: int, precision_ms: int = 1
-    ) -> None:
-        body = next(self._bodies)
-        awaited = self._awaited(What(queue, body, 0), delay_ms, precision_ms)
-        header = SendMessageHeaderV2(
-            producer_group=PRODUCERS,
-            topic=queue.topic,
-            default_topic="TBW102",
-            default_topic_queue_nums=4,
-            queue_id=queue.queue_id,
-            sys_flag=0,
-            born_timestamp=self._now_ms,
-            flag=0,
-            properties="\x02".join(f"{name}\x01{value}" for name, value in properties.items()),
-        )
-        await self._ask(self.producer, RequestCode.SEND_MESSAGE_V2, header, body)
-        awaited.log_end = self._log_end
-
     async def _send_back(self, message: StoredMessage, asked_level: int) -> None:
         try_count = message.reconsume_times
         is_dead = asked_level < 0 or try_count >= RETRY_COUNT_MAX
@@ -364,11 +375,21 @@ def what(message: StoredMessage) -> What:
     return What(queue, message.body, message.reconsume_times)
 
 
-topic_queues = st.sampled_from(TOPIC_QUEUES)
+levels = st.integers(1, len(LEVELS_MS)).map(Level)
+timers = st.builds(
+    Timer,
+    name=st.sampled_from(("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")),
+    delay_ms=st.integers(1_000, 70_000),
+)
+delays = st.none() | levels | timers
 
 
 class BrokerMachine(RuleBasedStateMachine):
-    """Takes steps of a world in any order. Each may be the one that the broker dies in."""
+    """Takes steps of a world in any order. Each may be the one that the broker dies in.
+
+    There are few rules, and each does much: what is needed for a mistake to show then comes
+    together more often.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -381,21 +402,10 @@ class BrokerMachine(RuleBasedStateMachine):
         self.world = World(self.directory, flush_mode)
         self.take(self.world.begin())
 
-    @rule(queue=topic_queues)
-    def send(self, queue: Queue) -> None:
-        self.take(self.world.send(queue))
-
-    @rule(queue=topic_queues, level=st.integers(1, len(LEVELS_MS)))
-    def send_with_level(self, queue: Queue, level: int) -> None:
-        self.take(self.world.send_with_level(queue, level))
-
-    @rule(
-        queue=topic_queues,
-        name=st.sampled_from(("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")),
-        delay_ms=st.integers(1_000, 70_000),
-    )
-    def send_with_timer(self, queue: Queue, name: str, delay_ms: int) -> None:
-        self.take(self.world.send_with_timer(queue, name, delay_ms))
+    @rule(queue=st.sampled_from(TOPIC_QUEUES), delays=st.lists(delays, min_size=1, max_size=4))
+    def send(self, queue: Queue, delays: list[Level | Timer | None]) -> None:
+        for delay in delays:
+            self.take(self.world.send(queue, delay))
 
     @rule()
     def prepare(self) -> None:
@@ -405,61 +415,50 @@ class BrokerMachine(RuleBasedStateMachine):
     def say(self, number: int, copy: int, outcome: int) -> None:
         self.take(self.world.say(number, copy, outcome))
 
-    @rule(queue=st.sampled_from(CONSUMED), is_committing=st.booleans())
-    def read(self, queue: Queue, is_committing: bool) -> None:
-        self.take(self.world.read(queue, is_committing=is_committing))
-
     @rule(
         queue=st.sampled_from(CONSUMED),
-        level=st.sampled_from((0, 1, -1)),
+        retry_level=st.sampled_from((None, 0, 1, -1)),
         is_committing=st.booleans(),
     )
-    def send_back(self, queue: Queue, level: int, is_committing: bool) -> None:
-        self.take(self.world.read(queue, retry_level=level, is_committing=is_committing))
+    def read(self, queue: Queue, retry_level: int | None, is_committing: bool) -> None:
+        self.take(self.world.read(queue, retry_level=retry_level, is_committing=is_committing))
 
-    @rule(time_ms=st.sampled_from((1, 999, 1_000, 5_000, 10_000, 30_000, 61_000)))
-    def advance(self, time_ms: int) -> None:
+    @rule(
+        time_ms=st.sampled_from((1, 999, 1_000, 5_000, 10_000, 30_000, 61_000)),
+        count_max=st.integers(0, 3) | st.none(),
+    )
+    def go_on(self, time_ms: int, count_max: int | None) -> None:
+        """Time passes, and some of what is due is delivered, or all of it."""
         self.world.advance(time_ms)
-
-    @rule(count_max=st.integers(1, 3))
-    def deliver(self, count_max: int) -> None:
-        self.take(self.world.deliver(count_max))
-
-    @rule()
-    def deliver_all(self) -> None:
-        self.take(self.world.deliver_all())
+        if count_max is None:
+            self.take(self.world.deliver_all())
+        else:
+            self.take(self.world.deliver(count_max))
 
     @rule()
     def check(self) -> None:
         self.take(self.world.check())
 
-    @rule()
-    def note_delays(self) -> None:
-        self.world.note_delays()
-
-    @rule()
-    def save_delays(self) -> None:
+    @rule(has_new_delays=st.booleans(), has_offsets=st.booleans(), is_synced=st.booleans())
+    def save(self, has_new_delays: bool, has_offsets: bool, is_synced: bool) -> None:
+        if has_new_delays:
+            self.world.note_delays()
+        if is_synced:
+            self.world.sync()
         self.take(self.world.save_delays())
-
-    @rule()
-    def save_offsets(self) -> None:
-        self.take(self.world.save_offsets())
-
-    @rule()
-    def sync(self) -> None:
-        self.world.sync()
+        if has_offsets:
+            self.take(self.world.save_offsets())
 
     @rule()
     def stop(self) -> None:
         self.take(self.world.stop())
 
-    @rule()
-    def kill(self) -> None:
-        self.take(self.world.kill())
-
-    @rule(append_count=st.integers(0, 5))
-    def kill_after(self, append_count: int) -> None:
-        self.world.kill_after(append_count)
+    @rule(append_count=st.integers(0, 5) | st.none())
+    def kill(self, append_count: int | None) -> None:
+        if append_count is None:
+            self.take(self.world.kill())
+        else:
+            self.world.kill_after(append_count)
 
     @rule(seed=st.integers(0, 2**32))
     def cut_power(self, seed: int) -> None:

@@ -59,6 +59,18 @@ class OffsetTable:
         if offset > known and queue_id >= 0:
             self.commit(group, topic, queue_id, offset)
 
+    def cut_back(self, max_offset_of: Callable[[str, int], int]) -> None:
+        """No group is further than its queue, which has lost its end: what is stored there next
+        would never be consumed.
+        """
+        for topics in self._by_group.values():
+            for topic, queues in topics.items():
+                for queue_id, offset in queues.items():
+                    max_offset = max_offset_of(topic, queue_id)
+                    if offset > max_offset:
+                        queues[queue_id] = max_offset
+                        self.change_count += 1
+
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """What an operator wants; `take_reset` hands it to the next pull. Raises BadOffset."""
         if offset < 0 or queue_id < 0:

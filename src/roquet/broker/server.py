@@ -127,6 +127,9 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         Timers(store, clock, timer_state),
     )
     stack.callback(_close_store, store, delays)
+    assert store.recovery is not None
+    if not store.recovery.was_clean:
+        offsets.cut_back(store.max_offset)
     pending_halves.load()
     peers = Peers(Router(None, ()), clock)
     stack.push_async_callback(peers.close)

@@ -218,6 +218,16 @@ def test_a_broken_file_changes_nothing() -> None:
     assert found.queues("g", "t") == {0: 1}
 
 
+def test_no_group_is_further_than_its_queue_after_a_cut() -> None:
+    found = table({("g", "t", 0): 5, ("g", "t", 1): 5, ("h", "t", 0): 3, ("h", "gone", 0): 1})
+    change_count = found.change_count
+    found.cut_back(lambda topic, queue_id: 4 + queue_id if topic == "t" else 0)
+    assert found.queues("g", "t") == {0: 4, 1: 5}
+    assert found.queues("h", "t") == {0: 3}
+    assert found.queues("h", "gone") == {0: 0}
+    assert found.change_count == change_count + 2
+
+
 def test_a_slave_takes_over_what_its_master_knows() -> None:
     found = table({("g", "t", 0): 5, ("g", "t", 1): 5, ("own", "t", 0): 1})
     found.merge(ConsumerOffsetTable(offset_table={"t@g": {0: 3}, "u@h": {7: 9}}))
