@@ -81,6 +81,20 @@ class DelayLevels:
         """How far each level is delivered."""
         return {level.queue_id + 1: level.offset for level in self._levels}
 
+    def runtime_entries(self) -> dict[str, str]:
+        """The part of a broker's runtime values (28) that is known here, of levels in use.
+
+        Each says how far the level is delivered, and where it ends.
+        """
+        ends = {
+            level: self._store.max_offset(SCHEDULE_TOPIC, level.queue_id) for level in self._levels
+        }
+        return {
+            f"scheduleMessageOffset_{level.queue_id + 1}": f"{level.offset},{end}"
+            for level, end in ends.items()
+            if end
+        }
+
     def propose(self) -> None:
         """Lets the file follow, as soon as what was delivered is on disk."""
         # A level that is not set up any more, and has no queue, is still in the file.
