@@ -1,6 +1,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tests.support.stores import opened
 READ_BY_JAVA = ("v49_clean", "v49_crashed", "v55_clean", "v55_crashed")
 COUNT = 40
 COMPRESSED = 1
+MAIN = (sys.executable, "-c", "from roquet.cli.main import main; main()", "store")
 
 
 def run(*args: str | Path | int) -> Result:
@@ -30,9 +32,8 @@ def run(*args: str | Path | int) -> Result:
 
 def run_process(output: BinaryIO, *args: str | Path) -> tuple[int, bytes]:
     """Exit code and standard error."""
-    main = "from roquet.cli.main import main; main()"
     finished = subprocess.run(
-        [sys.executable, "-c", main, "store", *map(str, args)],
+        [*MAIN, *map(str, args)],
         stdout=output,
         stderr=subprocess.PIPE,
         timeout=60,
@@ -398,6 +399,28 @@ def test_an_inspection_for_people_has_a_line_for_each_queue(golden: Path) -> Non
             queue["firstStoreTimestamp"],
             queue["lastStoreTimestamp"],
         ]
+
+
+def test_an_inspection_fits_the_terminal(tmp_path: Path) -> None:
+    root = unpack_store("v49_clean", tmp_path)
+    terminal, screen = os.openpty()
+    with subprocess.Popen(
+        [*MAIN, "inspect", root], stdout=screen, env=os.environ | {"COLUMNS": "100"}
+    ):
+        os.close(screen)
+        text = b"".join(iter(lambda: read_screen(terminal), b"")).decode()
+    os.close(terminal)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any("Gold49CleanOrders" in line for line in lines)
+
+
+def read_screen(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        # What Linux says when nobody writes to it any more.
+        return b""
 
 
 def test_an_inspection_names_broken_queues(root: Path) -> None:

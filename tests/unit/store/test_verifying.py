@@ -140,6 +140,15 @@ def test_bytes_behind_the_last_record_are_told(root: Path) -> None:
     ]
 
 
+def test_a_record_that_contradicts_its_queue_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        fill(store)
+        stranger = store._log.append(draft(topic="Topic0"), 2, FakeClock().now_ms())
+    assert fault_texts(tmp_path) == [
+        f"log: record at {stranger}: contradicts the other records of its queue"
+    ]
+
+
 def test_a_torn_tail_of_a_crashed_store_is_no_fault(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     offsets = fill(store)
