@@ -303,3 +303,33 @@ def test_who_takes_over_a_directory_delivers_what_waits_in_it(
         heir.stop()
     assert bodies(messages) == [b"delivered", b"waits"]
     assert messages[1].store_timestamp - messages[1].born_timestamp >= 15_000
+
+
+def test_timers_that_a_5_x_broker_left_behind_are_delivered_and_its_delivered_ones_are_not(
+    java_5: JavaDriver, name_server: OurNameServer, new_name: NewName, tmp_path: Path
+) -> None:
+    names = name_server.address
+    name, topic = new_name("heir"), new_name("topic")
+    theirs = ApacheBroker(
+        ApacheVersion.V5_5_0,
+        tmp_path / "theirs",
+        names,
+        broker_name=name,
+        configuration={"timerWheelEnable": "true"},
+    )
+    ours = OurBroker(tmp_path / "ours", names, broker_name=name)
+    ours.store_directory = theirs.store_directory
+    queue = Queue(topic, name, 0)
+    theirs.start()
+    create_topic(theirs.address, topic)
+    with JavaProducer(java_5, names, new_name("producers")) as producer:
+        for body, delay_s in ((b"delivered", "1"), (b"waits", "25")):
+            timer = {"TIMER_DELAY_SEC": delay_s}
+            producer.send(Outgoing(topic, body, properties=timer), queue)
+    with JavaPullConsumer(java_5, names, new_name("pullers")) as puller:
+        pull_all(puller, queue, 1)
+    theirs.stop()
+    with ours, JavaPullConsumer(java_5, names, new_name("pullers")) as puller:
+        messages = pull_all(puller, queue, 2)
+    assert bodies(messages) == [b"delivered", b"waits"]
+    assert messages[1].store_timestamp - messages[1].born_timestamp >= 25_000

@@ -8,6 +8,8 @@ queue is in the order of delivery, and its first message says when to look again
 """
 
 import math
+from itertools import zip_longest
+from operator import itemgetter
 from typing import final
 
 from roquet.broker.names import SCHEDULE_TOPIC
@@ -47,14 +49,12 @@ class DelayLevels:
         self._clock = clock
         self.state = state
         # A broker that was set up with more levels may have left messages in their queues.
-        queue_count = max(len(delays_ms), _queue_count(store))
+        queue_ids = {*range(len(delays_ms)), *store.queues().get(SCHEDULE_TOPIC, ())}
         self._levels = [
-            _Level(
-                queue_id,
-                delays_ms[min(queue_id, len(delays_ms) - 1)],
-                self._loaded_offset(queue_id),
+            _Level(queue_id, delay_ms, self._loaded_offset(queue_id))
+            for queue_id, delay_ms in zip_longest(
+                sorted(queue_ids), delays_ms, fillvalue=delays_ms[-1]
             )
-            for queue_id in range(queue_count)
         ]
 
     def deliver(self, turn: Turn) -> None:
@@ -63,13 +63,10 @@ class DelayLevels:
         What the receiver raises passes through, and the records it was raised for come again.
         """
         now_ms = self._clock.now_ms()
-        due = [
-            (due_ms, level.queue_id)
-            for level in self._levels
-            if (due_ms := self._first_due_ms(level, now_ms)) is not None and due_ms <= now_ms
-        ]
-        for _, queue_id in sorted(due):
-            self._deliver_level(self._levels[queue_id], turn, now_ms)
+        times = ((self._first_due_ms(level, now_ms), level) for level in self._levels)
+        due = [(ms, level) for ms, level in times if ms is not None and ms <= now_ms]
+        for _, level in sorted(due, key=itemgetter(0)):
+            self._deliver_level(level, turn, now_ms)
 
     def next_due_ms(self) -> int | None:
         """When the next message is due; None if none waits."""
@@ -122,11 +119,8 @@ class DelayLevels:
         """How many messages are due, from the first on."""
         count = 0
         for entry in self._store.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count_max):
-            due_ms = entry.tags_code
-            if due_ms > now_ms:
-                due_ms = self._due_ms(level, level.offset + count, due_ms, now_ms)
-                if due_ms > now_ms:
-                    break
+            if self._due_ms(level, level.offset + count, entry.tags_code, now_ms) > now_ms:
+                break
             count += 1
         return count
 
@@ -153,7 +147,3 @@ class DelayLevels:
             level.suspect_end = self._store.max_offset(SCHEDULE_TOPIC, level.queue_id)
             level.freed_at_s = self._clock.monotonic_s() + level.delay_ms / 1000
         return now_ms + math.ceil((level.freed_at_s - self._clock.monotonic_s()) * 1000)
-
-
-def _queue_count(store: MessageStore) -> int:
-    return max((queue_id + 1 for queue_id in store.queues().get(SCHEDULE_TOPIC, ())), default=0)

@@ -48,11 +48,11 @@ class Delays:
         self._wake_ms = self.next_due_ms
         timeout_s = None
         if self._wake_ms is not None:
-            timeout_s = (self._wake_ms - self._clock.now_ms()) / 1000
+            timeout_s = min((self._wake_ms - self._clock.now_ms()) / 1000, _SLEEP_S_MAX)
             if timeout_s <= 0:
                 return
         try:
-            async with asyncio.timeout(timeout_s and min(timeout_s, _SLEEP_S_MAX)):
+            async with asyncio.timeout(timeout_s):
                 await self._is_rung.wait()
         except TimeoutError:
             pass

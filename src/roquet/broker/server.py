@@ -26,7 +26,7 @@ from roquet.broker.registration import Identity, Registrar
 from roquet.broker.saving import SavedTable, Saver
 from roquet.broker.settled import SettledState
 from roquet.broker.statistics import Statistics
-from roquet.broker.timers import TimerProgress, Timers
+from roquet.broker.timers import TimerProgress, Timers, apache_progress
 from roquet.broker.topics import TopicTable, built_in_topics
 from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
@@ -41,7 +41,7 @@ from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address, pack_host
 from roquet.protocol.hot_replies import SendReplyTemplate
-from roquet.state_file import StateFile
+from roquet.state_file import BadStateFile, StateFile
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore
 
@@ -116,6 +116,8 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     delay_saver = kept("delayOffset.json", delay_state)
     timer_state = SettledState(TimerProgress())
     timer_saver = kept("timers.json", timer_state)
+    if timer_state.value == TimerProgress():
+        timer_state.value = _apache_progress(disk, config.store.layout.config / "timercheck")
     durability = Durability(clock, _SYNC_TIMEOUT_S)
     stack.callback(durability.close)
     store = _opened_store(config, clock, disk, durability)
@@ -191,6 +193,15 @@ def _loaded_file(disk: Disk, path: Path, table: _LoadedTable) -> StateFile:
     for name in file.load(table.load) or ():
         log.warning("%s: left out %r, which cannot be a name", path.name, name)
     return file
+
+
+def _apache_progress(disk: Disk, path: Path) -> TimerProgress:
+    """What an Apache broker of 5.x delivered before us; what it does not say comes twice."""
+    try:
+        return StateFile(disk, path).load(apache_progress) or TimerProgress()
+    except BadStateFile as error:
+        log.warning("timers may come again: %s", error)
+        return TimerProgress()
 
 
 def _opened_store(

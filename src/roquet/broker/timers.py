@@ -4,7 +4,8 @@ They wait in queue 0 of rmq_sys_wheel_timer, in the order they came, with the se
 delivery in TIMER_OUT_MS: Apache 5.x keeps them in the same way, and 4.9 shows them as messages of
 that topic. Which of them is due when is kept in memory only, and follows the queue: behind the
 last message that was looked at come the new ones, and after a start those that were not
-delivered yet. Apache's own files for that (timerwheel, timerlog) are neither read nor written.
+delivered yet. Of Apache's own files for that only `config/timercheck` is read, once, to learn what
+Apache has delivered.
 
     config/timers.json   {"deliveredUntilS": 1700000000, "firstOffset": 15, "nextOffset": 40}
 
@@ -23,6 +24,7 @@ from roquet.broker.timer_wheel import TimerWheel
 from roquet.broker.turn import Turn
 from roquet.clock import Clock
 from roquet.protocol.bodies.body import Body, always
+from roquet.protocol.bodies.timer import read_timer_checkpoint
 from roquet.protocol.fields import Int64
 from roquet.protocol.message import Property
 from roquet.protocol.properties import property_of_bytes
@@ -37,6 +39,7 @@ TIMER_QUEUE_ID: Final = 0
 _FOLLOW_COUNT_MAX: Final = 256
 _FOLLOW_SIZE_MAX: Final = 1 << 19
 
+_TIMERCHECK_SIZE: Final = 56  # behind that, the file is empty
 _OUT_MS: Final = Property.TIMER_OUT_MS.encode()
 _OUT_MS_DIGITS_MAX: Final = 15
 
@@ -133,6 +136,16 @@ class Timers:
     @property
     def _max_offset(self) -> int:
         return self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE_ID)
+
+
+def apache_progress(data: bytes) -> TimerProgress:
+    """What `config/timercheck` says. Raises BadBody."""
+    checkpoint = read_timer_checkpoint(data[:_TIMERCHECK_SIZE])
+    return TimerProgress(
+        # What its TIMER_OUT_MS puts before this time is delivered; we count one second more.
+        delivered_until_s=checkpoint.last_read_time_ms // 1000,
+        next_offset=min(checkpoint.timer_queue_offset, checkpoint.master_timer_queue_offset),
+    )
 
 
 def out_ms(delivery_ms: int) -> int:

@@ -187,6 +187,15 @@ def test_a_damaged_message_is_passed_over(
     assert levels.next_due_ms() is None
 
 
+def test_a_message_without_a_level_is_due_at_once(
+    store: MessageStore, clock: FakeClock, receiver: Receiver
+) -> None:
+    put_delayed(store, DELAY="none")
+    levels = levels_of(store, clock)
+    levels.deliver(Turn(receiver, clock))
+    assert receiver.bodies == [b"late"]
+
+
 def test_messages_of_a_level_that_is_not_set_up_any_more_are_delivered(
     store: MessageStore, clock: FakeClock, receiver: Receiver
 ) -> None:

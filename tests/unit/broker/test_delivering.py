@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import replace
@@ -325,3 +326,25 @@ async def test_with_sync_flush_everything_is_delivered_too(tmp_path: Path) -> No
             bed.clock.advance(1)
             bed.broker.delays.ring(START_MS + 1_000)
             await eventually(lambda: bodies(bed.broker.store) == [b"late"])
+
+
+@pytest.mark.parametrize(
+    ("timercheck", "expected"),
+    [
+        (struct.pack(">7q", START_MS + 2_000, 0, 1, 1, 0, 0, 0), [b"new"]),
+        (b"garbage", [b"old", b"new"]),
+    ],
+    ids=["readable", "garbage"],
+)
+async def test_timers_that_apache_delivered_are_not_delivered_again_if_it_says_so(
+    tmp_path: Path, timercheck: bytes, expected: list[bytes]
+) -> None:
+    async with levels_bed(tmp_path) as bed:
+        put_timer(bed.broker.store, START_MS + 1_000, b"old")
+        put_timer(bed.broker.store, START_MS + 2_000, b"new")
+    (tmp_path / "config").mkdir(exist_ok=True)
+    (tmp_path / "config" / "timercheck").write_bytes(timercheck)
+    async with levels_bed(tmp_path) as bed:
+        bed.clock.advance(5)
+        deliver(bed.broker)
+        assert bodies(bed.broker.store) == expected

@@ -7,8 +7,9 @@ import pytest
 
 from roquet.broker.names import TIMER_TOPIC
 from roquet.broker.settled import SettledState
-from roquet.broker.timers import TimerProgress, Timers, out_ms
+from roquet.broker.timers import TimerProgress, Timers, apache_progress, out_ms
 from roquet.broker.turn import TURN_SIZE_MAX, Turn
+from roquet.protocol.errors import BadBody
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import START_MS, FakeClock
@@ -270,3 +271,32 @@ def test_a_file_that_is_not_of_this_store_is_corrected(
     clock.advance(1)
     deliver(timers, receiver, clock)
     assert receiver.bodies == [b"timer"]
+
+
+# The first bytes of `config/timercheck` of a 5.5.0 broker: what it delivered up to 23:01:57, and
+# that it looked at the first five messages.
+TIMERCHECK = bytes.fromhex(
+    "000001a1e1722688 0000000000000104 0000000000000005 0000000000000005"
+    "0000000000000000 000001a1e17228f2 000000000000000e"
+)
+
+
+def test_what_apache_delivered_is_known() -> None:
+    assert apache_progress(TIMERCHECK.ljust(4096, b"\0")) == TimerProgress(
+        delivered_until_s=1_794_783_717, next_offset=5
+    )
+    with pytest.raises(BadBody):
+        apache_progress(TIMERCHECK[:40])
+
+
+def test_a_start_delivers_what_apache_has_not_delivered(
+    store: MessageStore, clock: FakeClock, receiver: Receiver
+) -> None:
+    now_s = START_MS // 1000 + 10
+    for delivery_s in (now_s - 5, now_s, now_s + 1, now_s - 1):
+        put_timer(store, delivery_s * 1000, b"%d" % (delivery_s - now_s))
+    # Three were looked at, and the second that began ten seconds after the start was reached.
+    timers = timers_of(store, clock, TimerProgress(delivered_until_s=now_s, next_offset=3))
+    clock.advance(60)
+    deliver(timers, receiver, clock)
+    assert receiver.bodies == [b"-1", b"1"]
