@@ -6,6 +6,7 @@ clean stops, kills between any two appends, and power cuts. See `broker_model.py
 
 import asyncio
 from collections.abc import Coroutine
+from enum import Enum
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -62,6 +63,7 @@ FIRST_RETRY_LEVEL = 3
 RETRY_COUNT_MAX = 2
 CHECK_COUNT_MAX = 3
 SECOND_MS = 1_000
+LOOK_COUNT_MAX = 9  # at the clock, before a kill
 EVER_MS = 400_000  # Nothing waits longer.
 
 
@@ -183,6 +185,11 @@ class World:
     def advance(self, time_ms: int) -> None:
         self._mortal.clock.advance(time_ms / 1000)
 
+    def advance_to_next(self, *, is_early: bool) -> None:
+        due = self._model.next_due(self._now_ms)
+        if due is not None:
+            self.advance(due.due_ms - 1 - self._now_ms if is_early else due.late_ms - self._now_ms)
+
     async def deliver(self, count_max: int) -> None:
         broker = self._mortal.broker
         broker.delays.deliver(Turn(partial(redeliver, broker), broker.clock, count_max=count_max))
@@ -238,9 +245,9 @@ class World:
         self._model.crash()
         await self._start()
 
-    def kill_after(self, append_count: int) -> None:
+    def kill_after(self, look_count: int) -> None:
         """Within one of the next steps that write."""
-        self._mortal.clock.kill_after(append_count)
+        self._mortal.clock.kill_after(look_count)
 
     async def cut_power(self, seed: int) -> None:
         synced_end = await self._mortal.cut_power(seed)
@@ -384,6 +391,13 @@ timers = st.builds(
 delays = st.none() | levels | timers
 
 
+class Ending(Enum):
+    STOP = "as its operator wants"
+    KILL = "between two steps"
+    KILL_LATER = "within one of the next steps"
+    POWER_CUT = "with what was not on disk"
+
+
 class BrokerMachine(RuleBasedStateMachine):
     """Takes steps of a world in any order. Each may be the one that the broker dies in.
 
@@ -415,54 +429,47 @@ class BrokerMachine(RuleBasedStateMachine):
     def say(self, number: int, copy: int, outcome: int) -> None:
         self.take(self.world.say(number, copy, outcome))
 
-    @rule(
-        queue=st.sampled_from(CONSUMED),
-        retry_level=st.sampled_from((None, 0, 1, -1)),
-        is_committing=st.booleans(),
-    )
-    def read(self, queue: Queue, retry_level: int | None, is_committing: bool) -> None:
-        self.take(self.world.read(queue, retry_level=retry_level, is_committing=is_committing))
+    @rule(retry_level=st.sampled_from((None, 0, 1, -1)), is_committing=st.booleans())
+    def read(self, retry_level: int | None, is_committing: bool) -> None:
+        for queue in CONSUMED:
+            self.take(self.world.read(queue, retry_level=retry_level, is_committing=is_committing))
 
-    @rule(
-        time_ms=st.sampled_from((1, 999, 1_000, 5_000, 10_000, 30_000, 61_000)),
-        count_max=st.integers(0, 3) | st.none(),
-    )
-    def go_on(self, time_ms: int, count_max: int | None) -> None:
-        """Time passes, and some of what is due is delivered, or all of it."""
+    @rule(is_early=st.booleans())
+    def go_to_next(self, is_early: bool) -> None:
+        """To the time of a message, or one millisecond before it."""
+        self.world.advance_to_next(is_early=is_early)
+        self.take(self.world.deliver_all())
+
+    @rule(time_ms=st.sampled_from((1, 1_000, 10_000, 61_000)), count_max=st.integers(0, 3))
+    def go_on(self, time_ms: int, count_max: int) -> None:
         self.world.advance(time_ms)
-        if count_max is None:
-            self.take(self.world.deliver_all())
-        else:
-            self.take(self.world.deliver(count_max))
+        self.take(self.world.deliver(count_max))
 
     @rule()
     def check(self) -> None:
         self.take(self.world.check())
 
-    @rule(has_new_delays=st.booleans(), has_offsets=st.booleans(), is_synced=st.booleans())
-    def save(self, has_new_delays: bool, has_offsets: bool, is_synced: bool) -> None:
-        if has_new_delays:
-            self.world.note_delays()
+    @rule(is_synced=st.booleans())
+    def save(self, is_synced: bool) -> None:
+        """As services do every few seconds; the disk may be behind them."""
+        self.world.note_delays()
         if is_synced:
             self.world.sync()
         self.take(self.world.save_delays())
-        if has_offsets:
-            self.take(self.world.save_offsets())
+        self.take(self.world.save_offsets())
 
-    @rule()
-    def stop(self) -> None:
-        self.take(self.world.stop())
-
-    @rule(append_count=st.integers(0, 5) | st.none())
-    def kill(self, append_count: int | None) -> None:
-        if append_count is None:
-            self.take(self.world.kill())
-        else:
-            self.world.kill_after(append_count)
-
-    @rule(seed=st.integers(0, 2**32))
-    def cut_power(self, seed: int) -> None:
-        self.take(self.world.cut_power(seed))
+    # One rule for all: a broker that hardly lives does nothing worth losing.
+    @rule(ending=st.sampled_from(Ending), seed=st.integers(0, 2**32))
+    def end(self, ending: Ending, seed: int) -> None:
+        match ending:
+            case Ending.STOP:
+                self.take(self.world.stop())
+            case Ending.KILL:
+                self.take(self.world.kill())
+            case Ending.KILL_LATER:
+                self.world.kill_after(seed % LOOK_COUNT_MAX)
+            case Ending.POWER_CUT:
+                self.take(self.world.cut_power(seed))
 
     def take(self, step: Coroutine[None, None, None]) -> None:
         self.is_sound = False

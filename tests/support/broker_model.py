@@ -115,6 +115,11 @@ class BrokerModel:
         for queue, progress in self.progress.items():
             progress.committed = min(progress.committed, max_offsets[queue])
 
+    def next_due(self, now_ms: int) -> Awaited | None:
+        """What comes next; None if nothing has to wait."""
+        waiting = [awaited for awaited in self._all_awaited() if awaited.due_ms > now_ms]
+        return min(waiting, key=lambda awaited: awaited.due_ms, default=None)
+
     def save_progress(self) -> None:
         for progress in self.progress.values():
             progress.saved = progress.committed
