@@ -150,9 +150,12 @@ def test_no_topic_is_made_where_none_shall_be(
         assert code_of(lambda: producer.send(message)) == NO_ROUTE
 
 
-def test_a_retry_of_a_group_that_is_not_there(producer: JavaProducer, new_name: NewName) -> None:
-    message = Outgoing(f"%RETRY%{new_name('absent')}", b"x")
-    code = code_of(lambda: producer.send(message))
+def test_a_retry_of_a_group_that_is_not_there_and_may_not_be_made(
+    java: JavaDriver, strict: StrictCluster, new_name: NewName
+) -> None:
+    queue = strict.new_topic(f"%RETRY%{new_name('absent')}")
+    with JavaProducer(java, strict.names, new_name("producers")) as producer:
+        code = code_of(lambda: producer.send(Outgoing(queue.topic, b"x")))
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 

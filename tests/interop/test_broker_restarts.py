@@ -106,9 +106,8 @@ def test_everything_is_there_after_a_clean_restart(
     assert ["retryMaxTimes", "=", "7"] in [line.split() for line in settings.splitlines()]
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
-def test_clients_go_on_when_the_broker_is_back(
-    java: JavaDriver, servers: Servers, new_name: NewName, how: str
+def test_clients_go_on_as_soon_as_the_broker_is_back(
+    java: JavaDriver, servers: Servers, new_name: NewName
 ) -> None:
     topic = new_name("topic")
     create_topic(servers.broker.address, topic, 2)
@@ -121,14 +120,13 @@ def test_clients_go_on_when_the_broker_is_back(
         producer.send(Outgoing(topic, b"before"))
         assert bodies(consumer.received(1)) == [b"before"]
 
-        getattr(servers.broker, how)()
+        servers.broker.stop()
         with pytest.raises(JavaFailure):
             producer.send(Outgoing(topic, b"meanwhile"))
         servers.broker.start()
 
         wait_until(lambda: is_sent(producer, Outgoing(topic, b"after")))
-        # What was consumed just before a crash may come once more.
-        wait_until(lambda: b"after" in bodies(consumer.received(1)))
+        assert bodies(consumer.received(1)) == [b"after"]
 
 
 def test_clients_and_brokers_live_without_a_name_server_for_a_while(
@@ -214,5 +212,6 @@ def test_no_acknowledged_message_is_lost_when_the_broker_is_killed_under_load(
             received.update(bodies(consumer.received(1000, wait_s=0.2)))
             return load.acknowledged <= received
 
+        # A 4.9.7 client may sit on a pull to the dead broker for 30 seconds.
         wait_until(all_received, patience_s=60)
     assert received <= load.attempted
