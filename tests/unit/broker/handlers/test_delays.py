@@ -1,12 +1,26 @@
-"""What slaves and operators learn of delayed messages."""
+"""Sends with a delay, and what slaves and operators learn of delayed messages."""
 
+import pytest
+
+from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.broker.turn import Turn
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
-from roquet.protocol.codes import RequestCode
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import read_header
 from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.headers.sending import (
+    SendMessageHeader,
+    SendMessageHeaderV2,
+    SendMessageReplyHeader,
+)
+from roquet.protocol.message_id import parse_offset_id
+from roquet.protocol.record import read_record
 from tests.support.broker_bed import BedClient, BrokerBed
+from tests.support.fake_clock import START_MS
+from tests.support.stores import messages
 from tests.support.waiting import Receiver, put_delayed
 
 
@@ -35,3 +49,75 @@ async def test_an_operator_sees_how_far_each_level_is(bed: BrokerBed, client: Be
     assert {name: value for name, value in table.items() if name.startswith("schedule")} == {
         "scheduleMessageOffset_2": "2,3"
     }
+
+
+async def send(client: BedClient, properties: str) -> Command:
+    header = SendMessageHeaderV2(
+        producer_group="producers",
+        topic="TopicA",
+        default_topic="TBW102",
+        default_topic_queue_nums=1,
+        queue_id=1,
+        sys_flag=0,
+        born_timestamp=START_MS,
+        flag=7,
+        properties=properties,
+    )
+    return await client.ask(RequestCode.SEND_MESSAGE_V2, header, b"later")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "place"),
+    [
+        ("DELAY", "2", (SCHEDULE_TOPIC, 1)),
+        ("TIMER_DELIVER_MS", str(START_MS + 9), (TIMER_TOPIC, 0)),
+    ],
+)
+async def test_the_reply_to_a_delayed_send_names_the_queue_asked_for_and_the_place_it_waits_in(
+    bed: BrokerBed, client: BedClient, name: str, value: str, place: tuple[str, int]
+) -> None:
+    await send(client, f"{name}\x01{value}")
+    reply = read_header(
+        SendMessageReplyHeader, (await send(client, f"{name}\x01{value}\x02WAIT\x01true")).fields
+    )
+    assert (reply.queue_id, reply.queue_offset) == (1, 1)
+    physical_offset = parse_offset_id(reply.msg_id).physical_offset
+    message = read_record(bed.broker.store.record_at(physical_offset))
+    assert (message.topic, message.queue_id) == place
+    assert (message.body, message.flag, message.born_timestamp) == (b"later", 7, START_MS)
+    assert message.properties.items() >= {
+        ("REAL_TOPIC", "TopicA"),
+        ("REAL_QID", "1"),
+        ("CLUSTER", "DefaultCluster"),
+        ("WAIT", "true"),
+    }
+
+
+async def test_a_send_that_only_seems_delayed_is_a_plain_send(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    await send(client, "MYDELAY\x013\x02DELAY\x010\x02WAIT\x01true")
+    (message,) = messages(bed.broker.store, "TopicA", 1)
+    assert message.properties.keys() == {"MYDELAY", "DELAY", "CLUSTER", "__CRC32#"}
+
+
+async def test_a_send_to_the_retries_of_a_group_waits_also_on_its_way_to_the_dead_letters(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    """So does Apache 4.9.7; consumers that handle messages in order give up in this way."""
+    header = SendMessageHeader(
+        producer_group="p",
+        topic="%RETRY%readers",
+        default_topic="TBW102",
+        default_topic_queue_nums=1,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=START_MS,
+        flag=0,
+        properties="DELAY\x014",
+        reconsume_times=16,
+    )
+    reply = await client.ask(RequestCode.SEND_MESSAGE, header, b"dead")
+    assert reply.code == ResponseCode.SUCCESS
+    (message,) = messages(bed.broker.store, SCHEDULE_TOPIC, 3)
+    assert message.properties["REAL_TOPIC"] == "%DLQ%readers"
