@@ -247,7 +247,9 @@ class KeyIndex:
     # How it works
 
     def _file_keys(self, messages: Sequence[Unfiled]) -> None:
-        self.put(key_batch(messages, with_tags=self._config.with_tags))
+        # Every query asks for it, and most find nothing left to do.
+        if messages:
+            self.put(key_batch(messages, with_tags=self._config.with_tags))
 
     def _writable_file(self) -> IndexFile:
         if not self._files or self._files[-1].is_full:
