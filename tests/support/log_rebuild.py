@@ -8,6 +8,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
+from roquet.protocol.errors import BadMessage
 from roquet.protocol.java_hash import java_hash
 from roquet.protocol.message import StoredMessage
 from roquet.protocol.record import MAGIC_BLANK, read_record
@@ -28,14 +29,13 @@ class RebuiltEntry(NamedTuple):
 
 @dataclass
 class Rebuilt:
-    messages: list[StoredMessage] = field(default_factory=list)
     queues: dict[QueueName, list[RebuiltEntry]] = field(default_factory=dict)
-    # Physical offsets by topic and key.
-    keys: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    # Records by topic and key.
+    keys: dict[tuple[str, str], list[bytes]] = field(default_factory=dict)
 
 
 def rebuilt(root: Path) -> Rebuilt:
-    """From a log that is whole: it ends with zeros or with its last file."""
+    """From a log that is whole: it ends with zeros or with its last file. Raises BadMessage."""
     found = Rebuilt()
     for path in sorted((root / "commitlog").iterdir()):
         content = path.read_bytes()
@@ -44,16 +44,17 @@ def rebuilt(root: Path) -> Rebuilt:
             size, magic = _PREFIX.unpack_from(content, position)
             if magic in (MAGIC_BLANK, 0):
                 break
-            _add(found, read_record(content, position))
+            message = read_record(content, position)
+            _add(found, message, content[position : position + size])
             position += size
     return found
 
 
-def _add(found: Rebuilt, message: StoredMessage) -> None:
-    found.messages.append(message)
+def _add(found: Rebuilt, message: StoredMessage, record: bytes) -> None:
     queue = found.queues.setdefault(QueueName(message.topic, message.queue_id), [])
-    assert message.queue_offset == len(queue), f"hole before {message.physical_offset}"
+    if message.queue_offset != len(queue):
+        raise BadMessage(f"{message.physical_offset} is not message {len(queue)} of its queue")
     tags_code = java_hash(message.tags) if message.tags else 0
     queue.append(RebuiltEntry(message.physical_offset, message.size, tags_code))
     for key in message.keys:
-        found.keys.setdefault((message.topic, key), []).append(message.physical_offset)
+        found.keys.setdefault((message.topic, key), []).append(record)
