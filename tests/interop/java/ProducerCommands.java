@@ -38,7 +38,10 @@ final class ProducerCommands {
 
     private static Object start(JSONObject arguments) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(
-            arguments.getString("group"), ClientSettings.signer(arguments));
+            arguments.getString("group"),
+            ClientSettings.signer(arguments),
+            arguments.getBooleanValue("traced"),
+            null);
         ClientSettings.apply(producer, arguments);
         producer.start();
         PRODUCERS.add(arguments, producer);

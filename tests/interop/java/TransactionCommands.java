@@ -33,7 +33,7 @@ final class TransactionCommands {
         TransactionMQProducer producer = new TransactionMQProducer(
             arguments.getString("group"), ClientSettings.signer(arguments));
         ClientSettings.apply(producer, arguments);
-        Transactions transactions = new Transactions(producer);
+        Transactions transactions = new Transactions(producer, arguments);
         producer.setTransactionListener(transactions);
         producer.start();
         TRANSACTIONS.add(arguments, transactions);
@@ -57,12 +57,17 @@ final class TransactionCommands {
 
     private static final class Transactions implements TransactionListener {
         private final TransactionMQProducer producer;
+        private final LocalTransactionState stateOfOthers;
         private final Inbox checks = new Inbox();
         private final Map<String, Deque<LocalTransactionState>> statesLeft =
             new ConcurrentHashMap<>();
 
-        Transactions(TransactionMQProducer producer) {
+        Transactions(TransactionMQProducer producer, JSONObject arguments) {
             this.producer = producer;
+            String state = arguments.getString("stateOfOthers");
+            stateOfOthers = state == null
+                ? LocalTransactionState.UNKNOW
+                : LocalTransactionState.valueOf(state);
         }
 
         @Override
@@ -85,7 +90,7 @@ final class TransactionCommands {
         private LocalTransactionState nextState(String transactionId) {
             Deque<LocalTransactionState> states = statesLeft.get(transactionId);
             if (states == null) {
-                return LocalTransactionState.UNKNOW;
+                return stateOfOthers;
             }
             synchronized (states) {
                 return states.size() > 1 ? states.poll() : states.element();
