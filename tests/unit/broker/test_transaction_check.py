@@ -4,6 +4,7 @@ import asyncio
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ from roquet.store.config import FlushMode
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
+from tests.support.fake_clock import FakeClock
 from tests.support.full_log_disk import FullLogDisk
+from tests.support.golden_stores import unpack_store
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import small_config
 from tests.support.transactional import (
@@ -497,3 +500,49 @@ async def test_nothing_is_kept_for_an_open_transaction(tmp_path: Path) -> None:
             tracemalloc.stop()
         assert len(halves(bed)) == 4000
         assert peak < 500_000
+
+
+# --- stores of Apache's brokers ---
+
+STORES_MADE_MS = 1_794_775_000_000  # some minutes after the last of them was stopped
+
+
+@asynccontextmanager
+async def bed_on_golden(
+    name: str, directory: Path, *, knows_progress: bool
+) -> AsyncIterator[BrokerBed]:
+    root = unpack_store(name, directory)
+    if not knows_progress:
+        (root / "config" / "consumerOffset.json").unlink()
+        (root / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
+    config = small_config(root, commit_log_file_size=32768)
+    async with broker_bed(
+        root, store=config, clock=FakeClock(STORES_MADE_MS), transaction_check_count_max=3
+    ) as bed:
+        yield bed
+
+
+@pytest.mark.parametrize("knows_progress", [True, False])
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("v49_clean", [("tx-P", "3"), ("tx-P", "3")]),
+        ("v49_crashed", [("tx-P", "2"), ("tx-P", "2")]),
+        ("v55_clean", []),
+        ("v55_crashed", []),
+    ],
+)
+async def test_the_open_transactions_of_apaches_brokers_are_asked_about(
+    tmp_path: Path, name: str, asked: list[tuple[str, str]], knows_progress: bool
+) -> None:
+    """Each once, also when nobody knows how far the broker had come; those of 5.5.0 are over."""
+    async with bed_on_golden(name, tmp_path, knows_progress=knows_progress) as bed:
+        client = bed.connect()
+        await client.beat("one", sends=[half.properties["PGROUP"] for half in halves(bed)])
+        forgotten = given_up(bed)
+        await check_transactions(bed.broker)
+        shown = [read_record(each.body) for each in await client.all_asked()]
+        assert [
+            (each.properties["KEYS"], each.properties["TRANSACTION_CHECK_TIMES"]) for each in shown
+        ] == asked
+        assert given_up(bed) == forgotten
