@@ -65,6 +65,7 @@ class Connection(asyncio.Protocol):
         "_limits",
         "_loop",
         "_outgoing",
+        "_outgoing_size",
         "_owner",
         "_parked",
         "_transport",
@@ -99,6 +100,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._frames = FrameDecoder(limits.frame_size_max, limits.header_size_max)
         self._outgoing: list[bytes] = []
+        self._outgoing_size = 0
         self._calls = PendingCalls(self._loop, self._expire_call)
         # Most connections never park a request, and an empty set is not small.
         self._parked: set[Waiting] | None = None
@@ -167,12 +169,19 @@ class Connection(asyncio.Protocol):
             raise CallTimedOut(self.peer, code, timeout_s) from None
 
     def send(self, frame: bytes) -> None:
-        """Queues bytes for one common write at the end of this turn of the loop."""
+        """Queues bytes for one common write at the end of this turn of the loop.
+
+        One turn may answer thousands of waiting requests: what has become too much for a queue
+        is written, and counted as unread, before there is more.
+        """
         if self._close_reason is not None:
             return
         if not self._outgoing:
             self._loop.call_soon(self._flush)
         self._outgoing.append(frame)
+        self._outgoing_size += len(frame)
+        if self._outgoing_size > self._limits.unread_size_high:
+            self._flush()
         if self._writable is None and not self._is_mid_frame:
             self.deadline_s = self._watch.now_s + self._limits.idle_timeout_s
 
@@ -311,6 +320,7 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         outgoing = self._outgoing
+        self._outgoing_size = 0
         if not outgoing or self._close_reason is not None:
             outgoing.clear()
             return

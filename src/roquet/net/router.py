@@ -86,8 +86,8 @@ class Parked:
 
     def answer_by(self, work: Callable[[], Reply | bytes | None]) -> None:
         """Answers with what `work` returns or raises, as of a handler; None means: not yet."""
-        if self._connection is None:
-            return
+        if self._connection is None or not self._connection.is_open:
+            return  # Nobody would hear it, and the work may be large.
         try:
             answer = work()
             if answer is None:

@@ -23,12 +23,12 @@ LIMITS = Limits(unread_size_high=1_000, unread_timeout_s=30, frame_timeout_s=10)
 class Held:
     """A connection with everything around it at hand."""
 
-    def __init__(self, dialed: str | None = None) -> None:
+    def __init__(self, dialed: str | None = None, limits: Limits = LIMITS) -> None:
         self.clock = FakeClock()
         self.watch = Watch(self.clock)
         self.transport = SlowTransport()
         answer = Router(EchoServer(), ROUTES).answer
-        self.connection = Connection(AnyOwner(), answer, self.watch, LIMITS, dialed=dialed)
+        self.connection = Connection(AnyOwner(), answer, self.watch, limits, dialed=dialed)
         self.transport.protocol = self.connection
         self.connection.connection_made(self.transport)
 
@@ -64,6 +64,14 @@ async def test_a_client_goes_on_reading_while_it_cannot_write() -> None:
     assert not held.transport.is_reading_paused
     held.connection.data_received(encode_command(echo_request(body_size=5_000)))
     assert held.transport.responses[-1].body == bytes(5_000)
+
+
+async def test_answers_of_one_turn_are_counted_before_there_are_more() -> None:
+    held = Held(limits=Limits(unread_size_high=1_000, unread_size_max=10_000))
+    for _ in range(100):
+        held.connection.send(bytes(600))
+    assert held.transport.is_aborted
+    assert held.transport.get_write_buffer_size() <= 12_000
 
 
 async def test_talking_does_not_excuse_from_reading() -> None:

@@ -149,6 +149,16 @@ async def test_work_that_finds_nothing_leaves_the_request_parked() -> None:
         assert (await peer.receive()).remark == "found"
 
 
+async def test_nothing_is_worked_on_for_a_connection_that_closes() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(PARK, 1))
+        await eventually(lambda: server.parked)
+        worked: list[bool] = []
+        server.connections[0].abort("it piles up answers")
+        server.parked[0].answer_by(lambda: worked.append(True))
+        assert worked == []
+
+
 async def test_parked_requests_die_with_their_connection() -> None:
     async with running_echo_server() as server:
         async with await RawPeer.connect(server.port) as peer:
