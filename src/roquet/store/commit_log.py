@@ -10,13 +10,14 @@ which is also what a file ends with if it is full to the last byte that may be u
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from mmap import mmap
 from pathlib import Path
 from struct import Struct
 from threading import Lock
 from typing import final
 
-from roquet.disk import Disk, is_full, make_safe_directory
+from roquet.disk import Disk, make_safe_directory
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.record import MAGIC_BLANK, RecordDraft, pack_record
 from roquet.store.errors import BadRecord, refusal_of
@@ -123,19 +124,16 @@ class CommitLog:
         return physical_offset
 
     def make_next_file(self) -> None:
-        """Have the next file ready before it is needed. Raises OSError, but not for lack of space.
+        """Have the next file ready before it is needed.
 
-        A full disk is reported when the file is really needed.
+        If there can be none, that is reported when it is really needed.
         """
         if self._next_file is not None or self._used_end - self.end > self._run.file_size // 2:
             return
         with self._making:
             if self._next_file is None:
-                try:
+                with suppress(OSError):
                     self._next_file = self._create_file(self._file_start + self._run.file_size)
-                except OSError as error:
-                    if not is_full(error):
-                        raise
 
     def sync(self) -> int:
         """Return when all bytes before the returned offset survive a power cut."""
@@ -265,8 +263,12 @@ class CommitLog:
     def _create_file(self, start: int) -> MappedFile:
         """A file that survives a power cut and can be written without asking for space."""
         file = self._run.create(start, allocated_size=self._run.file_size)
-        file.sync()
-        self._disk.sync_directory(self._run.directory)
+        try:
+            file.sync()
+            self._disk.sync_directory(self._run.directory)
+        except OSError:
+            file.remove()
+            raise
         file.is_verified = True
         return file
 

@@ -61,13 +61,17 @@ class Flusher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end; what it has not synced is left to `flush`."""
+        """Let the thread end; what it has not synced is left to `flush`.
+
+        Raises SyncFailed when the disk does not answer.
+        """
         if self._thread is None:
             return
         self._is_stopping = True
         self._is_wanted.set()
         self._thread.join(_STOP_TIMEOUT_S)
-        assert not self._thread.is_alive(), "a sync takes longer than a minute"
+        if self._thread.is_alive():
+            raise SyncFailed(f"a sync has not ended after {_STOP_TIMEOUT_S:.0f} seconds")
         self._thread = None
 
     def want(self) -> None:
@@ -99,9 +103,14 @@ class Flusher:
 
     def _run(self) -> None:
         interval_s = self._config.flush_interval_ms / 1000
-        while self.failure is None and not self._is_stopping:
-            self._is_wanted.wait(interval_s)
-            self._round(self._sync_what_is_due)
+        try:
+            while self.failure is None and not self._is_stopping:
+                self._is_wanted.wait(interval_s)
+                self._round(self._sync_what_is_due)
+        finally:
+            # A bug of ours ends the thread, too, and then nothing will ever be safe again.
+            if self.failure is None and not self._is_stopping:
+                self._fail("the thread that flushes has ended")
 
     def _round(self, sync: Callable[[], None]) -> None:
         try:
@@ -110,8 +119,11 @@ class Flusher:
         except OSError as error:
             # After a failed sync the kernel may drop what it could not write, so a retry that
             # succeeds proves nothing. Nobody who waits may be told "stored", now or later.
-            self.failure = SyncFailed(f"the disk did not take what was written: {error}")
-            self._on_failed(self.failure)
+            self._fail(f"the disk did not take what was written: {error}")
+
+    def _fail(self, reason: str) -> None:
+        self.failure = SyncFailed(reason)
+        self._on_failed(self.failure)
 
     def _sync_what_is_due(self) -> None:
         now = self._clock.monotonic_s()

@@ -6,7 +6,6 @@ how far. See `Flusher` for what that thread does, `recover` for what happens at 
 """
 
 from collections.abc import Sequence
-from math import inf
 from typing import Final, NamedTuple, Self, final
 
 import msgspec
@@ -17,6 +16,7 @@ from roquet.errors import RoquetError
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.message import SysFlag
 from roquet.protocol.record import RecordDraft
+from roquet.store.admission import Admission
 from roquet.store.checkpoint import load_checkpoint, save_checkpoint
 from roquet.store.cleaning import Cleaner, CleanReport
 from roquet.store.commit_log import CommitLog
@@ -24,14 +24,7 @@ from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, pack_entry, unpack_entries
 from roquet.store.deletions import Deletions
 from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of, tags_code_of
-from roquet.store.errors import (
-    BadRecord,
-    DiskFull,
-    StoreClosed,
-    StoreUnavailable,
-    SyncFailed,
-    refusal_of,
-)
+from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
 from roquet.store.key_index import (
     BATCH_COUNT,
@@ -42,7 +35,13 @@ from roquet.store.key_index import (
 )
 from roquet.store.listener import NoListener, StoreListener
 from roquet.store.ownership import Ownership
-from roquet.store.queue_reading import Limits, QueueReader, ReadResult, ReadStatus
+from roquet.store.queue_reading import (
+    Limits,
+    QueueReader,
+    ReadResult,
+    ReadStatus,
+    store_time_of,
+)
 from roquet.store.queues import QueueTable
 from roquet.store.recovery import RecoveryReport, recover
 from roquet.store.scrubber import Scrubber, ScrubReport
@@ -60,7 +59,6 @@ _FOLLOWED_TOPICS: Final = frozenset(
         b"RMQ_SYS_TRANS_OP_HALF_TOPIC",
     )
 )
-_FULL_DISK_PAUSE_S: Final = 1.0
 _CANDIDATES: Final = 4
 
 
@@ -131,9 +129,7 @@ class MessageStore:
         self._scrubber = Scrubber(self._log, self._queues, config.delay_levels_ms)
         self._body_size_max = config.body_size_max
         self._is_sync = config.flush_mode is FlushMode.SYNC
-        # Why nothing can be appended now, and when it is worth trying again.
-        self._refusal: StoreUnavailable | None = None
-        self._retry_at_s = 0.0
+        self._admission = Admission(clock, lambda: self._flusher.failure)
         self.recovery: RecoveryReport | None = None
 
     @classmethod
@@ -166,10 +162,10 @@ class MessageStore:
 
         Raises SyncFailed; then the next owner will recover as after a crash.
         """
-        if isinstance(self._refusal, StoreClosed):
+        if self._admission.is_closed:
             return
         self._flusher.stop()
-        self._refusal = StoreClosed("the store is closed")
+        self._admission.close()
         try:
             if self._index is not None and self._index.is_following:
                 self._index.file_unfiled(self._log.end)
@@ -190,8 +186,8 @@ class MessageStore:
         Raises TooLarge or BadMessage for a message that cannot be stored, StoreUnavailable
         when nothing can; then nothing has changed.
         """
-        if self._refusal is not None:
-            self._check_refusal()
+        if self._admission.refusal is not None:
+            self._admission.check()
         size = draft.size
         if size > self._body_size_max:
             self._check_body_size(len(draft.body))
@@ -210,7 +206,7 @@ class MessageStore:
                 queue.reserve()
             physical_offset = self._log.append(draft, queue_offset, store_timestamp)
         except (OSError, StoreUnavailable) as error:
-            raise self._refused(error) from error
+            raise self._admission.refused(error) from error
         properties = draft.properties
         queue.append(
             physical_offset,
@@ -230,8 +226,8 @@ class MessageStore:
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> AppendedBatch:
         """Store messages of one queue one behind the other, all or none. Raises as `append`."""
-        if self._refusal is not None:
-            self._check_refusal()
+        if self._admission.refusal is not None:
+            self._admission.check()
         topic = drafts[0].topic
         queue_id = drafts[0].queue_id
         self._check_body_size(sum([len(draft.body) for draft in drafts]))
@@ -242,7 +238,7 @@ class MessageStore:
             queue.reserve(len(drafts))
             physical_offset = self._log.append_batch(drafts, queue_offset, store_timestamp)
         except (OSError, StoreUnavailable) as error:
-            raise self._refused(error) from error
+            raise self._admission.refused(error) from error
         index = self._index
         unfiled = index.unfiled if index is not None and index.is_following else None
         physical_offsets: list[int] = []
@@ -290,7 +286,7 @@ class MessageStore:
         if queue is None:
             return 0
         return offset_by_time(
-            lambda offset: self._store_time(queue, offset),
+            lambda offset: store_time_of(self._log, queue, offset),
             queue.min_offset,
             self._max_offset(queue),
             timestamp,
@@ -302,7 +298,7 @@ class MessageStore:
         queue = self._queues.find(topic.encode(), queue_id)
         if queue is None or not queue.min_offset <= offset < self._max_offset(queue):
             return None
-        return self._store_time(queue, offset)
+        return store_time_of(self._log, queue, offset)
 
     def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
         """Entries of a queue as they are, for tools."""
@@ -397,12 +393,9 @@ class MessageStore:
         except OSError as error:
             raise refusal_of(error) from error
         if report.is_disk_full:
-            self._refusal = self._refusal or DiskFull(
-                f"{report.used_percent} percent of the disk are in use"
-            )
-            self._retry_at_s = inf
-        elif self._retry_at_s == inf:
-            self._retry_at_s = 0.0
+            self._admission.set_disk_full(report.used_percent)
+        else:
+            self._admission.set_disk_free()
         return report
 
     def scrub(self, size_max: int) -> ScrubReport:
@@ -472,7 +465,7 @@ class MessageStore:
         try:
             physical_offset = self._log.append(draft, 0, store_timestamp)
         except StoreUnavailable as error:
-            raise self._refused(error) from error
+            raise self._admission.refused(error) from error
         index = self._index
         if index is not None:
             index.fall_behind(physical_offset)
@@ -489,15 +482,6 @@ class MessageStore:
             return queue.max_offset
         return queue.offset_before(self._log.synced_end)
 
-    def _store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
-        entry = queue.entry(offset)
-        if entry is None or entry.is_blank:
-            return None
-        try:
-            return self._log.record_at(entry.physical_offset).store_timestamp
-        except BadRecord:
-            return None
-
     def _record_with_key(self, physical_offset: int, topic: bytes, key: bytes) -> bytes | None:
         try:
             if has_key(self._log.record_at(physical_offset), topic, key):
@@ -507,22 +491,5 @@ class MessageStore:
         return None
 
     def _fail(self, error: SyncFailed) -> None:
-        self._refusal = error
+        self._admission.fail(error)
         self._listener.flush_failed(error)
-
-    def _refused(self, error: OSError | StoreUnavailable) -> StoreUnavailable:
-        """What to raise; a full disk is not asked again at once."""
-        refusal = error if isinstance(error, StoreUnavailable) else refusal_of(error)
-        if isinstance(refusal, DiskFull):
-            self._refusal = refusal
-            self._retry_at_s = self._clock.monotonic_s() + _FULL_DISK_PAUSE_S
-        return refusal
-
-    def _check_refusal(self) -> None:
-        refusal = self._refusal
-        if isinstance(refusal, DiskFull) and self._clock.monotonic_s() >= self._retry_at_s:
-            # A sync may have failed at this very moment, and that must not be forgotten.
-            refusal = self._refusal = self._flusher.failure
-        if refusal is not None:
-            # A new one: the traceback of an error that is raised again and again would grow.
-            raise type(refusal)(*refusal.args)

@@ -233,3 +233,14 @@ class QueueReader:
             code = code_of(record, self._config.delay_levels_ms)
             queue.replace(offset, QueueEntry(record.physical_offset, record.size, code))
         return self._log.bytes_at(record.physical_offset, record.size) or b""
+
+
+def store_time_of(log: CommitLog, queue: ConsumeQueue, offset: int) -> int | None:
+    """When a message was stored; None for one that cannot be read."""
+    entry = queue.entry(offset)
+    if entry is None or entry.is_blank:
+        return None
+    try:
+        return log.record_at(entry.physical_offset).store_timestamp
+    except BadRecord:
+        return None

@@ -24,7 +24,13 @@ from roquet.store.key_index import find_in_files, has_key
 from roquet.store.layout import StoreLayout, layout_of
 from roquet.store.log_scan import LogRecord
 from roquet.store.mapped_file import MappedFile
-from roquet.store.queue_reading import Limits, QueueReader, ReadResult, ReadStatus
+from roquet.store.queue_reading import (
+    Limits,
+    QueueReader,
+    ReadResult,
+    ReadStatus,
+    store_time_of,
+)
 from roquet.store.queues import queues_on_disk
 from roquet.store.recovery import is_lost_in_between
 from roquet.store.time_search import Boundary, offset_by_time
@@ -215,7 +221,7 @@ class StoreReader:
         if queue is None:
             return 0
         return offset_by_time(
-            lambda offset: self._store_time(queue, offset),
+            lambda offset: store_time_of(self._log, queue, offset),
             queue.min_offset,
             queue.max_offset,
             timestamp,
@@ -225,7 +231,7 @@ class StoreReader:
     def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
         """When a message was stored; None for one that cannot be read."""
         queue = self._queues.get((topic.encode(), queue_id))
-        return None if queue is None else self._store_time(queue, offset)
+        return None if queue is None else store_time_of(self._log, queue, offset)
 
     # The keys
 
@@ -294,15 +300,6 @@ class StoreReader:
                 position = after.physical_offset
             else:
                 return log.files_end
-
-    def _store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
-        entry = queue.entry(offset)
-        if entry is None or entry.is_blank:
-            return None
-        try:
-            return self._log.record_at(entry.physical_offset).store_timestamp
-        except BadRecord:
-            return None
 
     def _offsets_by_key(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
         """Where the messages may be, newest first. The last ones are not filed yet."""

@@ -242,6 +242,18 @@ def test_making_the_next_file_on_a_full_disk_is_left_for_later(tmp_path: Path) -
     log.close()
 
 
+def test_a_next_file_that_cannot_be_made_safe_is_made_again(tmp_path: Path) -> None:
+    disk = FaultyDisk(tmp_path)
+    log = open_log(tmp_path / "commitlog", disk)
+    fill_file(log, left=100)
+    disk.fail_next_sync()
+    log.make_next_file()
+    assert [each.name for each in (tmp_path / "commitlog").iterdir()] == [f"{0:020d}"]
+    log.make_next_file()
+    assert (tmp_path / "commitlog" / f"{FILE_SIZE:020d}").exists()
+    log.close()
+
+
 def test_a_sync_covers_all_files_written_since_the_last_one(tmp_path: Path) -> None:
     disk = FaultyDisk(tmp_path)
     log = open_log(tmp_path / "commitlog", disk)

@@ -1,5 +1,6 @@
+from collections.abc import Callable
 from pathlib import Path
-from threading import enumerate as all_threads
+from threading import Event, enumerate as all_threads
 
 import pytest
 
@@ -11,6 +12,7 @@ from roquet.store.queue_reading import ReadStatus
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.quick_disk import QuickDisk
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import EVERYTHING, bodies, crash, open_store, opened
 
@@ -180,3 +182,51 @@ def test_files_of_a_deleted_topic_are_closed_by_the_thread(tmp_path: Path) -> No
         result = store.read("TopicA", 0, 0, EVERYTHING)
         assert result.status is ReadStatus.FOUND
         assert len(result.records) == 1
+
+
+class BrokenDisk(QuickDisk):
+    """Does in a sync whatever a test says."""
+
+    def __init__(self) -> None:
+        self.during_sync: Callable[[], object] = lambda: None
+
+    def sync(self, descriptor: int) -> None:
+        self.during_sync()
+        super().sync(descriptor)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_in_the_thread_ends_all_acknowledgements(
+    tmp_path: Path, listener: RecordingListener
+) -> None:
+    disk = BrokenDisk()
+    store = open_store(tmp_path, disk=disk, listener=listener, flush_mode=FlushMode.SYNC)
+    store.start()
+
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    disk.during_sync = bug
+    store.append(draft(b"1"))
+    listener.wait_until_failed()
+    with pytest.raises(SyncFailed, match="has ended"):
+        store.append(draft(b"2"))
+    with pytest.raises(SyncFailed):
+        store.close()
+
+
+def test_a_disk_that_does_not_answer_does_not_hold_up_the_end_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roquet.store.flushing._STOP_TIMEOUT_S", 0.05)
+    disk = BrokenDisk()
+    store = open_store(tmp_path, disk=disk, flush_mode=FlushMode.SYNC)
+    store.start()
+    answers = Event()
+    disk.during_sync = answers.wait
+    store.append(draft(b"1"))
+    with pytest.raises(SyncFailed, match="not ended"):
+        store.close()
+    answers.set()
+    monkeypatch.undo()
+    store.close()
