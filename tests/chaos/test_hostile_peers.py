@@ -14,8 +14,8 @@ from random import Random
 import pytest
 
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.command import Command, encode_command
-from roquet.protocol.frame import FRAME_SIZE_MAX
+from roquet.protocol.command import Command, decode_command, encode_command
+from roquet.protocol.frame import FRAME_SIZE_MAX, FrameDecoder
 from roquet.protocol.record import split_records
 from tests.support.golden_frames import golden_frames
 from tests.support.hostile_bytes import hostile_bytes
@@ -29,9 +29,10 @@ pytestmark = pytest.mark.xdist_group("chaos")
 
 MEGABYTE = 1024 * 1024
 FRAME_TIMEOUT_S = 10.0
-# What others may feel of it, on a machine that does more than this test.
-DELAY_S_MAX = 1.0
+# What others may feel of it, on a machine that is busy elsewhere.
+DELAY_S_MAX = 3.0
 
+MORE = 100 if os.environ.get("ROQUET_LONG") else 1
 TOPIC = "attacked"
 HUGE = FRAME_SIZE_MAX + 1
 
@@ -153,19 +154,21 @@ async def test_a_peer_that_asks_and_never_reads_gets_no_more_than_its_share(
 @pytest.mark.usefixtures("bystander")
 async def test_a_peer_that_lets_answers_pile_up_is_cut_off(broker: OurBroker) -> None:
     create_topic(broker.address, "piled")
+    size_before = resident_size(broker.process_id)
     async with await RawPeer.connect(port_of(broker)) as peer:
-        # Nothing is there yet, so all of them wait for the one message that is all too large.
-        peer.send(*(plain_pull("piled", 0, 0, wait_ms=60_000, opaque=each) for each in range(100)))
-        peer.send(Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1000))
-        assert (await peer.receive()).opaque == 1000
+        # Nothing is there yet, so all of them wait for one message, which makes a gigabyte.
+        peer.send(*(plain_pull("piled", 0, 0, wait_ms=60_000) for _ in range(1000)))
+        assert (await peer.ask(Command(RequestCode.GET_BROKER_CONFIG, opaque=1))).opaque == 1
         peer.stop_reading()
         async with await RawPeer.connect(port_of(broker)) as sender:
-            await sender.ask(plain_send("piled", bytes(MEGABYTE)))
+            receipt_of(await sender.ask(plain_send("piled", bytes(MEGABYTE))))
+            assert (await sender.ask(plain_pull(TOPIC, 0, 0))).code == ResponseCode.SUCCESS
+        assert resident_size(broker.process_id) - size_before < 100 * MEGABYTE
         peer.go_on_reading()
         assert len(await peer.until_closed()) < 70 * MEGABYTE
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2 * MORE))
 async def test_mistakes_in_real_requests_break_nothing(tmp_path: Path, seed: int) -> None:
     """On a broker of its own: some mistakes make requests of operators."""
     random = Random(seed)
@@ -175,11 +178,13 @@ async def test_mistakes_in_real_requests_break_nothing(tmp_path: Path, seed: int
         if golden.kind == "request" and golden.receiver == "broker"
     ]
     with OurBroker(tmp_path) as broker:
-        for _ in range(300):
+        for _ in range(500):
             async with await RawPeer.connect(port_of(broker)) as peer:
                 peer.send(hostile_bytes(random, requests))
-                await peer.until_sent()
+                peer.end_sending()
+                answers = FrameDecoder().cut(await peer.until_closed())
+                assert all(decode_command(answer).is_response for answer in answers)
         async with await RawPeer.connect(port_of(broker)) as peer:
             reply = await peer.ask(Command(RequestCode.GET_BROKER_CONFIG, opaque=1))
             assert reply.code == ResponseCode.SUCCESS
-        # It stops without having logged an error.
+        # At the end of the block it stops, and has not logged an error.

@@ -81,6 +81,7 @@ def test_queues_move_when_consumers_join_die_and_leave(
 
     with consumer(survivors) as first:
         wait_until(lambda: is_shared([first], topic))
+        # Never shut down: its JVM is killed.
         victim = consumer(victims).__enter__()
         wait_until(lambda: is_shared([first, victim], topic))
         with consumer(survivors) as third:

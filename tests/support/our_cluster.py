@@ -20,6 +20,7 @@ from tests.support.ports import free_port
 HOST = "127.0.0.1"
 
 _PROGRAM = Path(sysconfig.get_path("scripts")) / "roquet"
+_START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
 _LOG_TAIL_SIZE = 3000
 
@@ -76,7 +77,10 @@ class OurServer:
                 env={**os.environ, "HOME": str(self.directory), "TMPDIR": str(self.directory)},
             )
         try:
-            wait_until(lambda: self._has_ended() or self._ready.search(self._log(log_start)))
+            wait_until(
+                lambda: self._has_ended() or self._ready.search(self._log(log_start)),
+                _START_TIMEOUT_S,
+            )
             self._said = self._said_ready(log_start)
         except BaseException:
             self.kill()

@@ -63,6 +63,10 @@ class RawPeer:
         async with asyncio.timeout(PATIENCE_S):
             await self._writer.drain()
 
+    def end_sending(self) -> None:
+        """Nothing more comes from here; what the other side says can still be read."""
+        self._writer.write_eof()
+
     async def until_closed(self, patience_s: float = PATIENCE_S) -> bytes:
         """All bytes that came before the other side closed the connection."""
         async with asyncio.timeout(patience_s):
