@@ -1,5 +1,6 @@
 """What a broker does without being asked, again and again."""
 
+import asyncio
 import logging
 from typing import Final
 
@@ -40,8 +41,8 @@ def start_upkeep(broker: Broker) -> None:
         run("deliver", lambda: deliver_delayed(broker), on_failure=OnFailure.RESTART)
         run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
     every("tick", _TICK_S, lambda: _tick(broker))
-    every("save offsets", config.save_offsets_interval_ms / 1000, lambda: _save_offsets(broker))
-    every("note progress", config.save_delays_interval_ms / 1000, lambda: _note_progress(broker))
+    run("save offsets", lambda: _save_offsets(broker), on_failure=OnFailure.RESTART)
+    run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
     every("expire clients", _EXPIRE_PERIOD_S, lambda: _expire(broker))
     every("forget locks", _FORGET_LOCKS_PERIOD_S, lambda: _forget_locks(broker))
     every("clean", _CLEAN_PERIOD_S, lambda: _clean(broker))
@@ -67,13 +68,20 @@ async def _tick(broker: Broker) -> None:
     save_progress(broker)
 
 
+# Operators may change these two intervals, so they are looked up each time.
+
+
 async def _save_offsets(broker: Broker) -> None:
-    broker.pending_halves.settle()
-    broker.offset_saver.save_soon()
+    while True:
+        await asyncio.sleep(broker.config.save_offsets_interval_ms / 1000)
+        broker.pending_halves.settle()
+        broker.offset_saver.save_soon()
 
 
 async def _note_progress(broker: Broker) -> None:
-    broker.delays.propose()
+    while True:
+        await asyncio.sleep(broker.config.save_delays_interval_ms / 1000)
+        broker.delays.propose()
 
 
 async def _expire(broker: Broker) -> None:
