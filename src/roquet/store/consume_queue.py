@@ -70,6 +70,7 @@ class ConsumeQueue:
         "_disk",
         "_dropped_from",
         "_has_new_file",
+        "_is_unusable",
         "_mapping",
         "_run",
         "_synced_offset",
@@ -98,6 +99,8 @@ class ConsumeQueue:
         # The first offset that was dropped since the queue was loaded.
         self._dropped_from = _NOWHERE
         self._has_new_file = False
+        # Whether files were found that make no queue. They stay until the first `cut`.
+        self._is_unusable = False
         # Where in the last file the next entry goes, and the end of the space there is for it.
         self._mapping: mmap | None = None
         self.position = 0
@@ -232,8 +235,7 @@ class ConsumeQueue:
             is_whole = False
         if not is_whole:
             self._run.close()
-            if is_writable:
-                self.clear()
+            self._is_unusable = True
             return 0
         files = self._run.files
         if not files:
@@ -262,6 +264,8 @@ class ConsumeQueue:
 
     def cut(self, physical_limit: int) -> None:
         """Drop the entries of records at and behind `physical_limit`; see `settle`."""
+        if self._is_unusable:
+            self.clear()
         for file in reversed(self._run.files):
             # Files behind the last entry are still there, see `settle`, but hold none.
             size = max(0, self.max_offset * ENTRY_SIZE - file.start)
@@ -314,6 +318,7 @@ class ConsumeQueue:
 
     def clear(self) -> None:
         """Remove everything, strange files too. Only while nobody else uses the queue."""
+        self._is_unusable = False
         for file in self.detach():
             file.close()
         directory = self._run.directory

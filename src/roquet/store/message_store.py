@@ -6,6 +6,7 @@ how far. See `Flusher` for what that thread does, `recover` for what happens at 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple, Self, final
 
 import msgspec
@@ -444,6 +445,9 @@ class MessageStore:
             checkpoint,
             was_clean=was_clean,
             delay_levels_ms=self._config.delay_levels_ms,
+            distrust_queues=lambda: save_checkpoint(
+                self._disk, layout.checkpoint, replace(checkpoint, queue_timestamp=0)
+            ),
         )
         self._log.resume()
         if self._index is not None:

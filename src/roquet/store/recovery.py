@@ -6,7 +6,7 @@ be read is decided by what the last owner left: after a clean end the last files
 crash everything since the checkpoint, and more if a queue turns out to lack entries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -49,10 +49,17 @@ def recover(
     *,
     was_clean: bool,
     delay_levels_ms: tuple[int, ...],
+    distrust_queues: Callable[[], None],
 ) -> RecoveryReport:
-    """Log and queues are loaded from their files here. Raises BadStoreDirectory, or OSError."""
+    """Log and queues are loaded from their files here. Raises BadStoreDirectory, or OSError.
+
+    `distrust_queues` takes back what the checkpoint says of the queues.
+    """
     log.load()
     suspect_from = queues.load()
+    if suspect_from is not None and log.files:
+        # Should this recovery be cut off, the next one finds queues that are sound, but not whole.
+        distrust_queues()
     for queue in queues:
         if queue.last_physical_end() <= deletions.end_of(queue.topic, queue.queue_id):
             queue.clear()
