@@ -51,6 +51,10 @@ class Verdict(Enum):
     GIVE_UP = "nobody answered so often, or so long, that nobody will"
 
 
+# What does something to a half message.
+_ACTS: Final = frozenset((Verdict.KEEP, Verdict.ASK, Verdict.GIVE_UP))
+
+
 class Half(NamedTuple):
     """What the decision about a half message depends on."""
 
@@ -138,15 +142,18 @@ class _Round:
         pending = self._pending
         progress = pending.progress
         batch = pending.next_halves()
-        for half in batch.messages:
-            if half.queue_offset >= self._end or not self._deal_with(half):
+        # All before the first is put again: what is put has to be filed before the next look.
+        verdicts = [self._verdict_on(half) for half in batch.messages]
+        for half, verdict in zip(batch.messages, verdicts, strict=True):
+            if half.queue_offset >= self._end or verdict is Verdict.WAIT:
                 return False
+            self._carry_out(verdict, half)
             pending.pass_by(half.queue_offset + 1)
         pending.pass_by(batch.next_offset)
         return progress < pending.progress < self._end
 
     def report(self) -> None:
-        if any(self._counts[verdict] for verdict in (Verdict.ASK, Verdict.KEEP, Verdict.GIVE_UP)):
+        if self._counts:
             log.info(
                 "checked transactions: asked about %d, kept %d, gave up %d; now at offset %d of %d",
                 self._counts[Verdict.ASK],
@@ -156,45 +163,54 @@ class _Round:
                 self._pending.end,
             )
 
-    def _deal_with(self, half: StoredMessage) -> bool:
-        """Whether the round goes on behind it."""
-        now_ms = self._broker.clock.now_ms()
+    def _verdict_on(self, half: StoredMessage) -> Verdict:
         facts = facts_of(half, self._rules)
+        now_ms = self._broker.clock.now_ms()
         verdict = verdict_on(facts, self._pending.ended, now_ms, self._rules)
-        if verdict is Verdict.WAIT:
-            return False
+        is_doubtful = half.queue_offset < self._pending.doubtful_end
+        if is_doubtful and verdict in _ACTS and self._was_dealt_with(verdict, half):
+            return Verdict.OVER
+        return verdict
+
+    def _was_dealt_with(self, verdict: Verdict, half: StoredMessage) -> bool:
+        """Before a crash that took the progress with it."""
         try:
-            if verdict is not Verdict.OVER and self._is_to_be_done(verdict, half):
-                real_place(half)  # Who belongs nowhere is refused before anything is stored.
-                self._counts[verdict] += 1
-                self._carry_out(verdict, half, facts.check_count)
+            if verdict is Verdict.GIVE_UP and is_given_up(self._broker, half):
+                return True
+            return open_copy(self._broker, half) is not half
         except Refused as refused:
-            if refused.code is ResponseCode.SERVICE_NOT_AVAILABLE:
-                raise
-            # It is at fault itself, and must not be in the way of others for ever.
-            log.error("half message %d is passed over: %s", half.queue_offset, refused)  # noqa: TRY400
-        return True
-
-    def _is_to_be_done(self, verdict: Verdict, half: StoredMessage) -> bool:
-        """False for what was done before a crash that took the progress with it."""
-        if half.queue_offset >= self._pending.doubtful_end:
+            _check_is_at_fault(half, refused)
             return True
-        if verdict is Verdict.GIVE_UP and is_given_up(self._broker, half):
-            return False
-        return open_copy(self._broker, half) is half
 
-    def _carry_out(self, verdict: Verdict, half: StoredMessage, check_count: int) -> None:
+    def _carry_out(self, verdict: Verdict, half: StoredMessage) -> None:
+        if verdict not in _ACTS:
+            return
         broker = self._broker
-        if verdict is Verdict.GIVE_UP:
-            made_topic(broker, TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
-            put_outgoing(broker, given_up(half))
-        elif verdict is Verdict.KEEP:
-            put_half(broker, kept(half))
-        else:
-            _ask(broker, half, check_count)
+        try:
+            real_place(half)  # Who belongs nowhere is refused before anything is stored.
+            if verdict is Verdict.GIVE_UP:
+                made_topic(broker, TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
+                put_outgoing(broker, given_up(half))
+            elif verdict is Verdict.KEEP:
+                put_half(broker, kept(half))
+            else:
+                _ask(broker, half)
+            self._counts[verdict] += 1
+        except Refused as refused:
+            _check_is_at_fault(half, refused)
 
 
-def _ask(broker: Broker, half: StoredMessage, check_count: int) -> None:
+def _check_is_at_fault(half: StoredMessage, refused: Refused) -> None:
+    """Raises what the store refused, unless the half message is at fault itself.
+
+    That one is passed over, or all behind it would wait for ever.
+    """
+    if refused.code is ResponseCode.SERVICE_NOT_AVAILABLE:
+        raise refused
+    log.error("half message %d is passed over: %s", half.queue_offset, refused)
+
+
+def _ask(broker: Broker, half: StoredMessage) -> None:
     """Puts the half message again and, if anybody is there, asks."""
     group = half.properties.get(Property.PRODUCER_GROUP, "")
     producer = _reachable_producer(broker, group)
@@ -202,7 +218,7 @@ def _ask(broker: Broker, half: StoredMessage, check_count: int) -> None:
         # They read too slowly. That nobody was asked must not bring the end of asking nearer.
         put_half(broker, kept(half))
         return
-    again = renewed(half, check_count + 1)
+    again = renewed(half, check_count_of(half) + 1)
     appended = put_half(broker, again)
     if producer is not None:
         command = _question(broker, half, again, appended)
@@ -259,10 +275,14 @@ def facts_of(message: StoredMessage, rules: Rules) -> Half:
     return Half(
         offset=message.queue_offset,
         born_ms=message.born_timestamp,
-        check_count=_number(properties.get(Property.TRANSACTION_CHECK_TIMES)) or 0,
+        check_count=check_count_of(message),
         immunity_ms=immunity_ms,
         first_offset=_number(properties.get(Property.PREPARED_QUEUE_OFFSET)),
     )
+
+
+def check_count_of(message: StoredMessage) -> int:
+    return _number(message.properties.get(Property.TRANSACTION_CHECK_TIMES)) or 0
 
 
 def _number(text: str | None) -> int | None:
