@@ -284,6 +284,15 @@ class ConsumeQueue:
         """Drop the last entry; see `settle`."""
         self._cut_to(self.max_offset - 1)
 
+    def dropped_entry(self) -> QueueEntry | None:
+        """What stood behind the last entry before `settle` wipes it out."""
+        start = self.max_offset * ENTRY_SIZE
+        file = self._run.file_at(start)
+        if file is None:
+            return None
+        start -= file.start
+        return QueueEntry(*_ENTRY.unpack(file.mapping[start : start + ENTRY_SIZE]))
+
     def settle(self) -> None:
         """Wipe out what was dropped, and have written what came instead.
 

@@ -22,8 +22,9 @@ from roquet.store.errors import BadRecord
 from roquet.store.log_scan import LogRecord
 from roquet.store.queues import QueueTable
 
-# As many as Apache looks at.
-CLEAN_SCAN_FILES: Final = 3
+# A store that was closed is complete: only its end has to be found. Apache reads three files,
+# which takes ten seconds of ours; what is not read here is checked when it is used.
+CLEAN_SCAN_FILES: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def recover(
             queue.clear()
     start = _scan_start(log, checkpoint, was_clean=was_clean, suspect_from=suspect_from)
     durable_timestamp = None if was_clean else checkpoint.log_timestamp
+    lengths = {queue: queue.max_offset for queue in queues}
     while True:
         for queue in queues:
             queue.cut(start)
@@ -75,6 +77,9 @@ def recover(
         walk = _Walk(log, dispatcher, durable_timestamp)
         try:
             walk.run(start)
+            for queue in queues:
+                if queue.max_offset < lengths.get(queue, 0):
+                    _check_dropped(log, queue, walk.end, start, was_clean=was_clean)
             break
         except EntriesMissing as missing:
             start = _file_start(log, missing.physical_offset)
@@ -203,10 +208,26 @@ def _file_start(log: CommitLog, physical_offset: int) -> int:
     )
 
 
-def _drop_strays(log: CommitLog, queue: ConsumeQueue) -> None:
-    """Drop entries at the end of a queue that belong to no record.
+def _check_dropped(
+    log: CommitLog, queue: ConsumeQueue, log_end: int, dispatched_from: int, *, was_clean: bool
+) -> None:
+    """Raises EntriesMissing if a queue that got shorter may lack messages that are in the log.
 
-    Apache leaves them behind when it cuts a queue, and finds them again after a restart.
+    A crash loses messages whose entries were written already: they lead behind the end of the
+    log. Any other entry that was dropped is damaged, and its message may lie before the
+    dispatched part.
+    """
+    known_from = max(queue.last_physical_end(), log.start)
+    entry = queue.dropped_entry()
+    is_lost = not was_clean and entry and log_end <= entry.physical_offset < log.files_end
+    if not is_lost and known_from < dispatched_from:
+        raise EntriesMissing(known_from)
+
+
+def _drop_strays(log: CommitLog, queue: ConsumeQueue) -> None:
+    """Drop entries at the end of a queue that do not lead to their record.
+
+    Apache leaves some behind when it cuts a queue, and finds them again after a restart.
     """
     while (entry := queue.entry(queue.max_offset - 1)) is not None:
         if entry.is_blank or entry.physical_offset < log.start:

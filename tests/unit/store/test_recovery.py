@@ -154,11 +154,14 @@ def test_what_lies_behind_a_torn_record_does_not_come_back(tmp_path: Path) -> No
 
 
 def test_a_record_damaged_after_it_was_safe_costs_only_itself(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
+    store = open_store(tmp_path, commit_log_file_size=1 << 14)
     offsets = fill(store)
     store.close()
-    damage_log(tmp_path, offsets[40] + 100)
-    with opened(tmp_path) as store:
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[offsets[40] + 100] ^= 0xFF
+    path.write_bytes(content)
+    with opened(tmp_path, commit_log_file_size=1 << 14) as store:
         (damage,) = report_of(store).damages
         assert (damage.start, damage.end) == (offsets[40], offsets[41])
         assert bodies(store) == expected("TopicA", [*range(40), *range(41, 60)])
@@ -200,6 +203,41 @@ def test_damage_in_a_queue_is_repaired_from_the_log(tmp_path: Path) -> None:
             with opened(tmp_path) as store:
                 assert bodies(store) == expected("TopicA")
                 assert store.append(draft(b"new", topic="TopicC")).queue_offset >= 0
+
+
+@pytest.mark.parametrize("position", range(12))
+def test_the_last_entry_of_an_idle_queue_is_repaired_though_its_message_is_old(
+    tmp_path: Path, position: int
+) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    for _ in range(120):
+        store.append(draft(b"other", topic="TopicC"))
+    store.close()
+    path = tmp_path / "consumequeue" / "TopicA" / "0" / f"{800:020d}"
+    content = bytearray(path.read_bytes())
+    content[4 * 20 + position] ^= 0xFF
+    path.write_bytes(content)
+    with opened(tmp_path) as store:
+        assert bodies(store) == expected("TopicA")
+        assert store.append(draft(b"new")).queue_offset == 45
+
+
+def test_a_message_that_a_crash_lost_does_not_make_the_whole_log_be_read(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = open_store(tmp_path, clock=clock)
+    store.append(draft(b"first", topic="Idle"))
+    for _ in range(120):
+        clock.advance(1)
+        store.append(draft(b"other"))
+    store.flush()
+    lost = store.append(draft(b"second", topic="Idle")).physical_offset
+    crash(store)
+    damage_log(tmp_path, lost + 100)
+    with opened(tmp_path, clock=clock) as store:
+        assert report_of(store).scanned_from > 0
+        assert bodies(store, "Idle") == [b"first"]
+        assert store.append(draft(b"third", topic="Idle")).queue_offset == 1
 
 
 def test_a_lost_log_file_costs_its_messages_only(tmp_path: Path) -> None:
