@@ -42,19 +42,22 @@ class Cleaner:
         index: KeyIndex | None,
         flusher: Flusher,
     ) -> None:
-        self._config = config
         self._clock = clock
         self._disk = disk
         self._log = log
         self._queues = queues
         self._index = index
         self._flusher = flusher
-        self._limits = SpaceLimits(
-            config.disk_used_percent_max, config.disk_clean_percent, config.disk_full_percent
-        )
+        self.obey(config)
         self._is_disk_full = False
         self._started_ms = clock.now_ms()
         self._started_s = clock.monotonic_s()
+
+    def obey(self, config: StoreConfig) -> None:
+        self._config = config
+        self._limits = SpaceLimits(
+            config.disk_used_percent_max, config.disk_clean_percent, config.disk_full_percent
+        )
 
     def clean(self, *, is_requested: bool) -> CleanReport:
         """One round. Raises OSError."""

@@ -383,6 +383,11 @@ class MessageStore:
         except OSError as error:
             raise refusal_of(error) from error
 
+    def obey(self, config: StoreConfig) -> None:
+        """Take other limits of reading and cleaning; the rest is settled when a store is opened."""
+        self._reader.obey(config)
+        self._cleaner.obey(config)
+
     def clean(self, *, is_requested: bool = False) -> CleanReport:
         """Remove files that are old enough, or in the way; refuse messages on a full disk.
 

@@ -99,8 +99,11 @@ class QueueReader:
     ) -> None:
         self._is_writable = is_writable
         self._log = log
-        self._config = config
         self._on_damage = on_damage
+        self.obey(config)
+
+    def obey(self, config: StoreConfig) -> None:
+        self._config = config
         self._in_memory_size = config.in_memory_size
 
     def read(self, queue: ConsumeQueue, offset: int, max_offset: int, limits: Limits) -> ReadResult:

@@ -33,6 +33,18 @@ async def test_old_files_go_when_an_operator_asks_for_it(
         assert "files of the log" in caplog.text
 
 
+async def test_the_age_of_files_is_what_the_operator_last_said(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path) as bed:
+        client = bed.connect()
+        fill_log(bed, 4)
+        bed.clock.advance(25 * 3600)
+        await client.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
+        assert bed.broker.store.log_start == 0
+        await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=24\n")
+        await client.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
+        assert bed.broker.store.log_start > 0
+
+
 async def test_young_files_stay(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         fill_log(bed, 4)

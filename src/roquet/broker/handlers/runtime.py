@@ -69,6 +69,7 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Reply:
         broker.config = change_config(old, settings)
     except ConfigError as error:
         raise invalid(request.command, str(error)) from None
+    broker.store.obey(broker.config.store)
     broker.config_version = replace(
         broker.config_version,
         counter=broker.config_version.counter + 1,
