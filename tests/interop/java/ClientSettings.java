@@ -10,6 +10,8 @@ import org.apache.rocketmq.remoting.RPCHook;
 
 /** The arguments that every client is started with. */
 final class ClientSettings {
+    private static final int API_TIMEOUT_MS = 20_000;
+
     private ClientSettings() {
     }
 
@@ -28,6 +30,8 @@ final class ClientSettings {
         client.setInstanceName(arguments.getString("handle"));
         // Tests make topics while clients run; the default is half a minute.
         client.setPollNameServerInterval(1000);
+        // A busy machine is no finding; after the default of three seconds there is no route.
+        client.setMqClientApiTimeout(API_TIMEOUT_MS);
         for (Map.Entry<String, Object> option : arguments.getJSONObject("options").entrySet()) {
             set(client, option.getKey(), option.getValue());
         }
