@@ -100,6 +100,7 @@ class PendingHalves:
             self.progress = offset
             self.ended = OffsetSet(offset)
             self.doubtful_end = 0
+            self.unrecorded.clear()
 
     def op_appended(self, offset: int) -> None:
         self._op_progress = min(self._op_progress, offset)
@@ -115,12 +116,12 @@ class PendingHalves:
 
     def pass_ops(self) -> bool:
         """Passes by a few op messages that are of no use any more; whether there may be others."""
+        self.ended.forget_before(self.progress)
         batch = self._read(OP_HALF_TOPIC, self._op_progress)
         for op in batch.messages:
             if any(half_offset >= self.progress for half_offset in half_offsets_of(op)):
                 return False
             self._op_progress = op.queue_offset + 1
-        self.ended.forget_before(self.progress)
         is_moving = batch.next_offset > self._op_progress or bool(batch.messages)
         self._op_progress = batch.next_offset
         return is_moving

@@ -5,10 +5,10 @@ message that says "over". With only the first in the log the transaction is over
 
 A half message may have copies: the check puts it again before it asks about it, and its producer
 may still answer about the older one. A second word about the same transaction is ignored. That it
-is the second is known from a bit, as long as the check has not passed by and the broker has not
-crashed; then from the index of keys, by the message's unique key. Without an index, or without a
-unique key, it cannot be known: the word about a half message that the check passed by is ignored,
-and that about one of before a crash is believed, as Apache does.
+is the second is known from a bit, as long as the check has not passed by and the broker was not
+started anew; then from the index of keys, by the message's unique key. Without an index, or
+without a unique key, it cannot be known: the word about a half message that the check passed by
+is ignored, and that about one of before the start is believed, as Apache does.
 """
 
 from typing import Final
@@ -76,10 +76,12 @@ def open_copy(broker: Broker, half: StoredMessage) -> StoredMessage | None:
     if half.queue_offset >= max(pending.progress, pending.doubtful_end):
         return None if half.queue_offset in pending.ended else half
     copies = _copies(broker, half)
-    newest = max(copies, key=lambda copy: copy.queue_offset)
-    if newest.queue_offset in pending.ended or _is_committed(broker, half, copies):
+    if any(copy.queue_offset in pending.ended for copy in copies):
         return None
-    # What was given up is nobody's loss but the producer's, so its late word still counts.
+    if _is_committed(broker, half, copies):
+        return None
+    newest = max(copies, key=lambda copy: copy.queue_offset)
+    # What was given up lies where nobody looks, so the late word of its producer still counts.
     is_open = newest.queue_offset >= pending.progress or is_given_up(broker, half)
     return newest if is_open else None
 

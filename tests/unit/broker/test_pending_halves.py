@@ -207,16 +207,31 @@ def test_all_op_messages_are_passed_by_when_all_half_messages_are(store: Message
     assert len(pending.ended._bits) <= 1
 
 
+def test_what_was_passed_by_is_forgotten_also_when_an_op_message_is_still_needed(
+    store: MessageStore,
+) -> None:
+    put_halves(store, 200)
+    pending = loaded(store)
+    for offset in range(200):
+        put_op(store, b"%d" % (199 - offset))
+        pending.ended.add(offset)
+    pending.pass_by(190)
+    assert not pending.pass_ops()
+    assert len(pending.ended._bits) == 2
+
+
 def test_a_queue_that_begins_anew_is_followed(store: MessageStore) -> None:
     put_halves(store, 5)
     put_op(store, b"1")
     pending = loaded(store, 5, 1)
+    pending.unrecorded.append(3)
     store.delete_topic(HALF_TOPIC)
     store.delete_topic(OP_TOPIC)
     appended = store.append(draft(b"new", topic=HALF_TOPIC))
     pending.half_appended(appended.queue_offset)
     pending.op_appended(put_op(store, b"0"))
     assert open_offsets(pending) == [0]
+    assert pending.unrecorded == []
     store.flush()
     pending.settle()
     assert saved(pending) == (0, 0)

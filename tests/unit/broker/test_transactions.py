@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.half_messages import committed
+from roquet.broker.half_messages import committed, op_message
 from roquet.broker.outgoing import put_outgoing
 from roquet.broker.transaction_check import check_transactions
 from roquet.broker.transactions import begins_transaction
@@ -423,6 +423,19 @@ async def test_a_crash_is_remembered_over_clean_stops(bed: BrokerBed, producer: 
         await end(client, asked_about(question), COMMIT)
         await end(client, first, COMMIT)
         assert delivered(again) == [b"a"]
+
+
+async def test_an_older_copy_that_apache_ended_is_the_end_of_all(
+    bed: BrokerBed, producer: BedClient
+) -> None:
+    await begin(bed, producer, "a")
+    await round_after(bed, 60)
+    await producer.all_asked()
+    put_outgoing(bed.broker, op_message(0, bed.broker.store_host, 0))
+    async with broker_bed(killed(bed, "killed")) as again:
+        client = await member(again)
+        await round_after(again, 120)
+        assert await client.all_asked() == []
 
 
 async def test_after_a_crash_all_keys_are_filed_before_ends_are_looked_for(

@@ -67,7 +67,7 @@ def _refused(why: str, message: StoredMessage) -> Refused:
 
 
 def _answered(broker: Broker, request: Request[Any], end: int) -> Answer:
-    if not broker.is_sync_flush:
+    if not broker.is_sync_flush or request.command.is_oneway:
         return Reply()
     return answer_later(broker, request, lambda: synced(broker, Reply(), end))
 
