@@ -28,7 +28,7 @@ from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
-from tests.support.full_log_disk import FullLogDisk
+from tests.support.full_disk import FullDisk
 from tests.support.golden_stores import unpack_store
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import small_config
@@ -396,6 +396,17 @@ async def test_what_belongs_nowhere_or_is_damaged_stops_nobody(
     assert len(errors) == 2
 
 
+async def test_what_belongs_nowhere_stops_nobody_after_a_start_either(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path) as bed:
+        bed.put(topic=HALF_TOPIC, properties={"PGROUP": GROUP, "UNIQ_KEY": "lost"})
+        await begin(bed, bed.connect(), "a")
+    async with broker_bed(tmp_path) as bed:
+        producer = await member(bed, "one")
+        await round_after(bed, 6)
+        (question,) = await producer.all_asked()
+        assert read_record(question.body).body == b"a"
+
+
 async def test_a_half_message_without_room_for_the_check_stops_nobody(
     bed: BrokerBed, producer: BedClient
 ) -> None:
@@ -415,7 +426,7 @@ async def test_a_half_message_without_room_for_the_check_stops_nobody(
 
 
 async def test_a_full_disk_ends_the_round_and_the_next_goes_on_there(tmp_path: Path) -> None:
-    disk = FullLogDisk()
+    disk = FullDisk("commitlog")
     async with broker_bed(tmp_path, disk=disk) as bed:
         producer = await member(bed, "one")
         for number in range(40):

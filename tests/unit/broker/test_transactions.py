@@ -21,7 +21,7 @@ from roquet.protocol.record import read_record, split_records
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.eventually import eventually
-from tests.support.full_log_disk import FullLogDisk
+from tests.support.full_disk import FullDisk
 from tests.support.stores import messages, small_config
 from tests.support.transactional import (
     COMMIT,
@@ -145,9 +145,10 @@ async def test_a_broker_that_takes_no_transactions_says_so(tmp_path: Path) -> No
 async def test_properties_that_leave_no_room_for_the_check_are_refused(
     bed: BrokerBed, producer: BedClient
 ) -> None:
-    header = half_header(bed, "a", properties={"x": "y" * 32_500})
+    header = half_header(bed, "a", properties={"x": "y" * 32_600})
     reply = await producer.ask(RequestCode.SEND_MESSAGE_V2, header, b"a")
     assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "no room for the check" in (reply.remark or "")
     assert halves(bed) == []
 
 
@@ -316,7 +317,7 @@ async def test_what_cannot_be_found_by_key_is_asked_about_instead(
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
 async def test_an_end_without_room_for_it_can_be_said_again(tmp_path: Path, outcome: int) -> None:
     """Fills the log message by message, so that every record once is the one without room."""
-    disk = FullLogDisk()
+    disk = FullDisk("commitlog")
     async with broker_bed(tmp_path, disk=disk) as bed:
         producer = await member(bed)
         begun = [await begin(bed, producer, str(number)) for number in range(100)]
@@ -337,10 +338,26 @@ async def test_an_end_without_room_for_it_can_be_said_again(tmp_path: Path, outc
         assert sorted(delivered(bed)) == sorted(expected)
 
 
+async def test_without_room_for_keys_a_late_word_can_be_said_again(tmp_path: Path) -> None:
+    disk = FullDisk("index")
+    async with broker_bed(tmp_path, disk=disk) as bed:
+        producer = await member(bed)
+        half = await begin(bed, producer, "a")
+        await round_after(bed, 60)
+        disk.is_full = True
+        for number in range(120):  # as many as a file of the index holds
+            bed.put(properties={"KEYS": str(number)})
+        reply = await end(producer, half, COMMIT)
+        assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        disk.is_full = False
+        await end(producer, half, COMMIT)
+        assert delivered(bed) == [b"a"]
+
+
 async def test_a_commit_whose_op_message_found_no_room_is_over_all_the_same(
     tmp_path: Path,
 ) -> None:
-    disk = FullLogDisk()
+    disk = FullDisk("commitlog")
     async with broker_bed(tmp_path, disk=disk) as bed:
         producer = await member(bed)
         # One body after the other, until just the op message does not fit any more.

@@ -19,7 +19,7 @@ from roquet.protocol.message import StoredMessage
 from roquet.protocol.properties import parse_properties
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
-from tests.support.full_log_disk import FullLogDisk
+from tests.support.full_disk import FullDisk
 from tests.support.golden_frames import GoldenFrame, golden_frames
 from tests.support.stores import messages, small_config
 
@@ -194,7 +194,7 @@ async def test_no_queue_in_particular_means_any(
 
 
 async def test_a_reply_that_cannot_be_stored_still_reaches_its_client(tmp_path: Path) -> None:
-    disk = FullLogDisk()
+    disk = FullDisk("commitlog")
     async with broker_bed(tmp_path, disk=disk) as bed:
         client = bed.connect()
         await client.beat("asker", sends=["askers"])
