@@ -97,7 +97,10 @@ def renewed(half: StoredMessage, check_count: int) -> Outgoing:
 
 
 def kept(half: StoredMessage) -> Outgoing:
-    """Its producer knows only the first of all copies, so that one's offset is noted down."""
+    """Its producer knows only the first of all copies, so that one's offset is noted down.
+
+    Apache counts this as asked, and so would give up on a long wish not to be asked. We do not.
+    """
     first = half.properties.get(Property.PREPARED_QUEUE_OFFSET, str(half.queue_offset))
     return _once_more(half).with_properties(**{Property.PREPARED_QUEUE_OFFSET: first})
 
