@@ -246,18 +246,20 @@ class CommitLog:
         if size > self.record_size_max:
             raise TooLarge("record", size, self.record_size_max)
         start = self._file_start + self._run.file_size
+        # To the end: whoever makes the next file meanwhile would make this one again, in place of
+        # the one that is written to.
         with self._making:
             try:
                 next_file = self._next_file or self._create_file(start)
             except OSError as error:
                 raise refusal_of(error) from error
             self._next_file = None
-        position = self.end - self._file_start
-        assert self._mapping is not None, "the log was not resumed"
-        _pack_blank_into(self._mapping, position, self._run.file_size - position, MAGIC_BLANK)
-        self._run.files.append(next_file)
-        self._write_to(next_file)
-        self.end = start
+            position = self.end - self._file_start
+            assert self._mapping is not None, "the log was not resumed"
+            _pack_blank_into(self._mapping, position, self._run.file_size - position, MAGIC_BLANK)
+            self._run.files.append(next_file)
+            self._write_to(next_file)
+            self.end = start
         return start
 
     def _create_file(self, start: int) -> MappedFile:

@@ -222,6 +222,30 @@ def test_the_next_file_is_made_in_the_second_half_of_a_file_only(tmp_path: Path)
     assert next_path.exists()
 
 
+class _NextInLine:
+    """A lock that somebody else waits for, who makes the next file as soon as it is free."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._lock = log._making
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        self._log._making = self._lock
+        self._log.make_next_file()
+
+
+def test_the_file_that_is_written_to_is_not_made_again_by_the_other_thread(log: CommitLog) -> None:
+    fill_file(log, left=100)
+    log._making = _NextInLine(log)  # type: ignore[assignment]
+    log.append(draft(b"x" * 100), 1, 1)
+    file = log.files[1]
+    assert file.path.read_bytes() == file.mapping[:]
+
+
 def test_an_unused_next_file_goes_when_the_log_is_closed(tmp_path: Path) -> None:
     log = open_log(tmp_path / "commitlog")
     fill_file(log, left=100)
