@@ -62,6 +62,7 @@ class MortalBroker:
         self.clock = FatalClock()
         self._root = self._new_root()
         self._disk = FaultyDisk(self._root)
+        self._coming_sync: asyncio.Handle | None = None
 
     @property
     def broker(self) -> Broker:
@@ -83,6 +84,10 @@ class MortalBroker:
     async def kill(self) -> None:
         """What is written is there, nothing is put in order."""
         self.clock.kill_after(None)
+        if self._coming_sync is not None:
+            # The dead do not touch the files of the living.
+            self._coming_sync.cancel()
+            self._coming_sync = None
         await self.broker.services.__aexit__(None, None, None)
         self.broker.durability.close()
         crash(self.broker.store)
@@ -101,8 +106,12 @@ class MortalBroker:
 
     def sync_soon(self) -> None:
         """In sync flush, what is written until the loop goes round is on disk then."""
-        if self._flush_mode is FlushMode.SYNC:
-            asyncio.get_running_loop().call_soon(self.broker.store._flusher.tick)
+        if self._flush_mode is FlushMode.SYNC and self._coming_sync is None:
+            self._coming_sync = asyncio.get_running_loop().call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self._coming_sync = None
+        self.broker.store._flusher.tick()
 
     def _new_root(self) -> Path:
         self._generation += 1
