@@ -120,7 +120,7 @@ class QueueReader:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, min_offset, max_offset)
         if offset > max_offset:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
-        scan_count = limits.count_max
+        scan_count = max(1, limits.count_max)
         if limits.matches_code is not None or limits.matches_record is not None:
             scan_count = max(_SCAN_COUNT_MIN, scan_count)
         entries = queue.entries(offset, min(scan_count, max_offset - offset))

@@ -77,6 +77,13 @@ def test_the_count_is_limited(store: MessageStore) -> None:
     assert result.next_offset == 5
 
 
+@pytest.mark.parametrize("count_max", [0, -1])
+def test_who_asks_for_no_message_gets_one(store: MessageStore, count_max: int) -> None:
+    append(store, 9)
+    result = read(store, 2, count_max=count_max)
+    assert (found(result), result.next_offset) == ([b"002"], 3)
+
+
 def test_the_size_is_limited_but_one_message_always_comes(store: MessageStore) -> None:
     append(store, 5)
     size = draft(b"000").size
