@@ -122,6 +122,8 @@ class Dispatcher:
     ) -> None:
         self._queues = queues
         self._deletions = deletions
+        # Asked for every record.
+        self._has_deletions = bool(deletions)
         self._delay_levels_ms = delay_levels_ms
         self._log_start = log_start
         self._dispatched_from = dispatched_from
@@ -135,7 +137,7 @@ class Dispatcher:
         """
         if record.sys_flag & TRANSACTION_MASK in TRANSACTIONS_WITHOUT_QUEUE:
             return
-        if self._deletions and record.physical_offset < self._deletions.end_of(
+        if self._has_deletions and record.physical_offset < self._deletions.end_of(
             record.topic, record.queue_id
         ):
             return
