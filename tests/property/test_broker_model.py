@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 from typing import NamedTuple
 
 from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from roquet.broker.delivering import redeliver, save_progress
 from roquet.broker.names import dlq_topic, retry_topic
@@ -60,10 +60,8 @@ TRANSACTIONS = TOPIC_QUEUES[1]
 OUTCOMES = (COMMIT, ROLLBACK, UNKNOWN)
 LEVELS_MS = (1_000, 5_000, 10_000, 30_000)
 FIRST_RETRY_LEVEL = 3
-RETRY_COUNT_MAX = 2
 CHECK_COUNT_MAX = 3
 SECOND_MS = 1_000
-LOOK_COUNT_MAX = 9  # at the clock, before a kill
 EVER_MS = 400_000  # Nothing waits longer.
 
 
@@ -87,6 +85,13 @@ class Timer(NamedTuple):
         return {self.name: str(start_ms + self.delay_ms)}
 
 
+class Retry(NamedTuple):
+    """Consumers send back what they read; `level` is that of the message, 0 the broker's choice."""
+
+    level: int
+    count_max: int
+
+
 class World:
     """A producer, a consumer and the one who runs the broker."""
 
@@ -100,6 +105,7 @@ class World:
             delay_levels_ms=LEVELS_MS,
             transaction_check_count_max=CHECK_COUNT_MAX,
         )
+        self._is_sync = flush_mode is FlushMode.SYNC
         self._model = BrokerModel()
         self._bodies = (b"%d" % number for number in count())
         # By body, the copies of a half message that its producer knows, with the end of the log.
@@ -150,10 +156,7 @@ class World:
 
     # What consumers do.
 
-    async def read(
-        self, queue: Queue, *, retry_level: int | None = None, is_committing: bool
-    ) -> None:
-        """With a level, what is read is sent back."""
+    async def read(self, queue: Queue, retry: Retry | None = None, *, is_committing: bool) -> None:
         offset = await self._committed(queue)
         header = PullMessageHeader(
             consumer_group=CONSUMERS,
@@ -173,10 +176,10 @@ class World:
             return
         found = split_records(reply.body)
         for message in found:
-            if retry_level is None:
+            if retry is None:
                 self._model.consumed.add(what(message))
             else:
-                await self._send_back(message, retry_level)
+                await self._send_back(message, retry)
         if is_committing:
             await self._commit(queue, found[-1].queue_offset + 1)
 
@@ -249,6 +252,12 @@ class World:
         """Within one of the next steps that write."""
         self._mortal.clock.kill_after(look_count)
 
+    @property
+    def has_something_to_lose(self) -> bool:
+        """In sync flush everything is safe, and a power cut shows that."""
+        store = self._mortal.broker.store
+        return self._is_sync or store.log_end > store.synced_end
+
     async def cut_power(self, seed: int) -> None:
         synced_end = await self._mortal.cut_power(seed)
         self._halves = {
@@ -308,10 +317,10 @@ class World:
         ]
         self._model.check_arrivals(arrivals, self._now_ms, TRANSACTIONS)
 
-    async def _send_back(self, message: StoredMessage, asked_level: int) -> None:
+    async def _send_back(self, message: StoredMessage, retry: Retry) -> None:
         try_count = message.reconsume_times
-        is_dead = asked_level < 0 or try_count >= RETRY_COUNT_MAX
-        level = min(asked_level or FIRST_RETRY_LEVEL + try_count, len(LEVELS_MS))
+        is_dead = retry.level < 0 or try_count >= retry.count_max
+        level = min(retry.level or FIRST_RETRY_LEVEL + try_count, len(LEVELS_MS))
         awaited = self._awaited(
             What(DEAD if is_dead else RETRIES, message.body, try_count + 1),
             0 if is_dead else LEVELS_MS[level - 1],
@@ -319,8 +328,8 @@ class World:
         header = SendBackHeader(
             offset=message.physical_offset,
             group=CONSUMERS,
-            delay_level=asked_level,
-            max_reconsume_times=RETRY_COUNT_MAX,
+            delay_level=retry.level,
+            max_reconsume_times=retry.count_max,
         )
         await self._ask(self.consumer, RequestCode.CONSUMER_SEND_MSG_BACK, header)
         awaited.log_end = self._log_end
@@ -391,11 +400,13 @@ timers = st.builds(
 delays = st.none() | levels | timers
 
 
+retries = st.builds(Retry, level=st.sampled_from((0, 1, -1)), count_max=st.integers(0, 2))
+
+
 class Ending(Enum):
     STOP = "as its operator wants"
     KILL = "between two steps"
     KILL_LATER = "within one of the next steps"
-    POWER_CUT = "with what was not on disk"
 
 
 class BrokerMachine(RuleBasedStateMachine):
@@ -429,10 +440,10 @@ class BrokerMachine(RuleBasedStateMachine):
     def say(self, number: int, copy: int, outcome: int) -> None:
         self.take(self.world.say(number, copy, outcome))
 
-    @rule(retry_level=st.sampled_from((None, 0, 1, -1)), is_committing=st.booleans())
-    def read(self, retry_level: int | None, is_committing: bool) -> None:
+    @rule(retry=st.none() | retries, is_committing=st.booleans())
+    def read(self, retry: Retry | None, is_committing: bool) -> None:
         for queue in CONSUMED:
-            self.take(self.world.read(queue, retry_level=retry_level, is_committing=is_committing))
+            self.take(self.world.read(queue, retry, is_committing=is_committing))
 
     @rule(is_early=st.booleans())
     def go_to_next(self, is_early: bool) -> None:
@@ -458,18 +469,23 @@ class BrokerMachine(RuleBasedStateMachine):
         self.take(self.world.save_delays())
         self.take(self.world.save_offsets())
 
-    # One rule for all: a broker that hardly lives does nothing worth losing.
-    @rule(ending=st.sampled_from(Ending), seed=st.integers(0, 2**32))
-    def end(self, ending: Ending, seed: int) -> None:
+    # One rule for all three: a broker that hardly lives does nothing worth losing.
+    @rule(ending=st.sampled_from(Ending), look_count=st.integers(0, 8))
+    def end(self, ending: Ending, look_count: int) -> None:
         match ending:
             case Ending.STOP:
                 self.take(self.world.stop())
             case Ending.KILL:
                 self.take(self.world.kill())
             case Ending.KILL_LATER:
-                self.world.kill_after(seed % LOOK_COUNT_MAX)
-            case Ending.POWER_CUT:
-                self.take(self.world.cut_power(seed))
+                self.world.kill_after(look_count)
+
+    @precondition(lambda self: self.world.has_something_to_lose)
+    @rule(is_saved=st.booleans(), seed=st.integers(0, 2**32))
+    def cut_power(self, is_saved: bool, seed: int) -> None:
+        if is_saved:  # The worst moment: files know what the log on disk does not.
+            self.save(is_synced=False)
+        self.take(self.world.cut_power(seed))
 
     def take(self, step: Coroutine[None, None, None]) -> None:
         self.is_sound = False

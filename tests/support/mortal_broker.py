@@ -78,16 +78,14 @@ class MortalBroker:
 
     async def stop(self) -> None:
         """As an operator stops it."""
+        self._forget_sync()
         await self.broker.services.__aexit__(None, None, None)
         await self._stack.aclose()
 
     async def kill(self) -> None:
         """What is written is there, nothing is put in order."""
         self.clock.kill_after(None)
-        if self._coming_sync is not None:
-            # The dead do not touch the files of the living.
-            self._coming_sync.cancel()
-            self._coming_sync = None
+        self._forget_sync()
         await self.broker.services.__aexit__(None, None, None)
         self.broker.durability.close()
         crash(self.broker.store)
@@ -112,6 +110,12 @@ class MortalBroker:
     def _tick(self) -> None:
         self._coming_sync = None
         self.broker.store._flusher.tick()
+
+    def _forget_sync(self) -> None:
+        """The dead do not touch the files of the living."""
+        if self._coming_sync is not None:
+            self._coming_sync.cancel()
+            self._coming_sync = None
 
     def _new_root(self) -> Path:
         self._generation += 1
