@@ -8,6 +8,7 @@ RoquetError
     ├── NoNameServer         none of the name servers answered
     ├── TopicNotFound        no broker takes messages of this topic
     ├── RequestRefused       a broker or name server said no, and why
+    ├── Unreachable          a broker could not be asked, or did not answer
     ├── NoTimers             a broker would deliver at once what has to wait
     └── SendError            a message was not acknowledged
         ├── SendFailed       it is not stored: sending it again is safe
@@ -77,6 +78,13 @@ class RequestRefused(ClientError):
         self.address = address
         self.code = code
         self.remark = remark
+
+
+class Unreachable(ClientError):
+    def __init__(self, broker: str, reason: str) -> None:
+        super().__init__(f"broker {broker} cannot be asked: {reason}")
+        self.broker = broker
+        self.reason = reason
 
 
 class NoTimers(ClientError):

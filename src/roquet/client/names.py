@@ -61,6 +61,14 @@ def wrapped(namespace: str | None, name: str) -> str:
     return name if bare.startswith(mark) else f"{prefix}{mark}{bare}"
 
 
+def unwrapped(namespace: str | None, name: str) -> str:
+    """The name of a topic or group as programs know it."""
+    if not namespace:
+        return name
+    prefix = next((each for each in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(each)), "")
+    return prefix + name.removeprefix(prefix).removeprefix(f"{namespace}%")
+
+
 def _check(what: str, name: str, size_max: int) -> None:
     if not _is_plain(name):
         raise BadArgument(f"{what} {name[:100]!r} may have letters, digits and %|_- only")

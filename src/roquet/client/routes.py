@@ -1,4 +1,4 @@
-"""Topic -> route: which queues take messages, and where the masters of their brokers are.
+"""Topic -> route: which queues take and give messages, and where their brokers are.
 
 Routes are asked for once, kept, and renewed from time to time; when no name server answers, the
 ones that are known go on. Which of the queues is taken is decided in `queue_choice.py`.
@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from roquet.client.errors import NoNameServer, TopicNotFound
@@ -30,18 +30,21 @@ QUEUE_COUNT_MAX: Final = 65_536
 _ASK_TIMEOUT_S: Final = 3.0
 _PAUSE_S: Final = 0.5
 _WRITE: Final = int(Permission.WRITE)
+_READ: Final = int(Permission.READ)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`queues` are those that take messages; `masters` are addresses by broker name."""
+    """`queues` take messages, `readable` give them; addresses are by broker name and id."""
 
     queues: tuple[QueueRef, ...]
     masters: Mapping[str, str]
+    readable: tuple[QueueRef, ...] = ()
+    brokers: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
 def route_of(topic: str, answer: TopicRoute, queue_count_max: int = QUEUE_COUNT_MAX) -> Route:
-    """What a producer needs of a name server's answer."""
+    """What a client needs of a name server's answer."""
     masters = {
         broker.broker_name: broker.broker_addrs[MASTER_ID]
         for broker in answer.broker_datas
@@ -52,12 +55,11 @@ def route_of(topic: str, answer: TopicRoute, queue_count_max: int = QUEUE_COUNT_
     else:
         counts = _writable_counts(answer.queue_datas, masters)
     return Route(
-        tuple(
-            QueueRef(topic, broker, queue_id)
-            for broker, count in counts
-            for queue_id in range(min(count, queue_count_max))
-        ),
+        _queues(topic, counts, queue_count_max),
         masters,
+        # A slave gives messages, so these need no master.
+        _queues(topic, _readable_counts(answer.queue_datas), QUEUE_COUNT_MAX),
+        {broker.broker_name: broker.broker_addrs for broker in answer.broker_datas},
     )
 
 
@@ -81,19 +83,48 @@ class RouteBook:
         self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def find(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route:
-        """Raises TopicNotFound or NoNameServer."""
+        """For a sender, who may also make the topic. Raises TopicNotFound or NoNameServer."""
         route = self._routes.get(topic)
-        if route is not None:
-            return route
-        try:
-            async with asyncio.timeout(timeout_s), self._asking[topic]:
-                return self._routes.get(topic) or await self._discover(topic, timeout_s)
-        except TimeoutError:
-            raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
+        if route is None or not route.queues:
+            try:
+                async with asyncio.timeout(timeout_s), self._asking[topic]:
+                    route = self._routes.get(topic)
+                    if route is None or not route.queues:
+                        route = await self._discover(topic, timeout_s)
+            except TimeoutError:
+                raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
+        if not route.queues:
+            raise TopicNotFound(topic, "no master takes messages of it now; check its brokers")
+        return route
+
+    async def existing(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route | None:
+        """For a reader: None while there is no such topic. Raises TopicNotFound or NoNameServer."""
+        route = self._routes.get(topic)
+        if route is None:
+            answer = await self._ask(topic, timeout_s)
+            if answer is not None:
+                route = self._keep(topic, route_of(topic, answer))
+        return route
 
     def masters(self) -> set[str]:
         """The addresses of all masters that any route names."""
         return {address for route in self._routes.values() for address in route.masters.values()}
+
+    def addresses(self) -> set[str]:
+        """The addresses of all masters and slaves that any route names."""
+        return {
+            address
+            for route in self._routes.values()
+            for addresses in route.brokers.values()
+            for address in addresses.values()
+        }
+
+    def broker(self, name: str) -> Mapping[int, str]:
+        """The addresses of one broker by id, as the newest route that names it says."""
+        for route in reversed(self._routes.values()):
+            if name in route.brokers:
+                return route.brokers[name]
+        return {}
 
     def renew_soon(self, topic: str) -> None:
         """Somebody found the route to be wrong."""
@@ -141,9 +172,8 @@ class RouteBook:
         return self._keep(topic, route_of(topic, template, self._new_topic_queue_count))
 
     def _keep(self, topic: str, route: Route) -> Route:
-        if not route.queues:
-            raise TopicNotFound(topic, "no master takes messages of it now; check its brokers")
         if route != self._routes.get(topic):
+            self._routes.pop(topic, None)  # The newest is the last.
             self._routes[topic] = route
             self._has_news.set()
         return route
@@ -160,6 +190,22 @@ class RouteBook:
             return read_body(TopicRoute, reply.body)
         except BadBody as error:
             raise TopicNotFound(topic, f"the name server answered nonsense: {error}") from None
+
+
+def _queues(
+    topic: str, counts: Iterable[tuple[str, int]], queue_count_max: int
+) -> tuple[QueueRef, ...]:
+    return tuple(
+        QueueRef(topic, broker, queue_id)
+        for broker, count in counts
+        for queue_id in range(min(count, queue_count_max))
+    )
+
+
+def _readable_counts(queue_datas: Iterable[QueueData]) -> Iterator[tuple[str, int]]:
+    for data in sorted(queue_datas, key=lambda data: data.broker_name):
+        if data.perm & _READ:
+            yield data.broker_name, data.read_queue_nums
 
 
 def _writable_counts(
