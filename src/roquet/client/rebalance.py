@@ -1,0 +1,103 @@
+"""Which queues of its topics a member of a group should read now.
+
+Every member computes the same shares from the same facts: the queues of a topic and the members of
+the group. While these facts are not the same everywhere, a queue may have two readers or none for
+a moment; brokers tell all members when somebody comes or goes, and they compute anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Final, final
+
+from roquet.client.allocation import Allocation
+from roquet.client.brokers import Brokers
+from roquet.client.errors import ClientError
+from roquet.client.receipt import QueueRef
+from roquet.client.routes import RouteBook
+
+log = logging.getLogger(__name__)
+
+PERIOD_S: Final = 20.0
+# When a topic or the members could not be found out.
+_AGAIN_S: Final = 1.0
+
+# Topic, all of its queues, and those that this member should read.
+OnShare = Callable[[str, Sequence[QueueRef], Sequence[QueueRef]], Awaitable[None]]
+
+
+@final
+class Rebalance:
+    """Tells `on_share` the share of each topic, again and again: the share may be the same.
+
+    Without an `allocation` the member reads everything, as in broadcasting.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        routes: RouteBook,
+        member: tuple[str, str],
+        allocation: Allocation | None,
+        topics: Callable[[], Iterable[str]],
+        on_share: OnShare,
+    ) -> None:
+        self._brokers = brokers
+        self._routes = routes
+        self._group, self._client_id = member
+        self._allocation = allocation
+        self._topics = topics
+        self._on_share = on_share
+        self._is_wanted = asyncio.Event()
+
+    def wake(self) -> None:
+        """Somebody came or went, or this member wants other topics."""
+        self._is_wanted.set()
+
+    async def keep_balanced(self, period_s: float = PERIOD_S) -> None:
+        """For ever: when woken and after each period, sooner when something was not known."""
+        while True:
+            self._is_wanted.clear()
+            is_complete = await self.balance()
+            try:
+                async with asyncio.timeout(period_s if is_complete else min(_AGAIN_S, period_s)):
+                    await self._is_wanted.wait()
+            except TimeoutError:
+                pass
+
+    async def balance(self) -> bool:
+        """One round; False when the share of a topic could not be computed."""
+        is_complete = True
+        for topic in tuple(self._topics()):
+            try:
+                share = await self._share(topic)
+            except ClientError as error:
+                log.info("the share of %s is not known: %s", topic, error)
+                share = None
+            if share is None:
+                is_complete = False
+            else:
+                await self._on_share(topic, *share)
+        return is_complete
+
+    async def _share(self, topic: str) -> tuple[Sequence[QueueRef], Sequence[QueueRef]] | None:
+        route = await self._routes.existing(topic)
+        if route is None:
+            return None
+        queues = sorted(route.readable)
+        if self._allocation is None:
+            return queues, queues
+        members = sorted(await self._brokers.members(self._group, topic))
+        return queues, share_of(self._allocation, self._client_id, queues, members)
+
+
+def share_of(
+    allocation: Allocation,
+    client_id: str,
+    queues: Sequence[QueueRef],
+    members: Collection[str],
+) -> Sequence[QueueRef]:
+    """Nothing for who is not known as a member yet, for the others share without it."""
+    if not queues or client_id not in members:
+        return ()
+    return allocation(client_id, queues, list(members))
