@@ -1,0 +1,59 @@
+"""The book of unfinished messages against a sorted list, in any order of taking and finishing."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from roquet.client.in_flight import OffsetBook
+
+START = 100
+
+
+class BookMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.book = OffsetBook(START)
+        self.sizes: dict[int, int] = {}
+        self.next_offset = START
+
+    @rule(gap=st.integers(0, 5), size=st.integers(0, 1000))
+    def add(self, gap: int, size: int) -> None:
+        offset = self.next_offset + gap
+        assert self.book.add(offset, size)
+        self.sizes[offset] = size
+        self.next_offset = offset + 1
+
+    @rule(distance=st.integers(1, START))
+    def add_again(self, distance: int) -> None:
+        assert not self.book.add(self.next_offset - distance, 1)
+
+    @rule(distance=st.integers(-5, 20))
+    def skip(self, distance: int) -> None:
+        self.book.skip_to(self.next_offset + distance)
+        self.next_offset += max(0, distance)
+
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        # Also some that were never added.
+        offset = data.draw(st.sampled_from([0, *sorted(self.sizes)]) | st.integers(0, 2 * START))
+        self.book.finish(offset)
+        self.sizes.pop(offset, None)
+
+    @rule(data=st.data())
+    def finish_many(self, data: st.DataObject) -> None:
+        offsets = data.draw(st.permutations(sorted(self.sizes)))[:7]
+        self.book.finish_all(offsets)
+        for offset in offsets:
+            del self.sizes[offset]
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        unfinished = sorted(self.sizes)
+        assert self.book.count == len(unfinished)
+        assert self.book.size == sum(self.sizes.values())
+        assert self.book.first_unfinished == (unfinished[0] if unfinished else None)
+        assert self.book.commit_offset == (unfinished[0] if unfinished else self.next_offset)
+        assert self.book.span == (unfinished[-1] - unfinished[0] if unfinished else 0)
+        assert self.book.next_offset == self.next_offset
+
+
+TestOffsetBook = BookMachine.TestCase
