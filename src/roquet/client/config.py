@@ -5,6 +5,7 @@ from typing import Final, TypedDict
 
 from roquet.client.errors import BadArgument
 from roquet.client.names import check_group
+from roquet.client.tls import TlsConfig
 from roquet.net.peers import split_address
 from roquet.protocol.compression import Compression
 
@@ -26,6 +27,7 @@ class ProducerOptions(TypedDict, total=False):
 
     namespace: str | None
     credentials: Credentials | None
+    tls: TlsConfig | bool
     retry_count: int
     attempt_timeout_s: float | None
     avoid_slow_brokers: bool
@@ -49,6 +51,8 @@ class ProducerConfig:
     group: str
     namespace: str | None = None
     credentials: Credentials | None = None
+    # True is encrypted as `TlsConfig()` says.
+    tls: TlsConfig | bool = False
     # How often a message is sent again, within the time its caller gives it.
     retry_count: int = 2
     # The most that one broker may take of that time; None is all of it.

@@ -8,6 +8,7 @@ import asyncio
 import os
 import secrets
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
@@ -48,6 +49,7 @@ class ClientInstance:
         credentials: Credentials | None = None,
         new_topic_queue_count: int,
         router: Router[Any] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         ip = local_ip()
         self._process = os.getpid()
@@ -57,7 +59,7 @@ class ClientInstance:
         # The time keeps two clients of one process apart.
         self.id = f"{ip}@{self._process}#{clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)}"
         self.unique_ids = UniqueIdMaker(ip_address(ip).packed, self._process, secrets.randbits(32))
-        self.peers = Peers(router or Router(None, ()), clock)
+        self.peers = Peers(router or Router(None, ()), clock, tls=tls)
         self.requests = Requests(self.peers, credentials)
         self.services = Services(f"{what} {self.id}")
         # Brokers that nobody has told yet hear of this client at once.

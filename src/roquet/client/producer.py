@@ -33,6 +33,7 @@ from roquet.client.queue_choice import OrderKey
 from roquet.client.receipt import QueueRef, SendReceipt
 from roquet.client.sending import ANYWHERE, Place, Sender
 from roquet.client.statistics import ProducerStatistics
+from roquet.client.tls import tls_context
 from roquet.client.window import Window
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import Heartbeat, ProducerData
@@ -84,6 +85,7 @@ class AsyncProducer:
             self._heartbeat,
             credentials=config.credentials,
             new_topic_queue_count=config.new_topic_queue_count,
+            tls=tls_context(config.tls),
         )
         gatherer = None
         if config.linger_ms is not None:

@@ -5,6 +5,7 @@ nothing reconnects by itself, because who needs a peer calls it.
 """
 
 import asyncio
+import ssl
 from typing import Any, Final, final
 
 from roquet.clock import Clock
@@ -29,7 +30,10 @@ def split_address(address: str) -> tuple[str, int]:
 
 @final
 class Peers:
-    """Calls peers by address; what they ask back on the same connection goes to `router`."""
+    """Calls peers by address; what they ask back on the same connection goes to `router`.
+
+    With `tls` all connections are encrypted.
+    """
 
     def __init__(
         self,
@@ -38,8 +42,10 @@ class Peers:
         *,
         limits: Limits = DEFAULT_LIMITS,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._router = router
+        self._tls = tls
         self._limits = limits
         self._connect_timeout_s = connect_timeout_s
         self._watch = Watch(clock)
@@ -125,7 +131,7 @@ class Peers:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: self._new_connection(address), host, port
+                    lambda: self._new_connection(address), host, port, ssl=self._tls
                 )
         except TimeoutError:
             raise ConnectFailed(

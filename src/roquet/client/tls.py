@@ -1,0 +1,40 @@
+"""Encrypted connections: how a client knows its servers, and shows them who it is."""
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from roquet.client.errors import BadArgument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """Servers have to show a certificate that the system trusts, unless something else is said."""
+
+    # Whom to trust instead of the authorities of the system.
+    ca_file: Path | str | None = None
+    # Our own certificate, for servers that ask for one; the key may be in the same file.
+    cert_file: Path | str | None = None
+    key_file: Path | str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    # Certificates of brokers seldom name the addresses that name servers give out.
+    check_host: bool = True
+    # Without it everybody on the way can read and change what is sent. Java's default.
+    verify: bool = True
+
+
+def tls_context(tls: TlsConfig | bool) -> ssl.SSLContext | None:
+    """What connections need; None for plain ones. Reads files. Raises BadArgument."""
+    if tls is False:
+        return None
+    config = TlsConfig() if tls is True else tls
+    try:
+        context = ssl.create_default_context(cafile=config.ca_file)
+        if config.cert_file is not None:
+            context.load_cert_chain(config.cert_file, config.key_file, config.key_password)
+    except OSError as error:  # An SSLError is one, too.
+        raise BadArgument(f"`tls` {config} cannot be used: {error}") from None
+    context.check_hostname = config.check_host and config.verify
+    if not config.verify:
+        context.verify_mode = ssl.CERT_NONE
+    return context
