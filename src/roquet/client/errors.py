@@ -10,9 +10,11 @@ RoquetError
     ├── RequestRefused       a broker or name server said no, and why
     ├── Unreachable          a broker could not be asked, or did not answer
     ├── NoTimers             a broker would deliver at once what has to wait
+    ├── NoReply              a request was sent, but nobody replied in time
     └── SendError            a message was not acknowledged
         ├── SendFailed       it is not stored: sending it again is safe
-        │   └── SendRefused  because the broker said so, with a code
+        │   ├── SendRefused  because the broker said so, with a code
+        │   └── SendForbidden  because a hook of the program said so
         ├── SendUnknown      it may be stored: sending it again may make a second one
         │   └── NotYetSafe   it is stored, but disk or replica did not confirm it in time
         └── SomeFailed       of many messages; says what became of each
@@ -93,6 +95,19 @@ class NoTimers(ClientError):
         self.address = address
 
 
+class NoReply(ClientError):
+    """Somebody may have got the request, or may get it later. `receipt` says where it is."""
+
+    def __init__(self, topic: str, timeout_s: float, receipt: "SendReceipt") -> None:
+        super().__init__(
+            f"nobody replied to the request to {topic!r} within {timeout_s:g} s: "
+            "see whether somebody consumes this topic"
+        )
+        self.topic = topic
+        self.timeout_s = timeout_s
+        self.receipt = receipt
+
+
 class SendError(ClientError):
     """A message was not acknowledged; the subclass says what is known of it."""
 
@@ -114,6 +129,10 @@ class SendRefused(SendFailed):
         super().__init__(topic, reason)
         self.args = (topic, reason, code)
         self.code = code
+
+
+class SendForbidden(SendFailed):
+    """For hooks to raise: this message must not be sent."""
 
 
 class SendUnknown(SendError):

@@ -1,0 +1,116 @@
+"""What programs can watch: each send, each end of a transaction, each consumption.
+
+A hook is an object with the methods it needs; the others do nothing. Hooks run in the event loop,
+so they must not block. Their errors are logged and change nothing, with one exception:
+`before_send` may raise SendForbidden, and the message is not sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from roquet.client.errors import ClientError
+from roquet.client.receipt import QueueRef, SendReceipt
+from roquet.client.received import ReceivedMessage
+from roquet.protocol.message import Message
+
+
+class MessageKind(IntEnum):
+    """Numbers as trace records have them."""
+
+    NORMAL = 0
+    HALF = 1  # of a transaction that is not over
+    COMMIT = 2
+    DELAYED = 3
+
+
+class TransactionState(Enum):
+    """How a transaction ended, as far as its producer knows; values are the wire's."""
+
+    COMMIT = 8
+    ROLLBACK = 12
+    UNKNOWN = 0
+
+
+class ConsumeOutcome(IntEnum):
+    """What came of calling a listener; numbers as trace records have them."""
+
+    SUCCESS = 0
+    TIMED_OUT = 1
+    RAISED = 2
+    RETURNED_NOTHING = 3
+    FAILED = 4
+
+
+@dataclass(slots=True)
+class Sending:
+    """One send: of a message, or of those that share a request. Retries belong to it."""
+
+    group: str
+    topic: str
+    messages: Sequence[Message]
+    message_ids: Sequence[str]
+    kind: MessageKind
+    begin_ms: int
+    body_size: int  # as it travels, maybe compressed
+    # Known when it is over: receipts or an error.
+    duration_s: float = 0.0
+    receipts: Sequence[SendReceipt] = ()
+    error: ClientError | None = None
+    broker_address: str | None = None
+    region: str | None = None
+    # Whether the broker wants it to be traced.
+    is_traced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """What a broker was told of a transaction."""
+
+    group: str
+    topic: str
+    message_id: str
+    tags: str | None
+    keys: Sequence[str]
+    state: TransactionState
+    broker_address: str
+    end_ms: int
+    # The broker had asked.
+    is_answer: bool
+
+
+@dataclass(slots=True)
+class Consuming:
+    """One call of a listener."""
+
+    group: str
+    queue: QueueRef
+    messages: Sequence[ReceivedMessage]
+    begin_ms: int
+    # Known when it is over.
+    duration_s: float = 0.0
+    outcome: ConsumeOutcome = ConsumeOutcome.SUCCESS
+    error: BaseException | None = None
+
+
+class SendHook:
+    """Watches a producer."""
+
+    def before_send(self, sending: Sending) -> None:
+        """Raises SendForbidden to keep it from being sent."""
+
+    def after_send(self, sending: Sending) -> None:
+        """Called once for each send that was not forbidden, however it ended."""
+
+    def after_transaction(self, end: TransactionEnd) -> None:
+        """Called when a broker was told how a transaction ended."""
+
+
+class ConsumeHook:
+    """Watches a push consumer."""
+
+    def before_consume(self, consuming: Consuming) -> None:
+        """Called before the listener."""
+
+    def after_consume(self, consuming: Consuming) -> None:
+        """Called with what came of it."""
