@@ -49,6 +49,7 @@ public final class Driver {
         PullConsumerCommands.addTo(driver.commands);
         LitePullConsumerCommands.addTo(driver.commands);
         ScheduledPullConsumerCommands.addTo(driver.commands);
+        AllocationCommands.addTo(driver.commands);
         ToolCommands.addTo(driver.commands);
         driver.serve(new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)));
         Runtime.getRuntime().halt(0);
