@@ -52,7 +52,11 @@ class Heartbeats:
             except TimeoutError:
                 pass
             self._is_wanted.clear()
-            await self._tell_all("of life", self._beat)
+            await self.beat()
+
+    async def beat(self) -> None:
+        """Tells all brokers now. Who does not hear it is told later."""
+        await self._tell_all("of life", self._beat)
 
     async def has_timers(self, address: str, timeout_s: float) -> bool:
         """Whether the broker keeps a message until any moment; 4.9 would deliver it at once.

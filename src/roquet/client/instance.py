@@ -39,7 +39,7 @@ class ClientInstance:
     Made inside a running event loop; `open` starts what runs in the background.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  All that a client may be told once, mostly by name.
         self,
         what: str,
         name_servers: tuple[str, ...],
@@ -50,25 +50,33 @@ class ClientInstance:
         new_topic_queue_count: int,
         router: Router[Any] | None = None,
         tls: ssl.SSLContext | None = None,
+        name: str | None = None,
+        is_consumer: bool = False,
     ) -> None:
+        """With a `name` the id is the same in every run on this machine."""
         ip = local_ip()
         self._process = os.getpid()
         self._what = what
         self._stack = AsyncExitStack()
         self._is_open = False
         # The time keeps two clients of one process apart.
-        self.id = f"{ip}@{self._process}#{clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)}"
+        nanoseconds = clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)
+        self.id = f"{ip}@{name or f'{self._process}#{nanoseconds}'}"
         self.unique_ids = UniqueIdMaker(ip_address(ip).packed, self._process, secrets.randbits(32))
         self.peers = Peers(router or Router(None, ()), clock, tls=tls)
         self.requests = Requests(self.peers, credentials)
         self.services = Services(f"{what} {self.id}")
         # Brokers that nobody has told yet hear of this client at once.
-        has_new_routes = asyncio.Event()
+        self._wants_beat = asyncio.Event()
         self.routes = RouteBook(
-            NameServers(self.requests.call, name_servers), new_topic_queue_count, has_new_routes
+            NameServers(self.requests.call, name_servers), new_topic_queue_count, self._wants_beat
         )
         self.heartbeats = Heartbeats(
-            self.requests, self.routes.masters, lambda: heartbeat(self.id), has_new_routes
+            self.requests,
+            # Slaves are only read from.
+            self.routes.addresses if is_consumer else self.routes.masters,
+            lambda: heartbeat(self.id),
+            self._wants_beat,
         )
 
     async def open(self, route_interval_s: float, heartbeat_interval_s: float) -> None:
@@ -92,6 +100,10 @@ class ClientInstance:
         """Says good-bye and closes all connections; a second time does nothing."""
         self._is_open = False
         await self._stack.aclose()
+
+    def beat_soon(self) -> None:
+        """A broker turned out not to know this client, or knows old things of it."""
+        self._wants_beat.set()
 
     def check_usable(self) -> None:
         """Raises NotOpen or UsedAfterFork."""

@@ -19,18 +19,20 @@ from roquet.client.routes import RouteBook
 log = logging.getLogger(__name__)
 
 PERIOD_S: Final = 20.0
-# When a topic or the members could not be found out.
+# When something could not be found out or taken over: first this, and each time twice as long.
 _AGAIN_S: Final = 1.0
 
-# Topic, all of its queues, and those that this member should read.
-OnShare = Callable[[str, Sequence[QueueRef], Sequence[QueueRef]], Awaitable[None]]
+# Topic, all of its queues, and those that this member should read. False if some of them could
+# not be taken over yet.
+OnShare = Callable[[str, Sequence[QueueRef], Sequence[QueueRef]], Awaitable[bool | None]]
 
 
 @final
 class Rebalance:
     """Tells `on_share` the share of each topic, again and again: the share may be the same.
 
-    Without an `allocation` the member reads everything, as in broadcasting.
+    Without an `allocation` the member reads everything, as in broadcasting. `on_stranger` is called
+    when a broker does not know the member, which should then introduce itself.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class Rebalance:
         allocation: Allocation | None,
         topics: Callable[[], Iterable[str]],
         on_share: OnShare,
+        *,
+        on_stranger: Callable[[], None] | None = None,
     ) -> None:
         self._brokers = brokers
         self._routes = routes
@@ -48,6 +52,7 @@ class Rebalance:
         self._allocation = allocation
         self._topics = topics
         self._on_share = on_share
+        self._on_stranger = on_stranger
         self._is_wanted = asyncio.Event()
 
     def wake(self) -> None:
@@ -56,17 +61,23 @@ class Rebalance:
 
     async def keep_balanced(self, period_s: float = PERIOD_S) -> None:
         """For ever: when woken and after each period, sooner when something was not known."""
+        again_s = _AGAIN_S
         while True:
             self._is_wanted.clear()
-            is_complete = await self.balance()
+            if await self.balance():
+                again_s, pause_s = _AGAIN_S, period_s
+            else:
+                again_s, pause_s = min(2 * again_s, period_s), min(again_s, period_s)
             try:
-                async with asyncio.timeout(period_s if is_complete else min(_AGAIN_S, period_s)):
+                async with asyncio.timeout(pause_s):
                     await self._is_wanted.wait()
             except TimeoutError:
                 pass
+            else:
+                again_s = _AGAIN_S
 
     async def balance(self) -> bool:
-        """One round; False when the share of a topic could not be computed."""
+        """One round; False when a topic has to be looked at again soon."""
         is_complete = True
         for topic in tuple(self._topics()):
             try:
@@ -74,10 +85,8 @@ class Rebalance:
             except ClientError as error:
                 log.info("the share of %s is not known: %s", topic, error)
                 share = None
-            if share is None:
+            if share is None or await self._on_share(topic, *share) is False:
                 is_complete = False
-            else:
-                await self._on_share(topic, *share)
         return is_complete
 
     async def _share(self, topic: str) -> tuple[Sequence[QueueRef], Sequence[QueueRef]] | None:
@@ -88,6 +97,10 @@ class Rebalance:
         if self._allocation is None:
             return queues, queues
         members = sorted(await self._brokers.members(self._group, topic))
+        if self._client_id not in members and self._on_stranger is not None:
+            # Others share without it; it keeps what it has until they know better.
+            self._on_stranger()
+            return None
         return queues, share_of(self._allocation, self._client_id, queues, members)
 
 

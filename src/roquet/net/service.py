@@ -57,9 +57,12 @@ class Services:
             # An error of the block leaves as it is, and not wrapped in a group.
             await self._group.__aexit__(None, None, None)
 
-    def run(self, name: str, work: Work, *, on_failure: OnFailure) -> None:
-        """Runs `work` until it returns."""
-        self._start(name, self._run(name, work, on_failure))
+    def run(self, name: str, work: Work, *, on_failure: OnFailure) -> asyncio.Task[None] | None:
+        """Runs `work` until it returns, or until the task is cancelled, which harms no other.
+
+        None when everything ends already.
+        """
+        return self._start(name, self._run(name, work, on_failure))
 
     def every(self, name: str, period_s: float, work: Work) -> None:
         """Runs `work` after each `period_s`, for ever; a failure costs that one turn."""
@@ -69,13 +72,14 @@ class Services:
         """Runs `work` one time; a failure is logged, and that is all."""
         self._start(name, self._attempt(name, work))
 
-    def _start(self, name: str, running: Coroutine[None, None, None]) -> None:
+    def _start(self, name: str, running: Coroutine[None, None, None]) -> asyncio.Task[None] | None:
         if self._is_stopping:
             running.close()  # What comes too late is not begun.
-            return
+            return None
         task = self._group.create_task(running, name=f"{self._owner}: {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _run(self, name: str, work: Work, on_failure: OnFailure) -> None:
         while True:
