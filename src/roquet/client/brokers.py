@@ -45,9 +45,10 @@ H = TypeVar("H", bound=Header)
 class Brokers:
     """Every question raises Unreachable without an answer, and RequestRefused for a no."""
 
-    def __init__(self, requests: Requests, routes: RouteBook) -> None:
+    def __init__(self, requests: Requests, routes: RouteBook, timeout_s: float = TIMEOUT_S) -> None:
         self._requests = requests
         self._routes = routes
+        self._timeout_s = timeout_s
 
     def master(self, broker_name: str) -> str:
         """The address of a master. Raises Unreachable."""
@@ -72,7 +73,7 @@ class Brokers:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
-        return _header(OffsetReplyHeader, reply, queue.broker_name).offset
+        return reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
 
     async def commit(self, group: str, queue: QueueRef, offset: int) -> None:
         header = UpdateConsumerOffsetHeader(
@@ -114,7 +115,7 @@ class Brokers:
         )
         code = RequestCode.GET_EARLIEST_MSG_STORETIME
         reply = await self.ask_master(queue.broker_name, code, header)
-        return _header(EarliestStoreTimeReplyHeader, reply, queue.broker_name).timestamp
+        return reply_header(EarliestStoreTimeReplyHeader, reply, queue.broker_name).timestamp
 
     async def members(self, group: str, topic: str) -> list[str]:
         """The ids of the clients of a group, as any broker of the topic knows them."""
@@ -126,7 +127,7 @@ class Brokers:
         address = addresses.get(MASTER_ID) or next(iter(addresses.values()))
         header = ConsumerListHeader(consumer_group=group, broker_name=name)
         reply = await self.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-        return _body(ConsumerIds, reply, name).consumer_id_list
+        return reply_body(ConsumerIds, reply, name).consumer_id_list
 
     async def lock(self, group: str, client_id: str, queues: Iterable[QueueRef]) -> set[QueueRef]:
         """Those of the queues, of one broker, that the client has locked now."""
@@ -136,7 +137,7 @@ class Brokers:
         )
         return {
             QueueRef(queue.topic, queue.broker_name, queue.queue_id)
-            for queue in _body(LockedQueues, reply, name).queues
+            for queue in reply_body(LockedQueues, reply, name).queues
         }
 
     async def unlock(self, group: str, client_id: str, queues: Iterable[QueueRef]) -> None:
@@ -157,8 +158,10 @@ class Brokers:
         code: RequestCode,
         header: Header,
         body: bytes = b"",
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> Command:
+        if timeout_s is None:
+            timeout_s = self._timeout_s
         try:
             reply = await self._requests.call(address, code, header, timeout_s, body)
         except NetError as error:
@@ -169,7 +172,7 @@ class Brokers:
 
     async def _offset(self, queue: QueueRef, code: RequestCode, header: Header) -> int:
         reply = await self.ask_master(queue.broker_name, code, header)
-        return _header(OffsetReplyHeader, reply, queue.broker_name).offset
+        return reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
 
 
 def by_broker(queues: Iterable[QueueRef]) -> dict[str, list[QueueRef]]:
@@ -191,7 +194,8 @@ def _lock_request(group: str, client_id: str, queues: Iterable[QueueRef]) -> tup
     return names.pop(), write_body(request)
 
 
-def _header(header_type: type[H], reply: Command, broker: str) -> H:
+def reply_header(header_type: type[H], reply: Command, broker: str) -> H:
+    """Raises Unreachable when the answer is nonsense."""
     try:
         return read_header(header_type, reply.fields)
     except ProtocolError as error:
@@ -201,7 +205,8 @@ def _header(header_type: type[H], reply: Command, broker: str) -> H:
 B = TypeVar("B")
 
 
-def _body(body_type: type[B], reply: Command, broker: str) -> B:
+def reply_body(body_type: type[B], reply: Command, broker: str) -> B:
+    """Raises Unreachable when the answer is nonsense."""
     try:
         return read_body(body_type, reply.body)
     except ProtocolError as error:

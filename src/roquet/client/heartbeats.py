@@ -63,11 +63,15 @@ class Heartbeats:
 
         Raises NetError when the broker is not known yet and does not answer.
         """
-        if address not in self._kinds:
-            await self._beat(address, timeout_s)
+        await self.introduce(address, timeout_s)
         version, language = self._kinds[address]
         # Ours says it is a 4.9, so that no peer expects 5.x of it, but has timers.
         return version >= VERSION_5_0_0 or language == OUR_LANGUAGE
+
+    async def introduce(self, address: str, timeout_s: float) -> None:
+        """Returns when the broker knows this client. Raises NetError."""
+        if address not in self._kinds:
+            await self._beat(address, timeout_s)
 
     async def leave(self) -> None:
         """Good-bye to all who were told, within a limited time."""

@@ -82,6 +82,11 @@ class RouteBook:
         # Those who want the same topic wait for one answer.
         self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
+    def known(self, topic: str) -> Route | None:
+        """The route of a topic that takes messages, if it need not be asked for."""
+        route = self._routes.get(topic)
+        return route if route is not None and route.queues else None
+
     async def find(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route:
         """For a sender, who may also make the topic. Raises TopicNotFound or NoNameServer."""
         route = self._routes.get(topic)
@@ -99,12 +104,12 @@ class RouteBook:
 
     async def existing(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route | None:
         """For a reader: None while there is no such topic. Raises TopicNotFound or NoNameServer."""
-        route = self._routes.get(topic)
-        if route is None:
-            answer = await self._ask(topic, timeout_s)
-            if answer is not None:
-                route = self._keep(topic, route_of(topic, answer))
-        return route
+        return self._routes.get(topic) or await self.newest(topic, timeout_s)
+
+    async def newest(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route | None:
+        """The same, whatever was known before."""
+        answer = await self._ask(topic, timeout_s)
+        return None if answer is None else self._keep(topic, route_of(topic, answer))
 
     def masters(self) -> set[str]:
         """The addresses of all masters that any route names."""
