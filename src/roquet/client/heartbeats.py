@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, NamedTuple, final
 
 from roquet.client.requests import Requests
+from roquet.net.connection import Connection
 from roquet.net.errors import NetError
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.heartbeat import Heartbeat
@@ -42,6 +43,8 @@ class Heartbeats:
         self._heartbeat = heartbeat
         self._is_wanted = is_wanted
         self._kinds: dict[str, _Kind] = {}
+        # A broker forgets a client with its connection.
+        self._told: dict[str, Connection | None] = {}
 
     async def keep_beating(self, period_s: float) -> None:
         """Tells all brokers when wanted and after each period, for ever."""
@@ -56,21 +59,26 @@ class Heartbeats:
 
     async def beat(self) -> None:
         """Tells all brokers now. Who does not hear it is told later."""
-        await self._tell_all("of life", self._beat)
+        heartbeat = self._heartbeat()
+        # Who neither sends nor reads is nobody a broker has to know.
+        if heartbeat.producer_data_set or heartbeat.consumer_data_set:
+            await self._tell_all("of life", self._beat)
 
     async def has_timers(self, address: str, timeout_s: float) -> bool:
         """Whether the broker keeps a message until any moment; 4.9 would deliver it at once.
 
         Raises NetError when the broker is not known yet and does not answer.
         """
-        await self.introduce(address, timeout_s)
+        if address not in self._kinds:
+            await self._beat(address, timeout_s)
         version, language = self._kinds[address]
         # Ours says it is a 4.9, so that no peer expects 5.x of it, but has timers.
         return version >= VERSION_5_0_0 or language == OUR_LANGUAGE
 
     async def introduce(self, address: str, timeout_s: float) -> None:
-        """Returns when the broker knows this client. Raises NetError."""
-        if address not in self._kinds:
+        """Returns when the broker knows who is behind this connection. Raises NetError."""
+        connection = self._requests.peers.open_connection(address)
+        if connection is None or connection is not self._told.get(address):
             await self._beat(address, timeout_s)
 
     async def leave(self) -> None:
@@ -94,6 +102,7 @@ class Heartbeats:
         if reply.code != ResponseCode.SUCCESS:
             log.warning("%s refused a heartbeat: %d %s", address, reply.code, reply.remark)
         self._kinds[address] = _Kind(reply.version, reply.language)
+        self._told[address] = self._requests.peers.open_connection(address)
 
     async def _leave(self, address: str) -> None:
         heartbeat = self._heartbeat()
