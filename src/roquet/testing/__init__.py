@@ -1,0 +1,39 @@
+"""A real cluster inside a test: name server and brokers in this process, gone afterwards.
+
+    async with Cluster() as cluster:
+        topic = await cluster.new_topic()
+        async with AsyncProducer(cluster.name_server, "shop") as producer:
+            await producer.send(Message(topic, b"hello"), delay=timedelta(hours=1))
+            cluster.clock.advance(timedelta(hours=1))
+
+`BlockingCluster` is the same for programs without an event loop. With pytest there are fixtures:
+`roquet_cluster`, `roquet_topic` and `roquet_clock`, see `plugin.py`.
+
+Duty: start servers for tests of those who use the package.
+Doors: may import every other room. Nothing is loaded before it is used, because pytest loads the
+plugin in every project that has Roquet installed.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from roquet.testing.blocking import BlockingCluster
+    from roquet.testing.clock import MovableClock
+    from roquet.testing.cluster import Cluster
+
+__all__ = ["BlockingCluster", "Cluster", "MovableClock"]
+
+_HOMES: Final = {
+    "BlockingCluster": "roquet.testing.blocking",
+    "Cluster": "roquet.testing.cluster",
+    "MovableClock": "roquet.testing.clock",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value

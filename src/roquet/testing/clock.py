@@ -1,0 +1,53 @@
+"""A clock that runs as clocks do, and that a test can put forward."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Final, final
+
+from roquet.client.errors import BadArgument
+from roquet.clock import SystemClock
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+@final
+class MovableClock:
+    """The clock on the wall of a cluster, by which messages are delayed, retried and checked.
+
+    Only that: connections, locks and long polls go by the time that really passes, or everybody
+    would be taken for dead after a leap of an hour. And clients have clocks of their own: after a
+    leap, `delay=clock.now() + timedelta(hours=1)` is what is an hour away for the brokers.
+    """
+
+    def __init__(self) -> None:
+        self._real = SystemClock()
+        self._ahead_ms = 0
+        self._told: list[Callable[[], object]] = []
+
+    def advance(self, time: timedelta) -> None:
+        """What is due by then is delivered at once. There is no way back. Raises BadArgument."""
+        if time < timedelta(0):
+            raise BadArgument(f"a cluster's clock is put forward only, not by {time}")
+        self._ahead_ms += time // _MILLISECOND
+        for tell in self._told:
+            tell()
+
+    def now(self) -> datetime:
+        """The time in the cluster."""
+        return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
+
+    def now_ms(self) -> int:
+        return self._real.now_ms() + self._ahead_ms
+
+    def monotonic_s(self) -> float:
+        return self._real.monotonic_s()
+
+    @contextmanager
+    def telling(self, tell: Callable[[], object]) -> Iterator[None]:
+        """While the block runs, `tell` is called after each move, in the thread that made it."""
+        self._told.append(tell)
+        try:
+            yield
+        finally:
+            self._told.remove(tell)

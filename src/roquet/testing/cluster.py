@@ -1,0 +1,261 @@
+"""The embedded cluster: one name server and some brokers on the event loop of the test."""
+
+import asyncio
+import errno
+import string
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Final, Self, final
+
+from roquet.broker.broker import Broker
+from roquet.broker.config import BrokerConfig
+from roquet.broker.server import serve_broker
+from roquet.broker.settings import read_config
+from roquet.client.errors import BadArgument, NotOpen, RequestRefused
+from roquet.disk import Space, SystemDisk
+from roquet.namesrv.config import NameServerConfig
+from roquet.namesrv.server import serve_names
+from roquet.net.peers import Peers
+from roquet.net.router import Router
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import fields_of
+from roquet.protocol.headers.topics import CreateTopicHeader
+from roquet.protocol.host import Address
+from roquet.testing.clock import MovableClock
+
+BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
+
+_HOST: Final = "127.0.0.1"
+_WHAT: Final = "cluster"
+_TIMEOUT_S: Final = 10.0
+_PORT_TRIES: Final = 5
+
+# Small files, which are made quickly, and looks at transactions that notice a clock that moved.
+_SETTINGS: Final = {
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "mappedFileSizeConsumeQueue": str(20 * 6000),
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+    "transactionCheckInterval": "200",
+    "enablePropertyFilter": "true",
+}
+
+
+@final
+class Cluster:
+    """Answers while the block runs, at ports nobody else has; its directory goes with it.
+
+    The brokers are called "broker-a", "broker-b" and so on. `settings` are theirs, under the keys
+    of Apache's broker.conf, such as {"autoCreateTopicEnable": "false"}.
+    """
+
+    def __init__(self, *, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        if not 1 <= brokers <= BROKER_COUNT_MAX:
+            raise BadArgument(f"`brokers` has to be 1 to {BROKER_COUNT_MAX}, not {brokers}")
+        self.clock = MovableClock()
+        self.broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
+        self._settings = _SETTINGS | dict(settings or {})
+        self._stack = AsyncExitStack()
+        self._names: AsyncExitStack | None = None
+        self._name_server_port = 0
+        self._running: dict[str, AsyncExitStack] = {}
+        self._brokers: dict[str, Broker] = {}
+        self._directory: Path | None = None
+        self._is_closed = False
+        self._topic_numbers = count(1)
+
+    @property
+    def name_server(self) -> str:
+        """What clients are given. It stays the same for as long as the cluster lives."""
+        self._check_open()
+        return str(Address(_HOST, self._name_server_port))
+
+    def broker_address(self, name: str = "broker-a") -> str:
+        """Where the broker is, or was before it was stopped."""
+        self._check_open()
+        self._check_name(name)
+        return str(Address(_HOST, self._brokers[name].config.listen_port))
+
+    async def open(self) -> None:
+        """A second time does nothing."""
+        if self._is_closed:
+            raise NotOpen(_WHAT, was_open=True)
+        if self._directory is not None:
+            return
+        try:
+            await self._start_all()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stops everything and removes the directory; a second time does nothing."""
+        self._is_closed = True
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def new_topic(self, name: str | None = None, *, queues: int = 4) -> str:
+        """Makes a topic with so many queues on each broker that runs, and returns its name.
+
+        Without a name it gets one that no other topic has. Raises RequestRefused.
+        """
+        self._check_open()
+        name = name or f"topic-{next(self._topic_numbers)}"
+        header = CreateTopicHeader(
+            topic=name,
+            default_topic="TBW102",
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=Permission.READ | Permission.WRITE,
+            topic_filter_type="SINGLE_TAG",
+        )
+        peers = Peers(Router(None, ()), self.clock)
+        try:
+            for broker_name in self._running:
+                await _tell(peers, self.broker_address(broker_name), header)
+        finally:
+            await peers.close()
+        return name
+
+    async def restart_broker(self, name: str = "broker-a") -> None:
+        """Its messages stay, its connections do not."""
+        await self.stop_broker(name)
+        await self.start_broker(name)
+
+    async def stop_broker(self, name: str = "broker-a") -> None:
+        """One that is stopped already stays so."""
+        self._check_open()
+        self._check_name(name)
+        if name in self._running:
+            await self._running.pop(name).aclose()
+
+    async def start_broker(self, name: str = "broker-a") -> None:
+        """Starts it where it was before; one that runs goes on."""
+        directory = self._check_open()
+        self._check_name(name)
+        if name in self._running:
+            return
+        config = self._config(name, directory)
+        stack = AsyncExitStack()
+        for tries_left in reversed(range(_PORT_TRIES)):
+            try:
+                serving = serve_broker(config, self.clock, _TemporaryDisk())
+                self._brokers[name] = await stack.enter_async_context(serving)
+                break
+            except OSError as error:
+                # Somebody took the port between the look for a free one and the use of it.
+                if error.errno != errno.EADDRINUSE or config.listen_port or not tries_left:
+                    raise
+        self._running[name] = stack
+
+    async def stop_name_server(self) -> None:
+        """One that is stopped already stays so."""
+        self._check_open()
+        await self._stop_name_server()
+
+    async def start_name_server(self) -> None:
+        """At the same address, and brokers are told to come; one that runs goes on."""
+        directory = self._check_open()
+        if self._names is not None:
+            return
+        config = NameServerConfig(
+            host=_HOST, port=self._name_server_port, kv_config_path=directory / "kvConfig.json"
+        )
+        serving = serve_names(config, self.clock, _TemporaryDisk())
+        stack = AsyncExitStack()
+        server = await stack.enter_async_context(serving)
+        self._names = stack
+        self._name_server_port = server.config.port
+        for name in self._running:
+            self._brokers[name].registrar.refresh_soon()
+
+    # How it is done.
+
+    def _check_open(self) -> Path:
+        if self._directory is None or self._is_closed:
+            raise NotOpen(_WHAT, was_open=self._is_closed)
+        return self._directory
+
+    def _check_name(self, name: str) -> None:
+        if name not in self.broker_names:
+            raise BadArgument(f"no broker is called {name!r}; there are {self.broker_names}")
+
+    def _config(self, name: str, directory: Path) -> BrokerConfig:
+        settings = {"brokerName": name, "namesrvAddr": self.name_server}
+        config, ignored = read_config(self._settings | settings, directory / name)
+        if ignored:
+            raise BadArgument(f"`settings` has keys without effect: {', '.join(ignored)}")
+        before = self._brokers.get(name)
+        port = 0 if before is None else before.config.listen_port
+        return replace(config, bind_address=_HOST, listen_port=port)
+
+    def _clock_moved(self) -> None:
+        for name in self._running:
+            # Earlier than anything that anybody waits for.
+            self._brokers[name].delays.ring(0)
+
+    async def _start_all(self) -> None:
+        stack = self._stack
+        directory = TemporaryDirectory(prefix="roquet-")
+        self._directory = Path(stack.enter_context(directory))
+        await self.start_name_server()
+        stack.push_async_callback(self._stop_name_server)
+        stack.push_async_callback(self._stop_brokers)
+        for name in self.broker_names:
+            await self.start_broker(name)
+        loop = asyncio.get_running_loop()
+        stack.enter_context(
+            # The test may run in another thread.
+            self.clock.telling(lambda: loop.call_soon_threadsafe(self._clock_moved))
+        )
+
+    async def _stop_brokers(self) -> None:
+        for name in list(self._running):
+            await self._running.pop(name).aclose()
+
+    async def _stop_name_server(self) -> None:
+        names, self._names = self._names, None
+        if names is not None:
+            await names.aclose()
+
+
+@final
+class _TemporaryDisk(SystemDisk):
+    """For files that nobody needs after the test: nothing is synced.
+
+    And never too full, because how full the disk of a developer is has to do with no test.
+    """
+
+    def sync(self, descriptor: int) -> None:
+        pass
+
+    def sync_directory(self, path: Path) -> None:
+        pass
+
+    def space(self, path: Path) -> Space:
+        path.stat()
+        return Space(1, 1)
+
+
+async def _tell(peers: Peers, address: str, header: CreateTopicHeader) -> None:
+    request = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, fields=fields_of(header))
+    reply = await peers.call(address, request, _TIMEOUT_S)
+    if reply.code != ResponseCode.SUCCESS:
+        raise RequestRefused(address, reply.code, reply.remark)

@@ -1,0 +1,233 @@
+"""The embedded cluster: real servers, which come and go, and a clock that moves."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roquet import AsyncProducer, Message, Producer
+from roquet.broker.handlers.clients import expire_clients
+from roquet.client.errors import BadArgument, NotOpen, RequestRefused
+from roquet.testing import BlockingCluster, Cluster
+from tests.support.eventually import eventually
+from tests.support.stores import bodies
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def producer(cluster: Cluster) -> AsyncIterator[AsyncProducer]:
+    async with AsyncProducer(cluster.name_server, "shop") as producer:
+        yield producer
+
+
+def stored(cluster: Cluster, topic: str, broker: str = "broker-a") -> list[bytes]:
+    """The bodies of queue 0."""
+    return bodies(cluster._brokers[broker].store, topic)
+
+
+async def test_messages_are_taken_and_kept(cluster: Cluster, producer: AsyncProducer) -> None:
+    topic = await cluster.new_topic(queues=1)
+    await producer.send(Message(topic, b"hello"))
+    assert stored(cluster, topic) == [b"hello"]
+
+
+async def test_new_topics_have_names_of_their_own(cluster: Cluster) -> None:
+    names = [await cluster.new_topic() for _ in range(3)]
+    assert len(set(names)) == 3
+    assert await cluster.new_topic("orders") == "orders"
+
+
+async def test_a_new_topic_has_its_queues_on_every_broker() -> None:
+    async with (
+        Cluster(brokers=2) as cluster,
+        AsyncProducer(cluster.name_server, "shop") as producer,
+    ):
+        topic = await cluster.new_topic(queues=3)
+        queues = await producer.queues(topic)
+    assert sorted((queue.broker_name, queue.queue_id) for queue in queues) == [
+        (name, number) for name in ("broker-a", "broker-b") for number in range(3)
+    ]
+
+
+async def test_a_topic_that_cannot_be_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(RequestRefused, match="no topic"):
+        await cluster.new_topic("not a name")
+
+
+@pytest.mark.parametrize("delay", [17, HOUR], ids=["by level", "by timer"])
+async def test_a_delayed_message_arrives_when_the_clock_is_moved(
+    cluster: Cluster, producer: AsyncProducer, delay: int | timedelta
+) -> None:
+    topic = await cluster.new_topic(queues=1)
+    await producer.send(Message(topic, b"late"), delay=delay)
+    cluster.clock.advance(HOUR / 2)
+    await producer.send(Message(topic, b"early"))
+    assert stored(cluster, topic) == [b"early"]
+    cluster.clock.advance(HOUR)
+    # Without the clock's notice the broker would look again after a second.
+    await eventually(lambda: stored(cluster, topic) == [b"early", b"late"], patience_s=0.9)
+
+
+async def test_delays_can_be_counted_from_the_moved_clock(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic(queues=1)
+    cluster.clock.advance(24 * HOUR)
+    await producer.send(Message(topic, b"late"), delay=cluster.clock.now() + HOUR)
+    await producer.send(Message(topic, b"early"))
+    cluster.clock.advance(HOUR)
+    await eventually(lambda: stored(cluster, topic) == [b"early", b"late"])
+
+
+async def test_nobody_is_taken_for_dead_because_the_clock_was_moved(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic(queues=1)
+    await producer.send(Message(topic, b"1"))
+    cluster.clock.advance(48 * HOUR)
+    broker = cluster._brokers["broker-a"]
+    expire_clients(broker)
+    assert "shop" in broker.producers.groups()
+
+
+async def test_a_restarted_broker_has_its_messages_and_its_address(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic(queues=1)
+    await producer.send(Message(topic, b"before"))
+    address = cluster.broker_address()
+    await cluster.restart_broker()
+    assert cluster.broker_address() == address
+    await producer.send(Message(topic, b"after"))
+    assert stored(cluster, topic) == [b"before", b"after"]
+
+
+async def test_delays_survive_a_restart_on_a_moved_clock(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic(queues=1)
+    await producer.send(Message(topic, b"late"), delay=HOUR)
+    await cluster.stop_broker()
+    cluster.clock.advance(HOUR)
+    await cluster.start_broker()
+    await eventually(lambda: stored(cluster, topic) == [b"late"])
+
+
+async def test_a_stopped_name_server_comes_back_with_its_routes(cluster: Cluster) -> None:
+    topic = await cluster.new_topic()
+    before = cluster.name_server
+    await cluster.stop_name_server()
+    await cluster.stop_name_server()
+    await cluster.start_name_server()
+    await cluster.start_name_server()
+    assert cluster.name_server == before
+    async with AsyncProducer(cluster.name_server, "shop") as producer:
+        await producer.send(Message(topic, b"hello"))
+
+
+async def test_settings_are_those_of_a_broker() -> None:
+    async with Cluster(settings={"autoCreateTopicEnable": "false"}) as cluster:
+        assert not cluster._brokers["broker-a"].config.create_topics
+
+
+async def test_a_cluster_that_cannot_start_leaves_nothing_behind() -> None:
+    cluster = Cluster(settings={"no.such.key": "1"})
+    with pytest.raises(BadArgument, match=r"no\.such\.key"):
+        await cluster.open()
+    assert cluster._directory is not None
+    assert not cluster._directory.exists()
+    with pytest.raises(NotOpen):
+        await cluster.open()
+
+
+async def test_the_directory_goes_with_the_cluster() -> None:
+    async with Cluster() as cluster:
+        directory = cluster._directory
+        assert isinstance(directory, Path)
+        assert directory.exists()
+    assert not directory.exists()
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_opening_and_closing_twice_is_fine() -> None:
+    cluster = Cluster()
+    await cluster.open()
+    address = cluster.name_server
+    await cluster.open()
+    assert cluster.name_server == address
+    await cluster.close()
+    await cluster.close()
+
+
+async def test_what_is_not_open_has_no_address_and_no_clock_to_obey() -> None:
+    cluster = Cluster()
+    with pytest.raises(NotOpen, match="not open"):
+        cluster.name_server  # noqa: B018
+    async with cluster:
+        pass
+    cluster.clock.advance(HOUR)
+    with pytest.raises(NotOpen, match="closed"):
+        await cluster.new_topic()
+
+
+@pytest.mark.parametrize("count", [0, 27])
+def test_there_are_as_many_brokers_as_letters(count: int) -> None:
+    with pytest.raises(BadArgument, match="1 to 26"):
+        Cluster(brokers=count)
+
+
+async def test_a_broker_that_is_not_there_is_named(cluster: Cluster) -> None:
+    with pytest.raises(BadArgument, match="broker-z"):
+        await cluster.stop_broker("broker-z")
+
+
+def public_methods(kind: type) -> dict[str, Callable[..., Any]]:
+    return {
+        name: method
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") or name == "__init__"
+    }
+
+
+def test_the_blocking_cluster_has_the_same_methods() -> None:
+    twins = public_methods(BlockingCluster)
+    assert {name: inspect.signature(method) for name, method in twins.items()} == {
+        name: inspect.signature(method) for name, method in public_methods(Cluster).items()
+    }
+    assert not any(map(inspect.iscoroutinefunction, twins.values()))
+
+
+def test_programs_without_a_loop_have_a_cluster_too() -> None:
+    with BlockingCluster() as cluster, Producer(cluster.name_server, "shop") as producer:
+        topic = cluster.new_topic(queues=1)
+        producer.send(Message(topic, b"1"))
+        for action in (
+            cluster.restart_broker,
+            cluster.stop_name_server,
+            cluster.start_name_server,
+            cluster.stop_broker,
+            cluster.start_broker,
+        ):
+            action()
+        cluster.clock.advance(HOUR)
+        assert cluster.broker_names == ["broker-a"]
+        assert producer.send(Message(topic, b"2")).queue_offset == 1
+    cluster.close()
+
+
+def test_a_blocking_cluster_that_cannot_start_ends_its_thread() -> None:
+    cluster = BlockingCluster(settings={"no.such.key": "1"})
+    with pytest.raises(BadArgument):
+        cluster.open()
+    assert not cluster._thread.is_running
