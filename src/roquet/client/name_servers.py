@@ -4,10 +4,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import final
+from typing import Final, final
 
-from roquet.client.errors import NoNameServer
+from roquet.client.errors import BadArgument, NoNameServer
 from roquet.net.errors import NetError
+from roquet.net.peers import split_address
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header
@@ -16,6 +17,19 @@ log = logging.getLogger(__name__)
 
 # Address, code, header and seconds of a request, to the reply; raises NetError.
 Ask = Callable[[str, RequestCode, Header, float], Awaitable[Command]]
+
+
+_SEPARATOR: Final = ";"
+
+
+def split_name_servers(text: str) -> tuple[str, ...]:
+    """The addresses in "host:port;host:port". Raises BadArgument or BadAddress."""
+    addresses = tuple(filter(None, (part.strip() for part in text.split(_SEPARATOR))))
+    if not addresses:
+        raise BadArgument("`name_server` is empty; it has to be host:port")
+    for address in addresses:
+        split_address(address)
+    return addresses
 
 
 @final

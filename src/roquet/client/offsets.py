@@ -109,6 +109,9 @@ class FileOffsets(_Notes):
     async def kept(self, queue: QueueRef) -> int | None:
         return self.offsets.get(queue)
 
+    def forget(self, queue: QueueRef) -> None:
+        """Nobody else goes on there: if the queue comes back, it goes on where it was."""
+
     async def save(self, queues: Iterable[QueueRef]) -> None:  # noqa: ARG002
         """Everything that is known, whatever is asked for: the file is written as a whole."""
         if not self.unsaved:

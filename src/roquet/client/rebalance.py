@@ -54,6 +54,8 @@ class Rebalance:
         self._on_share = on_share
         self._on_stranger = on_stranger
         self._is_wanted = asyncio.Event()
+        # Set when each topic was looked at once, whatever came of it.
+        self.has_begun = asyncio.Event()
 
     def wake(self) -> None:
         """Somebody came or went, or this member wants other topics."""
@@ -87,6 +89,7 @@ class Rebalance:
                 share = None
             if share is None or await self._on_share(topic, *share) is False:
                 is_complete = False
+        self.has_begun.set()
         return is_complete
 
     async def _share(self, topic: str) -> tuple[Sequence[QueueRef], Sequence[QueueRef]] | None:

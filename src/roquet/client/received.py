@@ -26,6 +26,9 @@ class ReceivedMessage:
     # A dict for what is computed once, and no more members than a delivery needs.
     __slots__ = ("__dict__", "_buffer", "_namespace", "_position", "queue", "queue_offset", "size")
 
+    # How often this consumer delivered it again by itself; few messages have one of their own.
+    local_retry_count = 0
+
     def __init__(
         self,
         buffer: bytes,
@@ -86,7 +89,7 @@ class ReceivedMessage:
     @property
     def retry_count(self) -> int:
         """How often it was delivered to this group before."""
-        return self.record.reconsume_times
+        return self.record.reconsume_times + self.local_retry_count
 
     @property
     def born_timestamp(self) -> int:

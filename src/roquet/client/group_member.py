@@ -1,0 +1,320 @@
+"""A push consumer between `open` and `close`: one member of its group, with all its parts."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, final
+
+from roquet.client.assignment import Assignment
+from roquet.client.broker_requests import ROUTES
+from roquet.client.brokers import Brokers
+from roquet.client.concurrent_feed import ConcurrentFeed, Consumption
+from roquet.client.consumer_config import PushConsumerConfig
+from roquet.client.consumer_statistics import SAMPLE_PERIOD_S, ConsumerStatistics, Counting
+from roquet.client.consuming import ConsumeHooks, keep_in_time
+from roquet.client.delivery import Workers
+from roquet.client.errors import ClientError
+from roquet.client.flow_control import QueueLimits, limits_of
+from roquet.client.instance import ClientInstance
+from roquet.client.iteration import Iterations
+from roquet.client.listening_tasks import TaskWorkers
+from roquet.client.listening_threads import ThreadWorkers
+from roquet.client.names import RETRY_PREFIX, wrapped
+from roquet.client.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
+from roquet.client.orderly import RENEW_PERIOD_S, OrderlyFeed, QueueLocks
+from roquet.client.pulling import Puller
+from roquet.client.queue_reader import QueueReader, ReadFeed, Reading
+from roquet.client.rebalance import Rebalance
+from roquet.client.receipt import QueueRef
+from roquet.client.retrying import Retries
+from roquet.client.send_back import SendBack
+from roquet.client.starting import StartFrom, start_offset
+from roquet.client.subscriptions import Subscriptions
+from roquet.client.tls import tls_context
+from roquet.client.user_code import is_coroutine_function
+from roquet.clock import Clock
+from roquet.net.router import Router
+from roquet.net.service import OnFailure
+from roquet.protocol.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    Heartbeat,
+    MessageModel,
+)
+from roquet.protocol.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+_WHAT: Final = "push consumer"
+# Broadcasting members have to find their offsets again.
+_STABLE_NAME: Final = "DEFAULT"
+_OFFSETS_DIRECTORY: Final = ".rocketmq_offsets"
+# How long `open` waits for the first queues; they may come later.
+_OPEN_TIMEOUT_S: Final = 3.0
+_LEAVE_TIMEOUT_S: Final = 5.0
+_NEW_TOPIC_QUEUE_COUNT: Final = 4
+
+
+@final
+class GroupMember:
+    """Made inside a running event loop. Nothing happens before `open`."""
+
+    def __init__(
+        self,
+        config: PushConsumerConfig,
+        listener: Any,
+        subscriptions: Subscriptions,
+        clock: Clock,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.group = wrapped(config.namespace, config.group)
+        self.subscriptions = subscriptions
+        # What brokers have heard of them.
+        self._told: dict[str, Subscription] = {}
+        self.counting = Counting()
+        self.instance = instance = ClientInstance(
+            _WHAT,
+            config.name_servers,
+            clock,
+            self._heartbeat,
+            credentials=config.credentials,
+            new_topic_queue_count=_NEW_TOPIC_QUEUE_COUNT,
+            router=Router(self, ROUTES),
+            tls=tls_context(config.tls),
+            name=config.instance_name or (_STABLE_NAME if config.broadcasting else None),
+            is_consumer=True,
+        )
+        self._brokers = Brokers(instance.requests, instance.routes)
+        self.send_back = SendBack(self._brokers, instance.routes, self.group, config.namespace)
+        retries = Retries(
+            self.send_back, config.wire_retry_count_max, instance.services, self.counting
+        )
+        self.workers = self._new_workers(listener)
+        self._consumption = Consumption(config, self.workers, retries, self.counting)
+        self.keeper = self._new_keeper()
+        self.locks: QueueLocks | None = None
+        if config.orderly and not config.broadcasting:
+            self.locks = QueueLocks(self._brokers, self.group, instance.id, clock)
+        self._may_pull = asyncio.Event()
+        self._may_pull.set()
+        self._reading = Reading(
+            config,
+            Puller(instance.requests, instance.routes, self.group, config.namespace),
+            self.keeper,
+            instance.routes,
+            self.counting,
+            clock,
+            instance.services,
+            self._may_pull,
+            self._told.get,
+            instance.beat_soon,
+        )
+        self.rebalance = Rebalance(
+            self._brokers,
+            instance.routes,
+            (self.group, instance.id),
+            None if config.broadcasting else config.allocation,
+            lambda: self.subscriptions.by_topic,
+            self._share,
+            on_stranger=instance.beat_soon,
+        )
+        self.assignment = Assignment(
+            self._new_reader,
+            self.keeper,
+            self.locks,
+            instance.services,
+            self._announce_change,
+            self.rebalance.wake,
+        )
+        self._balancing: asyncio.Task[None] | None = None
+
+    # Its life.
+
+    async def open(self) -> None:
+        """Returns when the first queues are being read, or after a while."""
+        config = self.config
+        if isinstance(self.keeper, FileOffsets):
+            await asyncio.to_thread(self.keeper.load)
+        await self.instance.open(config.route_interval_s, config.heartbeat_interval_s)
+        self.workers.start()
+        services = self.instance.services
+        services.every("save offsets", config.commit_interval_s, self.assignment.save)
+        services.every("sample", SAMPLE_PERIOD_S, self._sample)
+        if not config.orderly:
+            limit = partial(keep_in_time, self.workers, config.consume_timeout_s, self.clock)
+            services.run("limit listeners", limit, on_failure=OnFailure.RESTART)
+        if self.locks is not None:
+            services.run("renew locks", self._keep_locked, on_failure=OnFailure.RESTART)
+        self._balancing = services.run("balance", self._balance, on_failure=OnFailure.RESTART)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_OPEN_TIMEOUT_S):
+                await self._until_reading()
+
+    async def close(self) -> None:
+        """Waits for running listeners, keeps offsets, gives queues back and leaves the group."""
+        if self._balancing is not None:
+            self._balancing.cancel()
+        for reader in self.assignment.readers.values():
+            reader.stop_pulling()
+        try:
+            await self.workers.stop(self.config.close_timeout_s)
+            await self._consumption.retries.until_idle(self.config.close_timeout_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                    await self.assignment.leave_all()
+        finally:
+            await self.instance.close()
+
+    def pause(self) -> None:
+        self._may_pull.clear()
+        self.workers.pause()
+
+    def resume(self) -> None:
+        self._may_pull.set()
+        self.workers.resume()
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._may_pull.is_set()
+
+    # What it wants.
+
+    def wants_changed(self) -> None:
+        """Topics were subscribed to, or not any more."""
+        for queue in [*self.assignment.readers]:
+            if queue.topic not in self.subscriptions.by_topic:
+                self.assignment.drop(queue)
+        self.instance.services.once("subscribe", self._introduce_and_balance)
+
+    async def _introduce_and_balance(self) -> None:
+        await self._introduce()
+        self.rebalance.wake()
+
+    async def _introduce(self) -> None:
+        """Brokers know this member before it looks for its share."""
+        for topic in tuple(self.subscriptions.by_topic):
+            try:
+                await self.instance.routes.existing(topic)
+            except ClientError as error:
+                log.info("the route of %s is not known yet: %s", topic, error)
+        await self._announce()
+
+    async def _announce(self) -> None:
+        told = dict(self.subscriptions.by_topic)
+        await self.instance.heartbeats.beat()
+        # Only now: a broker refuses pulls that know more than it.
+        self._told.clear()
+        self._told.update(told)
+
+    async def _announce_change(self, topic: str) -> None:
+        if topic in self.subscriptions.by_topic:
+            self.subscriptions.renew(topic, self.clock.now_ms())
+        await self._announce()
+
+    def _heartbeat(self, client_id: str) -> Heartbeat:
+        config = self.config
+        model = MessageModel.BROADCASTING if config.broadcasting else MessageModel.CLUSTERING
+        data = ConsumerData(
+            group_name=self.group,
+            consume_type=ConsumeType.PUSH,
+            message_model=model,
+            consume_from_where=_WIRE_STARTS.get(config.start_from, ConsumeFromWhere.TIMESTAMP),
+            subscription_data_set=self.subscriptions.bodies(),
+        )
+        return Heartbeat(client_id=client_id, consumer_data_set=[data])
+
+    # Its share.
+
+    async def _balance(self) -> None:
+        await self._introduce()
+        await self.rebalance.keep_balanced(self.config.balance_interval_s)
+
+    async def _share(
+        self, topic: str, queues: Sequence[QueueRef], share: Sequence[QueueRef]
+    ) -> bool:
+        has_all = await self.assignment.share(topic, queues, share)
+        mine = self.assignment.of_topic(topic)
+        limits = limits_of(self.config, len(mine))
+        for queue in mine:
+            self.assignment.readers[queue].limit(limits)
+        return has_all
+
+    async def _until_reading(self) -> None:
+        await self.rebalance.has_begun.wait()
+        for reader in [*self.assignment.readers.values()]:
+            await reader.has_begun.wait()
+
+    async def _keep_locked(self) -> None:
+        assert self.locks is not None
+        while True:
+            await asyncio.sleep(RENEW_PERIOD_S)
+            readers = self.assignment.readers
+            for queue in await self.locks.renew([*readers, *self.assignment.leaving]):
+                if queue in readers:
+                    log.warning("the lock of %s is lost", queue)
+                    self.assignment.drop(queue)
+            for reader in readers.values():
+                if isinstance(reader.feed, OrderlyFeed):
+                    reader.feed.go_on()
+
+    def _new_reader(self, queue: QueueRef, siblings: Sequence[QueueRef]) -> QueueReader:
+        start = partial(
+            start_offset, self._brokers, self.keeper, queue, self.config.start_from, siblings
+        )
+        return QueueReader(queue, self._reading, partial(self._new_feed, queue), start)
+
+    def _new_feed(self, queue: QueueRef, start: int, limits: QueueLimits) -> ReadFeed:
+        if not self.config.orderly:
+            return ConcurrentFeed(queue, start, self._consumption, limits)
+        locks = self.locks
+        is_locked = (lambda: True) if locks is None else partial(locks.is_held, queue)
+        return OrderlyFeed(queue, start, self._consumption, limits, is_locked)
+
+    # Its parts.
+
+    def _new_workers(self, listener: Any) -> Workers:
+        config, clock = self.config, self.clock
+        hooks = ConsumeHooks(config.hooks, config.group, clock)
+        is_batch = config.batch_size is not None
+        if listener is None:
+            return Iterations(hooks, clock)
+        if is_coroutine_function(listener):
+            services = self.instance.services
+            return TaskWorkers(
+                listener, config.concurrency, hooks, clock, services, is_batch=is_batch
+            )
+        return ThreadWorkers(listener, config.concurrency, hooks, clock, is_batch=is_batch)
+
+    def _new_keeper(self) -> OffsetKeeper:
+        if not self.config.broadcasting:
+            return BrokerOffsets(self._brokers, self.group)
+        directory = self.config.offsets_directory or Path.home() / _OFFSETS_DIRECTORY
+        return FileOffsets(Path(directory) / self.instance.id / self.group)
+
+    def _sample(self) -> None:
+        self.counting.sample(self.clock.monotonic_s())
+
+    def statistics(self) -> ConsumerStatistics:
+        progress = {queue: reader.progress() for queue, reader in self.assignment.readers.items()}
+        return ConsumerStatistics(
+            self.counting.counts(),
+            self.counting.rates(self.clock.monotonic_s()),
+            {queue: each for queue, each in progress.items() if each is not None},
+            len(self.workers.running),
+            self.counting.last_error,
+        )
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+_WIRE_STARTS: Final[dict[Any, ConsumeFromWhere]] = {
+    StartFrom.LAST: ConsumeFromWhere.LAST_OFFSET,
+    StartFrom.FIRST: ConsumeFromWhere.FIRST_OFFSET,
+}
