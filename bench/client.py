@@ -1,0 +1,207 @@
+"""Our clients next to others, in one run against one broker of ours: rates, client CPU, latency.
+
+The others are the published Python client `rocketmq` 0.4.4, which wraps a C++ library, and Apache's
+Java client. Each mode runs in a process of its own (`clients/`), clients take turns, and the best
+turn counts. Only ratios mean anything: machines are noisy. What cannot be had here is left out,
+with the reason. `--quick` has one short turn.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.broker import TUNED_JVM
+
+from tests.support.jars import ApacheVersion, cache_directory, jar_directory, jvm_command, made_once
+from tests.support.our_cluster import OurCluster
+from tests.support.topics import create_topic
+
+CLIENTS = Path(__file__).with_name("clients")
+OTHER_PYTHON = "rocketmq==0.4.4"
+QUEUE_COUNT = 8
+RUN_TIMEOUT_S = 180.0
+
+
+class Unavailable(Exception):
+    """A client that cannot be had on this machine; the text says why."""
+
+
+class Figures(NamedTuple):
+    rate: float
+    cpu_us: float
+    p50_us: float | None
+
+
+@dataclass
+class Client:
+    """`command` gives the command line up to the mode; it may raise Unavailable."""
+
+    name: str
+    command: Callable[[Path], tuple[list[str], dict[str, str]]]
+
+
+@dataclass
+class Row:
+    """One line of the table: a client in one of its modes."""
+
+    client: Client
+    name: str
+    mode: str
+    best: Figures | None = None
+
+    def keep(self, found: Figures) -> None:
+        best = self.best or found
+        self.best = Figures(
+            max(best.rate, found.rate),
+            min(best.cpu_us, found.cpu_us),
+            None if best.p50_us is None or found.p50_us is None else min(best.p50_us, found.p50_us),
+        )
+
+
+@dataclass
+class Contest:
+    """Rows that do the same; the first is ours, and what others are compared with."""
+
+    title: str
+    rows: list[Row] = field(default_factory=list)
+
+
+def our_command(_scratch: Path) -> tuple[list[str], dict[str, str]]:
+    return [sys.executable, str(CLIENTS / "ours.py")], {}
+
+
+def other_python_command(scratch: Path) -> tuple[list[str], dict[str, str]]:
+    def install(directory: Path) -> None:
+        words = ["-m", "pip", "install", "--quiet", "--target", str(directory), OTHER_PYTHON]
+        subprocess.run([sys.executable, *words], check=True, capture_output=True, text=True)
+
+    try:
+        packages = made_once(cache_directory() / OTHER_PYTHON.replace("==", "-"), install)
+    except subprocess.CalledProcessError as error:
+        raise Unavailable(error.stderr.strip()[-300:]) from None
+    # It writes its log to the home directory.
+    environment = {"PYTHONPATH": str(packages), "HOME": str(scratch)}
+    return [sys.executable, str(CLIENTS / "rocketmq_0_4_4.py")], environment
+
+
+def java_command(scratch: Path) -> tuple[list[str], dict[str, str]]:
+    version = ApacheVersion.V4_9_7
+    classes = scratch / "classes"
+    if not classes.exists():
+        jars = str(jar_directory(version) / "*")
+        source = str(CLIENTS / "JavaClient.java")
+        words = ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", jars, "-d", str(classes), source]
+        try:
+            subprocess.run(words, check=True, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise Unavailable("there is no javac") from None
+    return [*jvm_command(version, scratch / "java", classes, tuning=TUNED_JVM), "JavaClient"], {}
+
+
+OURS = Client("ours", our_command)
+OTHER_PYTHON_CLIENT = Client(OTHER_PYTHON, other_python_command)
+JAVA = Client("Java 4.9.7", java_command)
+
+
+def sending_contests() -> list[Contest]:
+    return [
+        Contest(
+            "one at a time",
+            [
+                Row(OURS, "ours, async", "send-1"),
+                Row(OURS, "ours, blocking", "blocking-1"),
+                Row(OTHER_PYTHON_CLIENT, OTHER_PYTHON, "send-1"),
+                Row(JAVA, "Java 4.9.7", "send-1"),
+            ],
+        ),
+        Contest(
+            "64 at the same time",
+            [
+                Row(OURS, "ours, async", "send-64"),
+                Row(OURS, "ours, 64 threads", "blocking-64"),
+                Row(OTHER_PYTHON_CLIENT, f"{OTHER_PYTHON}, 64 threads", "send-64"),
+                Row(JAVA, "Java 4.9.7, 64 threads", "send-64"),
+            ],
+        ),
+        Contest("batching by itself", [Row(OURS, "ours, async, linger", "send-together")]),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one short turn")
+    parser.add_argument("--ours-only", action="store_true", help="without the other clients")
+    options = parser.parse_args()
+    seconds, rounds = (2.0, 1) if options.quick else (5.0, 3)
+    contests = sending_contests()
+    if options.ours_only:
+        for contest in contests:
+            contest.rows = [row for row in contest.rows if row.client is OURS]
+    with tempfile.TemporaryDirectory(prefix="roquet-bench-") as name:
+        scratch = Path(name)
+        with OurCluster(scratch / "cluster") as cluster:
+            for round_number in range(rounds):
+                for contest in contests:
+                    for row in contest.rows:
+                        topic = f"bench-{row.mode}-{round_number}"
+                        create_topic(cluster.broker, topic, QUEUE_COUNT)
+                        measure(row, scratch, [cluster.name_server, topic, str(seconds)])
+    for contest in contests:
+        report(contest)
+
+
+_unavailable: set[str] = set()
+
+
+def measure(row: Row, scratch: Path, arguments: Sequence[str]) -> None:
+    if row.client.name in _unavailable:
+        return
+    try:
+        row.keep(run_client(row, scratch, arguments))
+    except Unavailable as error:
+        _unavailable.add(row.client.name)
+        print(f"without {row.client.name}: {error}")
+
+
+def run_client(row: Row, scratch: Path, arguments: Sequence[str]) -> Figures:
+    command, environment = row.client.command(scratch)
+    done = subprocess.run(
+        [*command, row.mode, *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        raise Unavailable(f"{row.mode} ended with {done.returncode}: {done.stderr[-300:]}")
+    figures = json.loads(lines[-1])
+    count = max(1, figures["messages"])
+    return Figures(
+        count / max(figures["seconds"], 1e-9), figures["cpu_s"] / count * 1e6, figures.get("p50_us")
+    )
+
+
+def report(contest: Contest) -> None:
+    head = contest.rows[0].best
+    print(f"\n{contest.title:34}{'messages/s':>12}{'ours is x':>11}{'CPU us':>10}{'p50 us':>10}")
+    for row in contest.rows:
+        if row.best is None or head is None:
+            continue
+        ratio = "" if row is contest.rows[0] else f"{head.rate / row.best.rate:.2f}"
+        p50 = "" if row.best.p50_us is None else f"{row.best.p50_us:.0f}"
+        print(f"  {row.name:32}{row.best.rate:12,.0f}{ratio:>11}{row.best.cpu_us:10.1f}{p50:>10}")
+
+
+if __name__ == "__main__":
+    main()
