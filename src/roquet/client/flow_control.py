@@ -9,9 +9,9 @@ from roquet.client.in_flight import OffsetBook
 class QueueLimits(NamedTuple):
     """Above one of these no more is pulled. Without a span, in order, there is no limit to it."""
 
-    count: int
-    size: int
-    span: int | None
+    count_max: int
+    size_max: int
+    span_max: int | None
 
 
 def limits_of(config: PushConsumerConfig, queue_count: int) -> QueueLimits:
@@ -27,7 +27,7 @@ def limits_of(config: PushConsumerConfig, queue_count: int) -> QueueLimits:
 
 def has_room(book: OffsetBook, limits: QueueLimits) -> bool:
     return (
-        book.count <= limits.count
-        and book.size <= limits.size
-        and (limits.span is None or book.span <= limits.span)
+        book.count <= limits.count_max
+        and book.size <= limits.size_max
+        and (limits.span_max is None or book.span <= limits.span_max)
     )
