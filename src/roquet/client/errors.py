@@ -9,6 +9,9 @@ RoquetError
     ├── TopicNotFound        no broker takes messages of this topic
     ├── RequestRefused       a broker or name server said no, and why
     ├── Unreachable          a broker could not be asked, or did not answer
+    ├── NotConnected         no broker knows the client that was asked for
+    ├── MembersConnected     a group cannot be moved while its members are at work
+    ├── MessageNotFound      no broker has a message with this id
     ├── NoTimers             a broker would deliver at once what has to wait
     ├── NoReply              a request was sent, but nobody replied in time
     └── SendError            a message was not acknowledged
@@ -87,6 +90,28 @@ class Unreachable(ClientError):
         super().__init__(f"broker {broker} cannot be asked: {reason}")
         self.broker = broker
         self.reason = reason
+
+
+class NotConnected(ClientError):
+    def __init__(self, group: str, client_id: str) -> None:
+        super().__init__(f"client {client_id!r} of group {group!r} is not connected to any broker")
+        self.group = group
+        self.client_id = client_id
+
+
+class MembersConnected(ClientError):
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"group {group!r} is connected to a broker of 4.9, which can move it to a time but not "
+            "to an offset: stop its members first, or plan the reset with a time"
+        )
+        self.group = group
+
+
+class MessageNotFound(ClientError):
+    def __init__(self, topic: str, what: str) -> None:
+        super().__init__(f"no message of topic {topic!r} has {what}")
+        self.topic = topic
 
 
 class NoTimers(ClientError):

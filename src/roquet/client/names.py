@@ -51,9 +51,13 @@ def check_group(group: str) -> None:
         raise BadArgument(f"group {group!r} is taken by everybody; choose a name of your own")
 
 
+def is_system_topic(topic: str) -> bool:
+    return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIXES)
+
+
 def wrapped(namespace: str | None, name: str) -> str:
     """The name of a topic or group as brokers know it."""
-    if not namespace or name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES):
+    if not namespace or is_system_topic(name):
         return name
     prefix = next((each for each in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(each)), "")
     bare = name.removeprefix(prefix)

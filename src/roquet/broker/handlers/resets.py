@@ -36,7 +36,8 @@ def reset_offsets(broker: Broker, request: Request[ResetOffsetHeader]) -> Answer
     topic = broker.topics.find(header.topic)
     if topic is None:
         raise UnknownTopic(header.topic)
-    if request.command.version >= VERSION_5_0_0:
+    # Only tools that know what 5.x does name a queue, whatever version they say they are.
+    if request.command.version >= VERSION_5_0_0 or header.queue_id is not None:
         return _reset_here(broker, request, topic)
     return _reset_at_clients(broker, request, topic)
 

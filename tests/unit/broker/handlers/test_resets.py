@@ -184,3 +184,15 @@ async def test_5_x_tools_cannot_move_what_is_not_there(
     reply = await reset(client, THE_END, version=VERSION_5_5_0, **where)
     assert reply.code == code
     assert moved.broker.offsets.queues("g", "TopicA") == {0: 2, 1: 1}
+
+
+async def test_a_tool_that_names_a_queue_is_served_the_5_x_way(
+    moved: BrokerBed, client: BedClient
+) -> None:
+    consumer = moved.connect()
+    await consumer.beat("c1", reads={"g": ["TopicA"]})
+    await consumer.all_asked()
+    reply = await reset(client, THE_END, version=VERSION_4_9_7, queue_id=0, offset=1)
+    assert table_of(reply) == {0: 1}
+    assert moved.broker.offsets.find("g", "TopicA", 0) == 1
+    assert not await consumer.all_asked()

@@ -1,0 +1,364 @@
+"""Administration of a cluster, for the event loop: what operators and their tools do.
+
+    async with AsyncAdmin("127.0.0.1:9876") as admin:
+        progress = await admin.progress("billing")
+        plan = await admin.plan_reset("billing", "orders", StartFrom.FIRST)
+        await admin.apply_reset(plan)
+
+Every answer is as new as the servers are: nothing is kept. The work is done in `admin_*.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self, Unpack, final
+
+from roquet.client import (
+    admin_cluster,
+    admin_groups,
+    admin_messages,
+    admin_progress,
+    admin_resets,
+    admin_topics,
+)
+from roquet.client.admin_cluster import BrokerInfo
+from roquet.client.admin_config import AdminConfig, AdminOptions
+from roquet.client.admin_groups import ClientConnection, GroupMembers, GroupSettings
+from roquet.client.admin_progress import GroupProgress
+from roquet.client.admin_resets import ResetPlan, ResetTarget
+from roquet.client.admin_servers import AdminServers
+from roquet.client.admin_topics import BrokerRoute, TopicSettings, TopicStatistics
+from roquet.client.errors import NotOpen
+from roquet.client.instance import ClientInstance
+from roquet.client.producer import AsyncProducer
+from roquet.client.receipt import QueueRef, SendReceipt
+from roquet.client.received import ReceivedMessage
+from roquet.client.tls import tls_context
+from roquet.clock import SystemClock
+from roquet.protocol.bodies.heartbeat import Heartbeat
+from roquet.protocol.bodies.running_info import ConsumerRunningInfo
+from roquet.protocol.codes import Permission
+
+_WHAT: Final = "admin"
+_INTERVAL_S: Final = 30.0
+# Who sends dead letters again.
+_PRODUCER_GROUP: Final = "roquet-admin"
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """What exists between `open` and `close`."""
+
+    instance: ClientInstance
+    servers: AdminServers
+
+
+@final
+class AsyncAdmin:
+    """Belongs to the event loop and the process that opened it.
+
+    `options` are the members of `AdminConfig`. Whatever asks servers raises NoNameServer,
+    Unreachable or RequestRefused; what else may happen, each method says.
+    """
+
+    def __init__(self, name_server: str, **options: Unpack[AdminOptions]) -> None:
+        self._config = AdminConfig(name_server=name_server, **options)
+        self._clock = SystemClock()
+        self._open: _Open | None = None
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Nobody is asked yet. Raises NotOpen after `close`."""
+        if self._is_closed:
+            raise NotOpen(_WHAT, was_open=True)
+        if self._open is not None:
+            return
+        instance = ClientInstance(
+            _WHAT,
+            self._config.name_servers,
+            self._clock,
+            lambda client_id: Heartbeat(client_id=client_id),
+            credentials=self._config.credentials,
+            new_topic_queue_count=1,
+            tls=tls_context(self._config.tls),
+        )
+        self._open = _Open(instance, AdminServers(instance, self._config))
+        await instance.open(_INTERVAL_S, _INTERVAL_S)
+
+    async def close(self) -> None:
+        """A second time does nothing."""
+        was_closed, self._is_closed = self._is_closed, True
+        if not was_closed and self._open is not None:
+            await self._open.instance.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Topics.
+
+    async def topics(self, *, cluster: str | None = None, with_internal: bool = False) -> list[str]:
+        """Those of programs; with the others also retry topics, dead letters and the system's."""
+        return await admin_topics.list_topics(self._usable(), cluster, with_internal=with_internal)
+
+    async def create_topic(
+        self,
+        topic: str,
+        settings: TopicSettings = admin_topics.DEFAULT_SETTINGS,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> None:
+        """At all masters, those of a cluster, or one; one that exists gets the new settings.
+
+        Raises BadArgument.
+        """
+        servers = self._usable()
+        await admin_topics.put_topic(servers, servers.wire_name(topic), settings, cluster, broker)
+
+    async def set_topic_permission(
+        self, topic: str, permission: Permission, *, broker: str | None = None
+    ) -> None:
+        """Whether it may be read and written, everywhere or at one broker. Raises TopicNotFound."""
+        servers = self._usable()
+        await admin_topics.set_permission(servers, servers.wire_name(topic), permission, broker)
+
+    async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
+        """With all its messages; one that is not there is no error."""
+        servers = self._usable()
+        await admin_topics.delete_topic(servers, servers.wire_name(topic), cluster)
+
+    async def topic_settings(self, topic: str) -> dict[str, TopicSettings]:
+        """By broker name. Raises TopicNotFound."""
+        servers = self._usable()
+        return await admin_topics.topic_settings(servers, servers.wire_name(topic))
+
+    async def topic_route(self, topic: str) -> list[BrokerRoute]:
+        """As name servers know it. Raises TopicNotFound."""
+        servers = self._usable()
+        return await admin_topics.topic_route(servers, servers.wire_name(topic))
+
+    async def topic_statistics(self, topic: str) -> TopicStatistics:
+        """Raises TopicNotFound."""
+        servers = self._usable()
+        return await admin_topics.topic_statistics(servers, servers.wire_name(topic))
+
+    async def topic_groups(self, topic: str) -> list[str]:
+        """The groups that read it, or have. Raises TopicNotFound."""
+        servers = self._usable()
+        return await admin_topics.groups_of(servers, servers.wire_name(topic))
+
+    async def forbid_writes(self, broker: str) -> int:
+        """Producers keep away from a broker, as before maintenance. Returns how many topics."""
+        return await admin_topics.forbid_writes(self._usable(), broker)
+
+    async def allow_writes(self, broker: str) -> int:
+        """Takes `forbid_writes` back."""
+        return await admin_topics.allow_writes(self._usable(), broker)
+
+    # Groups.
+
+    async def groups(self, *, with_internal: bool = False) -> list[str]:
+        return await admin_groups.list_groups(self._usable(), with_internal=with_internal)
+
+    async def create_group(
+        self,
+        group: str,
+        settings: GroupSettings = admin_groups.DEFAULT_SETTINGS,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> None:
+        """At all masters, those of a cluster, or one; one that exists gets the new settings.
+
+        Raises BadArgument.
+        """
+        servers = self._usable()
+        await admin_groups.put_group(servers, servers.wire_name(group), settings, cluster, broker)
+
+    async def delete_group(
+        self, group: str, *, cluster: str | None = None, keep_offsets: bool = False
+    ) -> None:
+        """With its retries, but not its dead letters; one that is not there is no error."""
+        servers = self._usable()
+        wire_group = servers.wire_name(group)
+        await admin_groups.delete_group(servers, wire_group, cluster, keep_offsets=keep_offsets)
+
+    async def group_settings(self, group: str) -> dict[str, GroupSettings]:
+        """By broker name; empty if no broker knows the group."""
+        servers = self._usable()
+        return await admin_groups.group_settings(servers, servers.wire_name(group))
+
+    async def members(self, group: str) -> GroupMembers:
+        """The consumers of a group that are connected now."""
+        servers = self._usable()
+        return await admin_groups.group_members(servers, servers.wire_name(group))
+
+    async def producers(self, group: str) -> list[ClientConnection]:
+        """The producers of a group that are connected now."""
+        servers = self._usable()
+        return await admin_groups.producer_connections(servers, servers.wire_name(group))
+
+    async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
+        """What a consumer says about itself. Raises NotConnected."""
+        servers = self._usable()
+        return await admin_groups.running_info(servers, servers.wire_name(group), client_id)
+
+    # Progress and offsets.
+
+    async def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
+        """How far a group is, in all its topics or in one. Raises TopicNotFound."""
+        servers = self._usable()
+        wire_topic = None if topic is None else servers.wire_name(topic)
+        return await admin_progress.group_progress(
+            servers, self._clock, servers.wire_name(group), wire_topic
+        )
+
+    async def plan_reset(
+        self,
+        group: str,
+        topic: str,
+        to: ResetTarget,
+        *,
+        queues: Sequence[QueueRef] | None = None,
+    ) -> ResetPlan:
+        """What it would mean to move a group; nothing is changed.
+
+        Raises TopicNotFound, and BadArgument for queues of other topics.
+        """
+        servers = self._usable()
+        return await admin_resets.plan_reset(
+            servers, servers.wire_name(group), servers.wire_name(topic), to, queues
+        )
+
+    async def apply_reset(self, plan: ResetPlan) -> None:
+        """Moves the group. Members that are connected need some seconds to go on elsewhere.
+
+        Raises MembersConnected when a broker cannot do it now; then nothing was changed.
+        """
+        await admin_resets.apply_reset(self._usable(), plan)
+
+    # Messages.
+
+    async def message(self, topic: str, message_id: str) -> ReceivedMessage:
+        """By the id its producer got, or by the id of its place. Raises MessageNotFound."""
+        servers = self._usable()
+        wire_topic = servers.wire_name(topic)
+        return await admin_messages.message_by_id(servers, self._clock, wire_topic, message_id)
+
+    async def messages_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        count_max: int = admin_messages.COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """Oldest first, stored between two moments. Raises TopicNotFound."""
+        servers = self._usable()
+        wire_topic = servers.wire_name(topic)
+        return await admin_messages.messages_by_key(servers, wire_topic, key, begin, end, count_max)
+
+    async def messages_between(
+        self,
+        topic: str,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        count_max: int = admin_messages.COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """Oldest first, stored between two moments. Raises TopicNotFound."""
+        servers = self._usable()
+        wire_topic = servers.wire_name(topic)
+        return await admin_messages.messages_between(servers, wire_topic, begin, end, count_max)
+
+    async def messages_of_queue(
+        self, queue: QueueRef, offset: int, *, count_max: int = admin_messages.COUNT_MAX
+    ) -> list[ReceivedMessage]:
+        """Those from an offset on. Raises TopicNotFound."""
+        servers = self._usable()
+        wire_queue = queue._replace(topic=servers.wire_name(queue.topic))
+        return await admin_messages.messages_of_queue(servers, wire_queue, offset, count_max)
+
+    async def dead_letters(
+        self,
+        group: str,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        count_max: int = admin_messages.COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """Messages that the group failed to take too often, oldest first."""
+        servers = self._usable()
+        wire_group = servers.wire_name(group)
+        return await admin_messages.dead_letters(servers, wire_group, begin, end, count_max)
+
+    async def resend(self, dead_letters: Sequence[ReceivedMessage]) -> list[SendReceipt]:
+        """Sends dead letters to the topics they came from, for all groups that read these.
+
+        Each is a new message with the old body, tags, keys and properties; the dead letter stays.
+        Raises BadArgument for what is no dead letter, and SomeFailed.
+        """
+        servers = self._usable()
+        config = self._config
+        revived = [
+            admin_messages.revived(dead, servers.user_name(admin_messages.origin_of(dead)))
+            for dead in dead_letters
+        ]
+        async with AsyncProducer(
+            config.name_server,
+            _PRODUCER_GROUP,
+            namespace=config.namespace,
+            credentials=config.credentials,
+            tls=config.tls,
+        ) as producer:
+            return await producer.send_many(revived)
+
+    # The cluster.
+
+    async def brokers(self) -> list[BrokerInfo]:
+        """All masters and slaves, whether they can be asked or not."""
+        return await admin_cluster.list_brokers(self._usable())
+
+    async def broker_runtime(self, address: str) -> dict[str, str]:
+        """What a broker says about itself, under Apache's names."""
+        return await admin_cluster.runtime_info(self._usable(), address)
+
+    async def broker_config(self, address: str) -> dict[str, str]:
+        """How a broker is set up, under Apache's names."""
+        return await admin_cluster.broker_config(self._usable(), address)
+
+    async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
+        """Changes settings of a running broker, under Apache's names."""
+        await admin_cluster.update_broker_config(self._usable(), address, settings)
+
+    async def kv_table(self, namespace: str) -> dict[str, str]:
+        """What name servers keep in a namespace of theirs, such as "ORDER_TOPIC_CONFIG"."""
+        return await admin_cluster.kv_table(self._usable(), namespace)
+
+    async def kv_value(self, namespace: str, key: str) -> str | None:
+        return await admin_cluster.kv_value(self._usable(), namespace, key)
+
+    async def put_kv(self, namespace: str, key: str, value: str) -> None:
+        """At all name servers, which do not tell each other."""
+        await admin_cluster.put_kv(self._usable(), namespace, key, value)
+
+    async def delete_kv(self, namespace: str, key: str) -> None:
+        """One that is not there is no error."""
+        await admin_cluster.delete_kv(self._usable(), namespace, key)
+
+    def _usable(self) -> AdminServers:
+        if self._open is None or self._is_closed:
+            raise NotOpen(_WHAT, was_open=self._is_closed)
+        self._open.instance.check_usable()
+        return self._open.servers
