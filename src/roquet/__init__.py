@@ -12,30 +12,54 @@ from roquet.errors import RoquetError
 
 if TYPE_CHECKING:
     from roquet.client.blocking import Producer
+    from roquet.client.blocking_transactions import TransactionProducer
     from roquet.client.config import Credentials
+    from roquet.client.hooks import SendHook, Sending, TransactionState
     from roquet.client.producer import AsyncProducer
     from roquet.client.receipt import QueueRef, SendReceipt
+    from roquet.client.received import ReceivedMessage
+    from roquet.client.request_reply import reply_to
+    from roquet.client.tls import TlsConfig
+    from roquet.client.transaction_producer import AsyncTransactionProducer, Transaction
     from roquet.protocol.message import Message
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncProducer",
+    "AsyncTransactionProducer",
     "Credentials",
     "Message",
     "Producer",
     "QueueRef",
+    "ReceivedMessage",
     "RoquetError",
+    "SendHook",
     "SendReceipt",
+    "Sending",
+    "TlsConfig",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionState",
+    "reply_to",
 ]
 
 _HOMES: Final = {
     "AsyncProducer": "roquet.client.producer",
+    "AsyncTransactionProducer": "roquet.client.transaction_producer",
     "Credentials": "roquet.client.config",
     "Message": "roquet.protocol.message",
     "Producer": "roquet.client.blocking",
     "QueueRef": "roquet.client.receipt",
+    "ReceivedMessage": "roquet.client.received",
+    "SendHook": "roquet.client.hooks",
     "SendReceipt": "roquet.client.receipt",
+    "Sending": "roquet.client.hooks",
+    "TlsConfig": "roquet.client.tls",
+    "Transaction": "roquet.client.transaction_producer",
+    "TransactionProducer": "roquet.client.blocking_transactions",
+    "TransactionState": "roquet.client.hooks",
+    "reply_to": "roquet.client.request_reply",
 }
 
 

@@ -24,10 +24,10 @@ _ITEM_SIZE: Final = 22
 Outcome = SendReceipt | ClientError
 
 # Messages, place and deadline of one request, to a receipt for each message; raises ClientError.
-SendTogether = Callable[[Sequence[Ready], Place, float], Awaitable[list[SendReceipt]]]
+SendTogether = Callable[[Sequence[Ready], Place, float], Awaitable[Sequence[SendReceipt]]]
 
 
-async def outcomes_of(receipts: Awaitable[list[SendReceipt]], count: int) -> list[Outcome]:
+async def outcomes_of(receipts: Awaitable[Sequence[SendReceipt]], count: int) -> list[Outcome]:
     """What became of each of `count` messages that share a request."""
     try:
         return [*await receipts]

@@ -11,9 +11,10 @@ from typing import Self, Unpack, final
 from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.delay import Delay
 from roquet.client.loop_thread import LoopThread
-from roquet.client.producer import AsyncProducer
+from roquet.client.producer import REQUEST_TIMEOUT_S, AsyncProducer
 from roquet.client.queue_choice import OrderKey
 from roquet.client.receipt import QueueRef, SendReceipt
+from roquet.client.received import ReceivedMessage
 from roquet.client.statistics import ProducerStatistics
 from roquet.protocol.message import Message
 
@@ -98,6 +99,18 @@ class Producer:
     ) -> list[SendReceipt]:
         return self._thread.run(
             self._twin.send_many(messages, in_flight=in_flight, timeout_s=timeout_s)
+        )
+
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> ReceivedMessage:
+        return self._thread.run(
+            self._twin.request(message, queue=queue, order_key=order_key, timeout_s=timeout_s)
         )
 
     def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:

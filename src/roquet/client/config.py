@@ -1,10 +1,12 @@
 """How clients are set up: checked when they are made, and never changed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 from roquet.client.errors import BadArgument
-from roquet.client.names import check_group
+from roquet.client.hooks import SendHook
+from roquet.client.names import check_group, check_topic
 from roquet.client.tls import TlsConfig
 from roquet.net.peers import split_address
 from roquet.protocol.compression import Compression
@@ -40,6 +42,8 @@ class ProducerOptions(TypedDict, total=False):
     new_topic_queue_count: int
     route_interval_s: float
     heartbeat_interval_s: float
+    hooks: Sequence[SendHook]
+    trace: bool | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,10 @@ class ProducerConfig:
     new_topic_queue_count: int = 4
     route_interval_s: float = 30.0
     heartbeat_interval_s: float = 30.0
+    # Who watches what is sent.
+    hooks: Sequence[SendHook] = ()
+    # Write down what became of messages: in the usual topic, or in the one that is named.
+    trace: bool | str = False
 
     def __post_init__(self) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
@@ -83,6 +91,8 @@ class ProducerConfig:
         for name in _POSITIVE:
             if (value := getattr(self, name)) is not None and value <= 0:
                 raise BadArgument(f"`{name}` has to be more than 0, not {value}")
+        if isinstance(self.trace, str):
+            check_topic(self.trace)
         if self.retry_count < 0:
             raise BadArgument(f"`retry_count` has to be 0 or more, not {self.retry_count}")
 

@@ -58,9 +58,6 @@ class Sending:
     receipts: Sequence[SendReceipt] = ()
     error: ClientError | None = None
     broker_address: str | None = None
-    region: str | None = None
-    # Whether the broker wants it to be traced.
-    is_traced: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +84,8 @@ class Consuming:
     queue: QueueRef
     messages: Sequence[ReceivedMessage]
     begin_ms: int
+    # For hooks: the same before and after.
+    request_id: str = ""
     # Known when it is over.
     duration_s: float = 0.0
     outcome: ConsumeOutcome = ConsumeOutcome.SUCCESS

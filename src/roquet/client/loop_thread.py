@@ -3,8 +3,9 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar, final
 
 from roquet.client.errors import NotOpen, UsedAfterFork
@@ -42,6 +43,20 @@ class LoopThread:
             # Such as Ctrl-C in the thread that waits.
             waiting.cancel()
             raise
+
+    @contextmanager
+    def entered(self, block: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """A block of the loop, whose inside runs in the thread that calls and raises there."""
+        value = self.run(_awaited(block.__aenter__()))
+        try:
+            yield value
+        except BaseException as error:
+            # What ends this thread must not end the loop's: there the block was cancelled.
+            inside = error if isinstance(error, Exception) else asyncio.CancelledError()
+            self.run(_awaited(block.__aexit__(type(inside), inside, inside.__traceback__)))
+            raise
+        else:
+            self.run(_awaited(block.__aexit__(None, None, None)))
 
     def start(self) -> None:
         """A second time does nothing."""
@@ -82,3 +97,7 @@ class LoopThread:
         self._stop = asyncio.Event()
         is_ready.set()
         await self._stop.wait()
+
+
+async def _awaited(awaitable: Awaitable[T]) -> T:
+    return await awaitable

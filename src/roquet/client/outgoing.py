@@ -1,20 +1,22 @@
 """A message made ready for the wire: checked, named, compressed. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 import msgspec
 
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import BadArgument
+from roquet.client.hooks import MessageKind
 from roquet.client.names import RETRY_PREFIX, TEMPLATE_TOPIC, check_topic, wrapped
 from roquet.client.receipt import QueueRef
+from roquet.client.request_reply import ReplyMessage
 from roquet.protocol.batch import BatchItem, encode_batch
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.compression import compress
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.headers.sending import SendMessageHeaderV2
-from roquet.protocol.message import KEY_SEPARATOR, Message, Property
+from roquet.protocol.message import KEY_SEPARATOR, Message, Property, SysFlag
 from roquet.protocol.properties import PROPERTIES_SIZE_MAX, properties_text
 
 _USERS_MAY_SET: Final = frozenset(
@@ -26,21 +28,41 @@ RESERVED_NAMES: Final = (
 # A character takes four bytes at most, so shorter texts need not be encoded to be measured.
 _SURELY_FITS: Final = PROPERTIES_SIZE_MAX // 4
 _BATCH_PROPERTIES: Final = properties_text({Property.WAIT: "true"})
+_PREPARED: Final = SysFlag.TRANSACTION_PREPARED.value
+_SEND: Final = RequestCode.SEND_MESSAGE_V2
+_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
+_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
+
+
+@final
+class Ready(msgspec.Struct, gc=False):
+    """A message that is checked and has its id and its properties as they travel."""
+
+    message: Message
+    message_id: str
+    properties: str
+    kind: MessageKind = MessageKind.NORMAL
+    # A broker without timers would deliver it at once.
+    needs_timers: bool = False
+    # The reply comes through the broker, which has to know whom to give it to.
+    is_request: bool = False
 
 
 @final
 class Outgoing(msgspec.Struct, gc=False):
-    """What a request needs besides its queue. A batch has the ids of all its messages."""
+    """What a request needs besides its queue."""
 
-    topic: str
+    messages: Sequence[Ready]  # more than one in a batch
     wire_topic: str  # with the namespace, as brokers know it
     body: bytes
     properties: str
-    message_ids: tuple[str, ...]
+    code: RequestCode
     flag: int = 0
     sys_flag: int = 0
-    is_batch: bool = False
-    needs_timers: bool = False
+
+    @property
+    def topic(self) -> str:
+        return self.messages[0].message.topic
 
 
 def check_message(message: Message, config: ProducerConfig) -> None:
@@ -54,7 +76,9 @@ def check_message(message: Message, config: ProducerConfig) -> None:
             f"a body of {size} bytes is over `message_size_max` of {config.message_size_max}; "
             "send less, or raise it here and at the broker"
         )
-    if message.properties and not RESERVED_NAMES.isdisjoint(message.properties):
+    if message.properties and not (
+        RESERVED_NAMES.isdisjoint(message.properties) or isinstance(message, ReplyMessage)
+    ):
         names = sorted(RESERVED_NAMES.intersection(message.properties))
         raise BadArgument(
             f"properties {names} are not for users; there are `tags`, `keys` and `delay`"
@@ -82,32 +106,22 @@ def property_text(
     return text
 
 
-class Ready(NamedTuple):
-    """A message that is checked and has its id and its properties as they travel."""
-
-    message: Message
-    message_id: str
-    properties: str
-    needs_timers: bool = False
-
-
 def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:
     """One message for one request. Compresses, which may take a while."""
     message = ready.message
     body = message.body
-    sys_flag = 0
+    sys_flag = _PREPARED if ready.kind is MessageKind.HALF else 0
     if is_compressed(message, config):
         body = compress(body, config.compression)
-        sys_flag = config.compression.sys_flag
+        sys_flag |= config.compression.sys_flag
     return Outgoing(
-        message.topic,
-        wrapped(config.namespace, message.topic),
+        (ready,),
+        wrapped(config.namespace, message.topic) if config.namespace else message.topic,
         body,
         ready.properties,
-        (ready.message_id,),
+        _REPLY if isinstance(message, ReplyMessage) else _SEND,
         message.flag,
         sys_flag,
-        needs_timers=ready.needs_timers,
     )
 
 
@@ -117,24 +131,24 @@ def is_compressed(message: Message, config: ProducerConfig) -> bool:
 
 def outgoing_batch(batch: Sequence[Ready], config: ProducerConfig) -> Outgoing:
     """Many messages of one topic for one request; batches are never compressed."""
-    topic = batch[0].message.topic
     return Outgoing(
-        topic,
-        wrapped(config.namespace, topic),
+        batch,
+        wrapped(config.namespace, batch[0].message.topic),
         encode_batch(
-            BatchItem(each.message.flag, each.message.body, each.properties.encode())
-            for each in batch
+            [
+                BatchItem(each.message.flag, each.message.body, each.properties.encode())
+                for each in batch
+            ]
         ),
         _BATCH_PROPERTIES,
-        tuple(each.message_id for each in batch),
-        is_batch=True,
+        _BATCH,
     )
 
 
-def request_of(
+def header_of(
     outgoing: Outgoing, queue: QueueRef, config: ProducerConfig, now_ms: int
-) -> tuple[RequestCode, SendMessageHeaderV2]:
-    header = SendMessageHeaderV2(
+) -> SendMessageHeaderV2:
+    return SendMessageHeaderV2(
         producer_group=wrapped(config.namespace, config.group),
         topic=outgoing.wire_topic,
         default_topic=TEMPLATE_TOPIC,
@@ -145,13 +159,14 @@ def request_of(
         flag=outgoing.flag,
         properties=outgoing.properties,
         reconsume_times=0,
-        batch=outgoing.is_batch,
+        batch=outgoing.code is _BATCH,
         broker_name=queue.broker_name,
     )
-    code = RequestCode.SEND_BATCH_MESSAGE if outgoing.is_batch else RequestCode.SEND_MESSAGE_V2
-    return code, header
 
 
-def can_be_batched(topic: str) -> bool:
-    """A retry topic takes messages one by one, because each may have to go elsewhere."""
-    return not topic.startswith(RETRY_PREFIX)
+def can_be_batched(message: Message) -> bool:
+    """A retry topic takes messages one by one, because each may have to go elsewhere.
+
+    So do brokers with replies, which they pass on.
+    """
+    return not (message.topic.startswith(RETRY_PREFIX) or isinstance(message, ReplyMessage))

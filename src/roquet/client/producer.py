@@ -7,53 +7,37 @@ Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self, Unpack, final
 
-from roquet.client.batching import Gatherer, Outcome, cut_to_size, outcomes_of
+from roquet.client.batching import Outcome, cut_to_size, outcomes_of
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.delay import Delay, delay_properties
-from roquet.client.errors import BadArgument, ClientError, NotOpen, SendFailed, SomeFailed
-from roquet.client.instance import ClientInstance
-from roquet.client.names import wrapped
-from roquet.client.outgoing import (
-    Outgoing,
-    Ready,
-    can_be_batched,
-    check_message,
-    is_compressed,
-    outgoing_batch,
-    outgoing_of,
-    property_text,
+from roquet.client.errors import (
+    BadArgument,
+    ClientError,
+    NoReply,
+    NotYetSafe,
+    SendFailed,
+    SomeFailed,
 )
+from roquet.client.hooks import MessageKind
+from roquet.client.names import wrapped
+from roquet.client.outbox import Outbox
+from roquet.client.outgoing import Ready, can_be_batched
 from roquet.client.queue_choice import OrderKey
 from roquet.client.receipt import QueueRef, SendReceipt
-from roquet.client.sending import ANYWHERE, Place, Sender
+from roquet.client.received import ReceivedMessage
+from roquet.client.request_reply import ROUTES, PendingReplies, ReplyMessage
+from roquet.client.sending import ANYWHERE, Place
 from roquet.client.statistics import ProducerStatistics
-from roquet.client.tls import tls_context
-from roquet.client.window import Window
 from roquet.clock import SystemClock
-from roquet.protocol.bodies.heartbeat import Heartbeat, ProducerData
-from roquet.protocol.message import Message, Property
+from roquet.net.router import Router
+from roquet.protocol.message import Message
 
 _WHAT: Final = "producer"
-_CLOSING_TIMEOUT_S: Final = 3.0
-# Larger bodies are compressed in a thread: the loop has other things to do meanwhile.
-_COMPRESSED_INLINE_SIZE_MAX: Final = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """What exists between `open` and `close`."""
-
-    instance: ClientInstance
-    sender: Sender
-    window: Window
-    gatherer: Gatherer | None
-    loop: asyncio.AbstractEventLoop
+REQUEST_TIMEOUT_S: Final = 10.0
 
 
 @final
@@ -65,56 +49,19 @@ class AsyncProducer:
     """
 
     def __init__(self, name_server: str, group: str, **options: Unpack[ProducerOptions]) -> None:
-        self._config = ProducerConfig(name_server=name_server, group=group, **options)
+        config = ProducerConfig(name_server=name_server, group=group, **options)
+        self._config = config
         self._clock = SystemClock()
-        self._statistics = ProducerStatistics()
-        self._open: _Open | None = None
-        self._is_closed = False
+        self._replies = PendingReplies(self._clock)
+        self._outbox = Outbox(_WHAT, config, Router(self._replies, ROUTES))
 
     async def open(self) -> None:
         """Begins to live; the cluster is asked by the first send. Raises NotOpen after `close`."""
-        if self._is_closed:
-            raise NotOpen(_WHAT, was_open=True)
-        if self._open is not None:
-            return
-        config = self._config
-        instance = ClientInstance(
-            _WHAT,
-            config.name_servers,
-            self._clock,
-            self._heartbeat,
-            credentials=config.credentials,
-            new_topic_queue_count=config.new_topic_queue_count,
-            tls=tls_context(config.tls),
-        )
-        gatherer = None
-        if config.linger_ms is not None:
-            gatherer = Gatherer(
-                self._send_together,
-                instance.services,
-                config.linger_ms / 1000,
-                config.message_size_max,
-            )
-        self._open = _Open(
-            instance,
-            Sender(config, instance, self._clock, self._statistics),
-            Window(config.in_flight_max, config.in_flight_size_max),
-            gatherer,
-            asyncio.get_running_loop(),
-        )
-        await instance.open(config.route_interval_s, config.heartbeat_interval_s)
+        await self._outbox.open()
 
     async def close(self) -> None:
         """Waits a little for what is on its way, and leaves; a second time does nothing."""
-        was_closed, self._is_closed = self._is_closed, True
-        if was_closed or self._open is None:
-            return
-        if self._open.gatherer is not None:
-            self._open.gatherer.flush()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING_TIMEOUT_S):
-                await self._open.window.until_empty()
-        await self._open.instance.close()
+        await self._outbox.close()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -142,20 +89,14 @@ class AsyncProducer:
         With `queue` or `order_key` it goes to one queue, and is tried once. Raises SendFailed,
         SendUnknown or BadArgument.
         """
-        opened = self._usable()
-        deadline_s = opened.loop.time() + timeout_s
         place = _place(message, queue, order_key)
-        ready = self._ready(opened, message, delay)
-        size = len(message.body)
-        await self._enter(opened, [message], size, timeout_s)
-        try:
-            if opened.gatherer is not None and delay is None and self._is_gathered(message):
-                place = await opened.sender.settled(message.topic, place, deadline_s)
-                return await opened.gatherer.add(ready, place, deadline_s)
-            outgoing = await self._outgoing(ready)
-            return (await opened.sender.send(outgoing, place, deadline_s))[0]
-        finally:
-            opened.window.leave(size)
+        if delay is None:
+            ready = self._outbox.ready(message, {})
+        else:
+            extra = delay_properties(delay, self._clock.now_ms())
+            kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
+            ready = self._outbox.ready(message, extra, kind)
+        return await self._outbox.send(ready, place, timeout_s)
 
     async def send_oneway(
         self,
@@ -169,11 +110,8 @@ class AsyncProducer:
 
         Raises SendFailed when it could not even be sent, or BadArgument.
         """
-        opened = self._usable()
-        deadline_s = opened.loop.time() + timeout_s
         place = _place(message, queue, order_key)
-        outgoing = await self._outgoing(self._ready(opened, message, None))
-        await opened.sender.send_oneway(outgoing, place, deadline_s)
+        await self._outbox.send_oneway(self._outbox.ready(message, {}), place, timeout_s)
 
     async def send_batch(
         self,
@@ -188,16 +126,16 @@ class AsyncProducer:
         Those of one request go to one queue, in their order. Raises as `send` does when there is
         one request, else SomeFailed: what follows a failure is not tried.
         """
-        opened = self._usable()
+        opened = self._outbox.usable()
         deadline_s = opened.loop.time() + timeout_s
         place = _place(_first_of_batch(messages), queue, order_key)
-        ready = [self._ready(opened, message, None) for message in messages]
+        ready = [self._outbox.ready(message, {}) for message in messages]
         parts = list(cut_to_size(ready, self._config.message_size_max))
         size = sum(len(message.body) for message in messages)
-        await self._enter(opened, messages, size, timeout_s)
+        await self._outbox.enter(ready, size, timeout_s)
         try:
             if len(parts) == 1:
-                return await self._send_together(parts[0], place, deadline_s)
+                return [*await self._outbox.send_together(parts[0], place, deadline_s)]
             return await self._send_parts(parts, place, deadline_s)
         finally:
             opened.window.leave(size)
@@ -215,7 +153,7 @@ class AsyncProducer:
         """
         if in_flight < 1:
             raise BadArgument(f"`in_flight` has to be 1 or more, not {in_flight}")
-        self._usable()
+        self._outbox.usable()
         outcomes: dict[int, Outcome] = {}
         # All workers take from the same iterator; none waits between taking and sending.
         numbered = enumerate(messages)
@@ -232,63 +170,44 @@ class AsyncProducer:
                 group.create_task(work())
         return _receipts([outcomes[index] for index in range(len(outcomes))])
 
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> ReceivedMessage:
+        """Sends a message and returns the reply of whoever consumes it, made with `reply_to`.
+
+        Raises NoReply when none comes in time, or as `send` does.
+        """
+        instance = self._outbox.usable().instance
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        place = _place(message, queue, order_key)
+        with self._replies.expected(instance.id, timeout_s) as (properties, reply):
+            ready = self._outbox.ready(message, properties, is_request=True)
+            try:
+                receipt = await self._outbox.send(ready, place, timeout_s)
+            except NotYetSafe as error:
+                receipt = error.receipts[0]  # It can be consumed, and that is what counts.
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    return await reply
+            except TimeoutError:
+                raise NoReply(message.topic, timeout_s, receipt) from None
+
     async def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
         """The queues that take messages of a topic now. Raises TopicNotFound or NoNameServer."""
-        opened = self._usable()
+        opened = self._outbox.usable()
         route = await opened.instance.routes.find(wrapped(self._config.namespace, topic), timeout_s)
         return [queue._replace(topic=topic) for queue in route.queues]
 
     def statistics(self) -> ProducerStatistics:
         """A copy of the counts up to now."""
-        window = None if self._open is None else self._open.window
-        return replace(
-            self._statistics,
-            in_flight_count=0 if window is None else window.count,
-            waiting_count=0 if window is None else window.waiting_count,
-        )
+        return self._outbox.statistics()
 
     # How it is done.
-
-    def _usable(self) -> _Open:
-        if self._open is None or self._is_closed:
-            raise NotOpen(_WHAT, was_open=self._is_closed)
-        self._open.instance.check_usable()
-        return self._open
-
-    def _ready(self, opened: _Open, message: Message, delay: Delay | None) -> Ready:
-        check_message(message, self._config)
-        now_ms = self._clock.now_ms()
-        extra = {} if delay is None else delay_properties(delay, now_ms)
-        message_id = opened.instance.unique_ids.make(now_ms)
-        text = property_text(message, message_id, extra, self._config.namespace)
-        return Ready(message, message_id, text, Property.TIMER_DELIVER_MS in extra)
-
-    async def _enter(
-        self, opened: _Open, messages: Sequence[Message], size: int, timeout_s: float
-    ) -> None:
-        try:
-            await opened.window.enter(size, timeout_s)
-        except TimeoutError:
-            reason = f"no room within {timeout_s:g} s: {opened.window} are on their way"
-            error = SendFailed(messages[0].topic, reason)
-            self._statistics.note_error(error, len(messages))
-            raise error from None
-
-    async def _outgoing(self, ready: Ready) -> Outgoing:
-        message = ready.message
-        if len(message.body) > _COMPRESSED_INLINE_SIZE_MAX and is_compressed(message, self._config):
-            return await asyncio.to_thread(outgoing_of, ready, self._config)
-        return outgoing_of(ready, self._config)
-
-    async def _send_together(
-        self, batch: Sequence[Ready], place: Place, deadline_s: float
-    ) -> list[SendReceipt]:
-        assert self._open is not None
-        if len(batch) == 1:
-            outgoing = await self._outgoing(batch[0])
-        else:
-            outgoing = outgoing_batch(batch, self._config)
-        return await self._open.sender.send(outgoing, place, deadline_s)
 
     async def _send_parts(
         self, parts: Sequence[Sequence[Ready]], place: Place, deadline_s: float
@@ -300,21 +219,14 @@ class AsyncProducer:
                 topic = part[0].message.topic
                 outcomes += [SendFailed(topic, "not tried after a failure") for _ in part]
             else:
-                sending = self._send_together(part, place, deadline_s)
+                sending = self._outbox.send_together(part, place, deadline_s)
                 outcomes += await outcomes_of(sending, len(part))
         return _receipts(outcomes)
-
-    def _is_gathered(self, message: Message) -> bool:
-        return can_be_batched(message.topic) and not is_compressed(message, self._config)
-
-    def _heartbeat(self, client_id: str) -> Heartbeat:
-        group = wrapped(self._config.namespace, self._config.group)
-        return Heartbeat(client_id=client_id, producer_data_set=[ProducerData(group_name=group)])
 
 
 def _place(message: Message, queue: QueueRef | None, order_key: OrderKey | None) -> Place:
     if queue is None and order_key is None:
-        return ANYWHERE
+        return Place(message.queue) if isinstance(message, ReplyMessage) else ANYWHERE
     if queue is not None and order_key is not None:
         raise BadArgument("give `queue` or `order_key`, not both")
     if queue is not None and queue.topic != message.topic:
@@ -328,8 +240,8 @@ def _first_of_batch(messages: Sequence[Message]) -> Message:
     topics = {message.topic for message in messages}
     if len(topics) > 1:
         raise BadArgument(f"a batch has one topic, not {sorted(topics)}; send one for each")
-    if not can_be_batched(messages[0].topic):
-        raise BadArgument(f"retry topic {messages[0].topic!r} takes no batches; send one by one")
+    if not can_be_batched(messages[0]):
+        raise BadArgument(f"topic {messages[0].topic!r} takes no batches; send one by one")
     return messages[0]
 
 

@@ -28,3 +28,6 @@ class SendReceipt(msgspec.Struct, frozen=True, gc=False):
     transaction_id: str | None = None
     # 5.x gives one for a message that waits: it can be called back with it.
     recall_handle: str | None = None
+    # The broker's name for where it is, and whether it wants messages to be traced.
+    region: str | None = None
+    is_traced: bool = True

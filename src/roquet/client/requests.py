@@ -24,19 +24,24 @@ class Requests:
         self.peers = peers
         self._credentials = credentials
 
+    @property
+    def is_signed(self) -> bool:
+        return self._credentials is not None
+
     async def call(
         self, address: str, code: RequestCode, header: Header, timeout_s: float, body: bytes = b""
     ) -> Command:
         """Raises NetError."""
-        return await self.peers.call(address, self._command(code, header, body), timeout_s)
+        return await self.peers.call(address, self.command(code, header, body), timeout_s)
 
     async def call_oneway(
         self, address: str, code: RequestCode, header: Header, timeout_s: float, body: bytes = b""
     ) -> None:
         """Returns when the request is on its way. Raises NetError."""
-        await self.peers.call_oneway(address, self._command(code, header, body), timeout_s)
+        await self.peers.call_oneway(address, self.command(code, header, body), timeout_s)
 
-    def _command(self, code: RequestCode, header: Header, body: bytes) -> Command:
+    def command(self, code: RequestCode, header: Header, body: bytes = b"") -> Command:
+        """The request as it is sent, by whatever connection."""
         if self._credentials is None:
             return Command(code, fields=fields_of(header), body=body)
         return Command(code, fields=signed_fields(header, body, self._credentials), body=body)

@@ -1,17 +1,19 @@
 """One request after the other until a broker has the message, or the time is up.
 
 What is sent is made in `outgoing.py`, where to is decided in `queue_choice.py`; here is the loop
-around them, and the judgement of what became of the message.
+around them, with hooks at both ends, and the judgement of what became of the message.
 """
 
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple, final
 
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import (
+    ClientError,
     NoNameServer,
     NoTimers,
     NotYetSafe,
@@ -22,9 +24,10 @@ from roquet.client.errors import (
     SendUnknown,
     TopicNotFound,
 )
+from roquet.client.hooks import SendHook, Sending
 from roquet.client.instance import ClientInstance
 from roquet.client.names import wrapped
-from roquet.client.outgoing import Outgoing, request_of
+from roquet.client.outgoing import Outgoing, header_of
 from roquet.client.queue_choice import (
     AttemptFailed,
     FaultTable,
@@ -35,15 +38,17 @@ from roquet.client.queue_choice import (
     queue_of_key,
 )
 from roquet.client.receipt import QueueRef, SendReceipt
-from roquet.client.routes import Route
+from roquet.client.routes import MASTER_ID, Route
 from roquet.client.statistics import ProducerStatistics
+from roquet.client.user_code import tell
 from roquet.clock import Clock
 from roquet.net.errors import CallTimedOut, ConnectFailed, ConnectionLost, NetError
-from roquet.protocol.codes import ResponseCode
+from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import header_reader
 from roquet.protocol.headers.sending import SendMessageReplyHeader
+from roquet.protocol.hot_requests import SendTemplate
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # Stored by the master, but not as safely as it promises.
@@ -52,7 +57,7 @@ _NOT_YET_SAFE: Final = {
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): "the replica did not confirm it in time",
     int(ResponseCode.SLAVE_NOT_AVAILABLE): "the broker has no replica now",
 }
-_BATCH_ID_SEPARATOR: Final = ","
+_ID_SEPARATOR: Final = ","
 
 _read_reply = header_reader(SendMessageReplyHeader)
 
@@ -81,56 +86,81 @@ class Sender:
         instance: ClientInstance,
         clock: Clock,
         statistics: ProducerStatistics,
+        hooks: Sequence[SendHook] = (),
     ) -> None:
         self._config = config
         self._instance = instance
         self._clock = clock
         self._statistics = statistics
+        self._hooks = hooks
         self._faults = FaultTable() if config.avoid_slow_brokers else None
         # Each topic has its own round. Where it begins is left to chance, or all producers would
         # begin at one broker.
         self._turns: defaultdict[str, int] = defaultdict(lambda: random.getrandbits(30))
+        self._templates: dict[tuple[QueueRef, RequestCode], SendTemplate] = {}
         self._loop = asyncio.get_running_loop()
 
-    async def send(self, outgoing: Outgoing, place: Place, deadline_s: float) -> list[SendReceipt]:
+    async def send(
+        self, outgoing: Outgoing, place: Place, deadline_s: float
+    ) -> Sequence[SendReceipt]:
         """One receipt for each message. Raises SendError; see `judged`."""
-        try:
-            receipts = await self._send(outgoing, place, deadline_s)
-        except SendError as error:
-            self._statistics.note_error(error, len(outgoing.message_ids))
-            raise
-        self._statistics.stored_count += len(receipts)
-        self._statistics.stored_size += len(outgoing.body)
-        return receipts
+        if not self._hooks:
+            return await self._send(outgoing, place, deadline_s)
+        with self._watched(outgoing) as sending:
+            sending.receipts = await self._send(outgoing, place, deadline_s)
+        return sending.receipts
 
     async def send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
         """Returns when the message is on its way. Raises SendFailed when it is not."""
-        try:
+        if not self._hooks:
             await self._send_oneway(outgoing, place, deadline_s)
-        except SendFailed as error:
-            self._statistics.note_error(error, 1)
-            raise
-        self._statistics.oneway_count += 1
+            return
+        with self._watched(outgoing):
+            await self._send_oneway(outgoing, place, deadline_s)
 
     async def settled(self, topic: str, place: Place, deadline_s: float) -> Place:
         """The queue instead of an order key. Raises SendFailed when there is no route."""
         if place.order_key is None:
             return place
         try:
-            route = await self._route(topic, deadline_s)
+            route = await self._route(topic, wrapped(self._config.namespace, topic), deadline_s)
         except SendFailed as error:
             self._statistics.note_error(error, 1)
             raise
         return Place(queue_of_key(route.queues, place.order_key))
 
-    async def _send(self, outgoing: Outgoing, place: Place, deadline_s: float) -> list[SendReceipt]:
+    async def _send(
+        self, outgoing: Outgoing, place: Place, deadline_s: float
+    ) -> Sequence[SendReceipt]:
+        try:
+            receipts = await self._try_all(outgoing, place, deadline_s)
+        except SendError as error:
+            self._statistics.note_error(error, len(outgoing.messages))
+            raise
+        self._statistics.stored_count += len(receipts)
+        self._statistics.stored_size += len(outgoing.body)
+        return receipts
+
+    async def _send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+        try:
+            await self._attempt_oneway(outgoing, place, deadline_s)
+        except SendFailed as error:
+            self._statistics.note_error(error, 1)
+            raise
+        self._statistics.oneway_count += 1
+
+    async def _try_all(
+        self, outgoing: Outgoing, place: Place, deadline_s: float
+    ) -> Sequence[SendReceipt]:
         errors: list[AttemptFailed] = []
         failed_broker: str | None = None
         # A queue that was chosen for its order gets the message once: who knows what came between.
         attempt_count = 1 if place.is_fixed else 1 + self._config.retry_count
         for attempt in range(attempt_count):
             # Only the first look can fail: what is known stays known.
-            route = await self._route(outgoing.topic, deadline_s)
+            route = self._instance.routes.known(outgoing.wire_topic) or await self._route(
+                outgoing.topic, outgoing.wire_topic, deadline_s
+            )
             queue = self._choose(route, place, failed_broker)
             pause_s = pause_before(attempt, queue.broker_name, failed_broker)
             if self._loop.time() + pause_s >= deadline_s:
@@ -148,14 +178,14 @@ class Sender:
                 self._instance.routes.renew_soon(outgoing.wire_topic)
         raise judged(outgoing.topic, errors)
 
-    async def _send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
-        route = await self._route(outgoing.topic, deadline_s)
+    async def _attempt_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+        route = await self._route(outgoing.topic, outgoing.wire_topic, deadline_s)
         queue = self._choose(route, place, None)
-        code, header = request_of(outgoing, queue, self._config, self._clock.now_ms())
+        header = header_of(outgoing, queue, self._config, self._clock.now_ms())
         timeout_s = deadline_s - self._loop.time()
         try:
             await self._instance.requests.call_oneway(
-                _master(route, queue), code, header, timeout_s, outgoing.body
+                _master(route, queue), outgoing.code, header, timeout_s, outgoing.body
             )
         except NetError as error:
             self._instance.routes.renew_soon(outgoing.wire_topic)
@@ -163,19 +193,16 @@ class Sender:
 
     async def _attempt(
         self, outgoing: Outgoing, queue: QueueRef, route: Route, deadline_s: float
-    ) -> list[SendReceipt]:
+    ) -> Sequence[SendReceipt]:
         begin_s = self._loop.time()
         try:
             address = _master(route, queue)
-            if outgoing.needs_timers:
+            first = outgoing.messages[0]
+            if first.needs_timers:
                 await self._check_timers(address, deadline_s)
-            code, header = request_of(outgoing, queue, self._config, self._clock.now_ms())
-            timeout_s = deadline_s - self._loop.time()
-            if self._config.attempt_timeout_s is not None:
-                timeout_s = min(timeout_s, self._config.attempt_timeout_s)
-            reply = await self._instance.requests.call(
-                address, code, header, timeout_s, outgoing.body
-            )
+            elif first.is_request:
+                await self._instance.heartbeats.introduce(address, deadline_s - begin_s)
+            reply = await self._call(outgoing, queue, address, deadline_s)
             receipts = receipts_of(outgoing, queue, address, reply)
         except (NetError, RequestRefused):
             self._note(queue, begin_s, has_failed=True)
@@ -183,8 +210,45 @@ class Sender:
         self._note(queue, begin_s, has_failed=False)
         return receipts
 
-    async def _route(self, topic: str, deadline_s: float) -> Route:
-        wire_topic = wrapped(self._config.namespace, topic)
+    async def _call(
+        self, outgoing: Outgoing, queue: QueueRef, address: str, deadline_s: float
+    ) -> Command:
+        now_ms = self._clock.now_ms()
+        now_s = self._loop.time()
+        if self._config.attempt_timeout_s is not None:
+            deadline_s = min(deadline_s, now_s + self._config.attempt_timeout_s)
+        timeout_s = deadline_s - now_s
+        requests = self._instance.requests
+        if requests.is_signed:
+            header = header_of(outgoing, queue, self._config, now_ms)
+            return await requests.call(address, outgoing.code, header, timeout_s, outgoing.body)
+        connection = requests.peers.open_connection(address)
+        if connection is None:
+            connection = await requests.peers.connected(address, timeout_s)
+            timeout_s = deadline_s - self._loop.time()
+        fill = self._template(outgoing, queue).fill
+        return await connection.call_by(
+            outgoing.code,
+            lambda opaque: fill(
+                opaque,
+                now_ms,
+                outgoing.properties,
+                outgoing.body,
+                outgoing.flag,
+                outgoing.sys_flag,
+            ),
+            timeout_s,
+        )
+
+    def _template(self, outgoing: Outgoing, queue: QueueRef) -> SendTemplate:
+        key = queue, outgoing.code
+        template = self._templates.get(key)
+        if template is None:
+            header = header_of(outgoing, queue, self._config, 0)
+            template = self._templates[key] = SendTemplate(outgoing.code, header)
+        return template
+
+    async def _route(self, topic: str, wire_topic: str, deadline_s: float) -> Route:
         try:
             return await self._instance.routes.find(wire_topic, deadline_s - self._loop.time())
         except (TopicNotFound, NoNameServer) as error:
@@ -212,10 +276,42 @@ class Sender:
         if not await self._instance.heartbeats.has_timers(address, timeout_s):
             raise NoTimers(address)
 
+    @contextmanager
+    def _watched(self, outgoing: Outgoing) -> Iterator[Sending]:
+        """Hooks see what is sent inside the block. Raises SendForbidden."""
+        messages = outgoing.messages
+        sending = Sending(
+            self._config.group,
+            outgoing.topic,
+            [each.message for each in messages],
+            [each.message_id for each in messages],
+            messages[0].kind,
+            self._clock.now_ms(),
+            len(outgoing.body),
+        )
+        tell([hook.before_send for hook in self._hooks], sending)
+        begin_s = self._loop.time()
+        try:
+            yield sending
+        except ClientError as error:
+            sending.error = error
+            if isinstance(error, NotYetSafe):
+                sending.receipts = error.receipts
+            raise
+        except asyncio.CancelledError:
+            sending.error = SendUnknown(outgoing.topic, "its sender gave up")
+            raise
+        finally:
+            sending.duration_s = self._loop.time() - begin_s
+            if sending.receipts:
+                broker_name = sending.receipts[0].queue.broker_name
+                sending.broker_address = self._instance.routes.broker(broker_name).get(MASTER_ID)
+            tell([hook.after_send for hook in self._hooks], sending)
+
 
 def receipts_of(
     outgoing: Outgoing, queue: QueueRef, address: str, reply: Command
-) -> list[SendReceipt]:
+) -> Sequence[SendReceipt]:
     """One receipt for each message. Raises NotYetSafe, RequestRefused or ConnectionLost."""
     if reply.code != _SUCCESS and reply.code not in _NOT_YET_SAFE:
         raise RequestRefused(address, reply.code, reply.remark)
@@ -224,22 +320,27 @@ def receipts_of(
     except ProtocolError as error:
         # It said "stored", but not where: as if the answer were lost.
         raise ConnectionLost(address, str(error)) from None
-    place = QueueRef(outgoing.topic, queue.broker_name, header.queue_id)
-    message_ids = outgoing.message_ids
-    offset_ids = header.msg_id.split(_BATCH_ID_SEPARATOR)
-    if len(offset_ids) != len(message_ids):
+    # As the caller knows the topic, and the queue that the broker really took.
+    if queue.topic != outgoing.topic or queue.queue_id != header.queue_id:
+        queue = QueueRef(outgoing.topic, queue.broker_name, header.queue_id)
+    messages = outgoing.messages
+    # Most sends have one message, and most brokers say one id for it.
+    offset_ids = [header.msg_id] if len(messages) == 1 else header.msg_id.split(_ID_SEPARATOR)
+    if len(offset_ids) != len(messages):
         # Some topics of 5.x keep a batch as one record.
-        offset_ids = [header.msg_id] * len(message_ids)
+        offset_ids = [header.msg_id] * len(messages)
     receipts = [
         SendReceipt(
-            message_id,
-            place,
+            ready.message_id,
+            queue,
             header.queue_offset + index,
             offset_ids[index],
             header.transaction_id,
             header.recall_handle,
+            header.region_id,
+            header.is_traced is not False,
         )
-        for index, message_id in enumerate(message_ids)
+        for index, ready in enumerate(messages)
     ]
     if reply.code != _SUCCESS:
         raise NotYetSafe(outgoing.topic, _NOT_YET_SAFE[reply.code], receipts)

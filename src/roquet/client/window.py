@@ -35,10 +35,16 @@ class Window:
     def waiting_count(self) -> int:
         return len(self._waiting)
 
+    def try_enter(self, size: int) -> bool:
+        """Whether there was room at once, which is taken then."""
+        if self._waiting or not self._has_room(size):
+            return False
+        self._take(size)
+        return True
+
     async def enter(self, size: int, timeout_s: float) -> None:
         """Returns when there is room, which is taken then. Raises TimeoutError."""
-        if not self._waiting and self._has_room(size):
-            self._take(size)
+        if self.try_enter(size):
             return
         waiting = _Waiting(size, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)

@@ -135,15 +135,25 @@ class Connection(asyncio.Protocol):
 
         Raises CallTimedOut, ConnectionLost or TooManyInFlight.
         """
+        return await self.call_by(
+            command.code,
+            lambda opaque: encode_command(msgspec.structs.replace(command, opaque=opaque)),
+            timeout_s,
+        )
+
+    async def call_by(
+        self, code: int, frame_of: Callable[[int], bytes], timeout_s: float
+    ) -> Command:
+        """The response to the request that `frame_of` makes for an opaque. Raises as `call`."""
         deadline_s = self._loop.time() + timeout_s
         if self._writable is not None:
-            await self.until_writable(command.code, timeout_s)
+            await self.until_writable(code, timeout_s)
         self._check_open()
         if len(self._calls) >= self._limits.call_count_max:
             raise TooManyInFlight(self.peer, self._limits.call_count_max)
-        call = self._calls.begin(command.code, timeout_s, deadline_s, self.heard_count)
+        call = self._calls.begin(code, timeout_s, deadline_s, self.heard_count)
         try:
-            self.send(encode_command(msgspec.structs.replace(command, opaque=call.opaque)))
+            self.send(frame_of(call.opaque))
             return await call.response
         finally:
             self._calls.end(call)

@@ -58,24 +58,37 @@ class Peers:
 
         Raises ConnectFailed, CallTimedOut, ConnectionLost, TooManyInFlight or BadAddress.
         """
-        connection = self._connections.get(address)
-        if connection is not None and connection.is_open:
+        connection = self.open_connection(address)
+        if connection is not None:
             return await connection.call(command, timeout_s)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        connection = await self._connected(address, timeout_s)
+        connection = await self.connected(address, timeout_s)
         return await connection.call(command, deadline_s - loop.time())
+
+    def open_connection(self, address: str) -> Connection | None:
+        """The connection to `address`, if there is one that can be used at once."""
+        connection = self._connections.get(address)
+        return connection if connection is not None and connection.is_open else None
+
+    async def connected(self, address: str, timeout_s: float) -> Connection:
+        """The same, made if there is none. Raises ConnectFailed, ConnectionLost or BadAddress."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self.connect(address)
+        except TimeoutError:
+            raise ConnectFailed(address, f"not connected after {timeout_s:g} s") from None
 
     async def call_oneway(self, address: str, command: Command, timeout_s: float) -> None:
         """Returns when the request is on its way, or raises as `call` does."""
-        connection = await self._connected(address, timeout_s)
+        connection = await self.connected(address, timeout_s)
         await connection.until_writable(command.code, timeout_s)
         connection.send_oneway(command)
 
     async def connect(self, address: str) -> Connection:
         """The open connection to `address`. Raises ConnectFailed, ConnectionLost or BadAddress."""
-        connection = self._connections.get(address)
-        if connection is not None and connection.is_open:
+        connection = self.open_connection(address)
+        if connection is not None:
             return connection
         if self._is_closed:
             raise ConnectionLost(address, _CLOSED_BY_US)
@@ -117,13 +130,6 @@ class Peers:
         self._watch.discard(connection)
         if self._connections.get(connection.peer) is connection:
             del self._connections[connection.peer]
-
-    async def _connected(self, address: str, timeout_s: float) -> Connection:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self.connect(address)
-        except TimeoutError:
-            raise ConnectFailed(address, f"not connected after {timeout_s:g} s") from None
 
     async def _dial(self, address: str) -> Connection:
         host, port = split_address(address)

@@ -6,15 +6,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from roquet import AsyncProducer, Message, Producer
+from roquet import Message, Producer
 from roquet.client.config import ProducerConfig, ProducerOptions
 from roquet.client.errors import NotOpen, SendFailed, UsedAfterFork
 from tests.support.our_cluster import OurCluster
@@ -26,24 +25,6 @@ TOPIC = "orders"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurCluster]:
     with OurCluster(tmp_path_factory.mktemp("roquet")) as cluster:
         yield cluster
-
-
-def public_methods(kind: type) -> dict[str, Callable[..., Any]]:
-    return {
-        name: method
-        for name, method in inspect.getmembers(kind, inspect.isfunction)
-        if not name.startswith("_") or name == "__init__"
-    }
-
-
-def test_every_method_has_a_twin_with_the_same_signature() -> None:
-    signatures = {
-        kind: {name: inspect.signature(method) for name, method in public_methods(kind).items()}
-        for kind in (AsyncProducer, Producer)
-    }
-    assert signatures[AsyncProducer] == signatures[Producer]
-    assert len(signatures[Producer]) > 5
-    assert not any(map(inspect.iscoroutinefunction, public_methods(Producer).values()))
 
 
 def test_options_are_all_that_can_be_set_with_the_same_types() -> None:
