@@ -24,7 +24,7 @@ class Iterations:
     """The backlog that all loops over one consumer take from."""
 
     def __init__(self, hooks: ConsumeHooks, clock: Clock) -> None:
-        self._hooks = hooks
+        self._hooks = hooks or None
         self._clock = clock
         self._backlog: deque[Delivery] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -73,7 +73,7 @@ class Iterations:
                 delivery = self._backlog.popleft()
                 if not delivery.feed.is_dropped:
                     self._running[delivery] = Running(delivery, self._clock.monotonic_s())
-                    if self._hooks:
+                    if self._hooks is not None:
                         self._hooks.before(delivery)
                     return delivery
                 delivery.feed.ended(delivery, NotBegun(), 0.0)
@@ -93,7 +93,7 @@ class Iterations:
         if running is None:
             return
         duration_s = self._clock.monotonic_s() - running.begin_s
-        if self._hooks:
+        if self._hooks is not None:
             self._hooks.after(delivery, error, duration_s)
         delivery.feed.ended(delivery, error, duration_s)
 

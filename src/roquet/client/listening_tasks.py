@@ -38,7 +38,7 @@ class TaskWorkers:
         is_batch: bool,
     ) -> None:
         self._listener = listener
-        self._hooks = hooks
+        self._hooks = hooks or None
         self._clock = clock
         self._services = services
         self._is_batch = is_batch
@@ -87,7 +87,10 @@ class TaskWorkers:
                     await self._has_stopped.wait()
 
     async def _work(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         backlog = self._backlog
+        hooks = self._hooks
         now_s = self._clock.monotonic_s
         slice_end_s = 0.0
         while True:
@@ -102,20 +105,19 @@ class TaskWorkers:
             if backlog:
                 self._wake_one()
             begin_s = now_s()
-            error = await self._call(delivery, begin_s)
+            self._running[task] = Running(delivery, begin_s)
+            error = await self._call(task, delivery)
             end_s = now_s()
-            if self._hooks:
-                self._hooks.after(delivery, error, end_s - begin_s)
+            if hooks is not None:
+                hooks.after(delivery, error, end_s - begin_s)
             delivery.feed.ended(delivery, error, end_s - begin_s)
             if end_s > slice_end_s:
                 await asyncio.sleep(0)
                 slice_end_s = now_s() + _SLICE_S
 
-    async def _call(self, delivery: Delivery, begin_s: float) -> BaseException | None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._running[task] = Running(delivery, begin_s)
-        if self._hooks:
+    async def _call(self, task: asyncio.Task[Any], delivery: Delivery) -> BaseException | None:
+        """What the listener raised."""
+        if self._hooks is not None:
             self._hooks.before(delivery)
         messages = delivery.messages
         try:
@@ -130,7 +132,8 @@ class TaskWorkers:
         except Exception as error:  # noqa: BLE001  Nobody knows what a listener raises.
             return error
         finally:
-            self._given_up.pop(delivery, None)
+            if self._given_up:
+                self._given_up.pop(delivery, None)
             del self._running[task]
             if self._is_stopping and not self._running:
                 self._has_stopped.set()

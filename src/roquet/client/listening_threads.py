@@ -45,7 +45,7 @@ class ThreadWorkers:
         is_batch: bool,
     ) -> None:
         self._listener = listener
-        self._hooks = hooks
+        self._hooks = hooks or None
         self._clock = clock
         self._is_batch = is_batch
         self._loop = asyncio.get_running_loop()
@@ -72,7 +72,7 @@ class ThreadWorkers:
             thread.start()
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
-        if self._hooks:
+        if self._hooks is not None:
             deliveries = list(deliveries)
             for delivery in deliveries:
                 self._hooks.before(delivery)
@@ -175,7 +175,7 @@ class ThreadWorkers:
                 self._end(result)
 
     def _end(self, result: _Result) -> None:
-        if self._hooks:
+        if self._hooks is not None:
             self._hooks.after(*result)
         result.delivery.feed.ended(*result)
 

@@ -4,7 +4,6 @@ Most programs look at a few members only, so a record is read when the first of 
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from struct import Struct
 from typing import Final, final
 
@@ -12,7 +11,7 @@ from roquet.client.names import RETRY_PREFIX, unwrapped
 from roquet.client.receipt import QueueRef
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.message import Property, StoredMessage
-from roquet.protocol.record import read_record
+from roquet.protocol.record import read_plain_body, read_record
 
 _HEAD: Final = Struct(">i16xq")  # total size and queue offset of a record
 # What precedes the body, the body's size included, when both hosts are IPv4.
@@ -23,8 +22,19 @@ _RECORD_SIZE_MIN: Final = 91
 class ReceivedMessage:
     """One delivery of a message. Members raise BadMessage when the broker sent nonsense."""
 
-    # A dict for what is computed once, and no more members than a delivery needs.
-    __slots__ = ("__dict__", "_buffer", "_namespace", "_position", "queue", "queue_offset", "size")
+    # A dict for what few messages have. What is read once has a member, because cached properties
+    # take a lock.
+    __slots__ = (
+        "__dict__",
+        "_body",
+        "_buffer",
+        "_namespace",
+        "_position",
+        "_record",
+        "queue",
+        "queue_offset",
+        "size",
+    )
 
     # How often this consumer delivered it again by itself; few messages have one of their own.
     local_retry_count = 0
@@ -38,6 +48,8 @@ class ReceivedMessage:
         queue_offset: int,
         namespace: str | None = None,
     ) -> None:
+        self._body: bytes | None = None
+        self._record: StoredMessage | None = None
         self._buffer = buffer
         self._position = position
         self._namespace = namespace
@@ -47,17 +59,26 @@ class ReceivedMessage:
         self.queue = queue
         self.queue_offset = queue_offset
 
-    @cached_property
+    @property
     def record(self) -> StoredMessage:
         """Everything a broker keeps of the message."""
-        return read_record(self._buffer, self._position)
+        record = self._record
+        if record is None:
+            record = self._record = read_record(self._buffer, self._position)
+        return record
 
-    @cached_property
+    @property
     def body(self) -> bytes:
         """Decompressed."""
-        return self.record.decompressed_body()
+        body = self._body
+        if body is None:
+            body = read_plain_body(self._buffer, self._position, self._position + self.size)
+            if body is None:
+                body = self.record.decompressed_body()
+            self._body = body
+        return body
 
-    @cached_property
+    @property
     def topic(self) -> str:
         """The topic it was sent to, whatever way it came since."""
         topic = self.record.topic
