@@ -13,6 +13,9 @@ import pytest
 
 from roquet import AsyncProducer, Message
 from roquet.client.errors import SendError
+from roquet.client.push_consumer import AsyncPushConsumer
+from roquet.client.received import ReceivedMessage
+from roquet.client.starting import StartFrom
 from roquet.testing import Cluster
 from tests.support.eventually import eventually
 from tests.support.stores import bodies
@@ -37,9 +40,10 @@ class Net:
     proxy: TcpProxy
     topic: str
 
-    def stored(self) -> list[bytes]:
+    def stored(self) -> dict[int, list[bytes]]:
+        """Bodies by queue."""
         store = self.cluster._brokers[BROKER].store
-        return [body for queue in range(QUEUE_COUNT) for body in bodies(store, self.topic, queue)]
+        return {queue: bodies(store, self.topic, queue) for queue in range(QUEUE_COUNT)}
 
 
 @pytest.fixture
@@ -159,7 +163,10 @@ FAULTS: dict[str, Callable[[Net, Ledger], Awaitable[None]]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+any_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+
+
+@any_fault
 async def test_what_a_producer_was_told_is_stored_is_stored(
     net: Net, fault: Callable[[Net, Ledger], Awaitable[None]]
 ) -> None:
@@ -170,6 +177,72 @@ async def test_what_a_producer_was_told_is_stored_is_stored(
             # By itself: nobody opened anything again.
             await ledger.until_more_pass()
     assert net.proxy.connection_count  # Nobody went around it.
-    stored = set(net.stored())
+    stored = {body for queue in net.stored().values() for body in queue}
     assert ledger.acknowledged <= stored
     assert stored <= ledger.attempted
+
+
+@dataclass
+class Received:
+    """Bodies by offset and queue, in the order of their first delivery."""
+
+    queues: dict[int, dict[int, bytes]] = field(
+        default_factory=lambda: {queue: {} for queue in range(QUEUE_COUNT)}
+    )
+
+    async def note(self, message: ReceivedMessage) -> None:
+        self.queues[message.queue.queue_id].setdefault(message.queue_offset, message.body)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.queues.values()))
+
+    @property
+    def by_offset(self) -> dict[int, list[bytes]]:
+        return {
+            queue: [found[offset] for offset in sorted(found)]
+            for queue, found in self.queues.items()
+        }
+
+    @property
+    def is_in_order(self) -> bool:
+        return all(list(found) == sorted(found) for found in self.queues.values())
+
+    async def until_more_come(self) -> None:
+        enough = self.count + ENOUGH
+        await eventually(lambda: self.count >= enough, patience_s=20)
+
+
+@asynccontextmanager
+async def receiving(net: Net, *, orderly: bool) -> AsyncIterator[Received]:
+    """A consumer of everything, while the block runs."""
+    received = Received()
+    consumer = AsyncPushConsumer(
+        net.cluster.name_server,
+        "billing",
+        received.note,
+        start_from=StartFrom.FIRST,
+        orderly=orderly,
+        # So that it looks again soon after it was hurt.
+        error_pause_s=0.05,
+        balance_interval_s=0.2,
+    )
+    consumer.subscribe(net.topic)
+    async with consumer:
+        yield received
+
+
+@any_fault
+@pytest.mark.parametrize("orderly", [False, True], ids=["in any order", "in order"])
+async def test_a_consumer_goes_on_by_itself_and_misses_nothing(
+    net: Net, fault: Callable[[Net, Ledger], Awaitable[None]], orderly: bool
+) -> None:
+    async with receiving(net, orderly=orderly) as received:
+        async with sending(net) as ledger:
+            for _ in range(ROUNDS):
+                await ledger.until_more_pass()
+                await fault(net, ledger)
+                await ledger.until_more_pass()
+                await received.until_more_come()
+        await eventually(lambda: received.by_offset == net.stored(), patience_s=20)
+    assert received.is_in_order or not orderly

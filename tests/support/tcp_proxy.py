@@ -16,6 +16,7 @@ from roquet.net.peers import split_address
 
 PROXY_HOST: Final = "127.0.0.2"
 _CHUNK_SIZE: Final = 65_536
+_CLOSE_TIMEOUT_S: Final = 10.0
 
 
 class Direction(Enum):
@@ -53,9 +54,9 @@ class TcpProxy:
     ) -> None:
         self.refuse()
         self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.resume()
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+            await asyncio.gather(*self._tasks)
 
     async def accept(self) -> None:
         """New connections are taken, as they are from the start."""
@@ -87,18 +88,19 @@ class TcpProxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.add(writer)
         try:
             with suppress(OSError):
                 await self._join(reader, writer)
         finally:
             writer.transport.abort()
+            self._writers.discard(writer)
             self._tasks.discard(task)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         their_reader, their_writer = await asyncio.open_connection(*self._target)
         self.connection_count += 1
-        pair = {writer, their_writer}
-        self._writers |= pair
+        self._writers.add(their_writer)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pass_on(reader, their_writer, Direction.TO_SERVER))
@@ -106,8 +108,8 @@ class TcpProxy:
         except* OSError:
             pass  # Reset by one of the two, or cut.
         finally:
-            self._writers -= pair
             their_writer.transport.abort()
+            self._writers.discard(their_writer)
 
     async def _pass_on(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction
