@@ -34,6 +34,9 @@ APACHE_SETTINGS: Final = {
     "mappedFileSizeConsumeQueue": "1000",
     "maxHashSlotNum": "100",
     "maxIndexNum": "200",
+    # Otherwise Apache drops, after a crash, an index file that is not full, and files anew only
+    # the messages of about its last three seconds.
+    "messageIndexSafe": "true",
 }
 
 
