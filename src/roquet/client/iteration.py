@@ -138,7 +138,11 @@ class DeliveryIterator(Generic[T]):
             raise StopAsyncIteration
         return self._seen(current.messages)
 
+    def close(self) -> None:
+        """The loop was left: another one begins with what this one had."""
+        current, self._current = self._current, None
+        if current is not None:
+            self._iterations.put_back(current)
+
     def __del__(self) -> None:
-        # The loop was left.
-        if self._current is not None:
-            self._iterations.put_back(self._current)
+        self.close()
