@@ -14,6 +14,7 @@ from roquet.client.outcome import verdict_of
 from roquet.client.receipt import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.client.retrying import Retries
+from roquet.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ class Consumption:
     workers: Workers
     retries: Retries
     counting: Counting
+    clock: Clock
 
 
 @final
@@ -58,6 +60,7 @@ class ConcurrentFeed:
     ) -> None:
         self.queue = queue
         self.is_dropped = False
+        self.ended_s: float | None = None
         self.book = OffsetBook(start)
         self.room = Room(self.book, limits)
         self._consumption = consumption
@@ -88,6 +91,7 @@ class ConcurrentFeed:
         counts = self._counts
         counts.call_count += 1
         counts.call_duration_s += duration_s
+        self.ended_s = self._consumption.clock.monotonic_s()
         messages = delivery.messages
         if error is None:
             counts.done_count += len(messages)

@@ -38,13 +38,20 @@ class TopicRates:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """`lag` is what the queue has beyond the offset; None before the first answer of its broker."""
+    """`lag` is what the queue has beyond the offset; None before the first answer of its broker.
+
+    Times are monotonic.
+    """
 
     offset: int
     lag: int | None
     unfinished_count: int
     unfinished_size: int
+    unfinished_span: int  # from the first of them to the last
     is_locked: bool
+    # When it was last heard, and when a listener last ended; None is never.
+    pulled_s: float | None
+    ended_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from roquet.client.consumer_config import PushConsumerConfig
 from roquet.client.consumer_statistics import SAMPLE_PERIOD_S, ConsumerStatistics, Counting
 from roquet.client.consuming import ConsumeHooks, keep_in_time
 from roquet.client.delivery import Workers
-from roquet.client.errors import ClientError
+from roquet.client.errors import BadArgument, ClientError
 from roquet.client.flow_control import QueueLimits, limits_of
 from roquet.client.instance import ClientInstance
 from roquet.client.iteration import Iterations
@@ -29,12 +29,13 @@ from roquet.client.pulling import Puller
 from roquet.client.queue_reader import QueueReader, ReadFeed, Reading
 from roquet.client.rebalance import Rebalance
 from roquet.client.receipt import QueueRef
+from roquet.client.received import ReceivedMessage
 from roquet.client.retrying import Retries
 from roquet.client.send_back import SendBack
 from roquet.client.starting import StartFrom, start_offset
 from roquet.client.subscriptions import Subscriptions
 from roquet.client.tls import tls_context
-from roquet.client.user_code import is_coroutine_function
+from roquet.client.user_code import error_of, is_coroutine_function
 from roquet.clock import Clock
 from roquet.net.router import Router
 from roquet.net.service import OnFailure
@@ -76,6 +77,8 @@ class GroupMember:
         self.subscriptions = subscriptions
         # What brokers have heard of them.
         self._told: dict[str, Subscription] = {}
+        self.begin_ms = clock.now_ms()
+        self._listener = listener
         self.counting = Counting()
         self.instance = instance = ClientInstance(
             _WHAT,
@@ -95,7 +98,7 @@ class GroupMember:
             self.send_back, config.wire_retry_count_max, instance.services, self.counting
         )
         self.workers = self._new_workers(listener)
-        self._consumption = Consumption(config, self.workers, retries, self.counting)
+        self._consumption = Consumption(config, self.workers, retries, self.counting, clock)
         self.keeper = self._new_keeper()
         self.locks: QueueLocks | None = None
         if config.orderly and not config.broadcasting:
@@ -181,6 +184,16 @@ class GroupMember:
     @property
     def is_paused(self) -> bool:
         return not self._may_pull.is_set()
+
+    async def listen_to(self, message: ReceivedMessage) -> BaseException | None:
+        """What the listener raised for one message that came out of turn.
+
+        Raises BadArgument when there is no listener.
+        """
+        if self._listener is None:
+            raise BadArgument("this consumer has no listener")
+        argument = message if self.config.batch_size is None else [message]
+        return await error_of(self._listener, argument)
 
     # What it wants.
 

@@ -43,6 +43,11 @@ class QueueLocks:
     def is_held(self, queue: QueueRef) -> bool:
         return self._clock.monotonic_s() < self._ends_s.get(queue, 0.0)
 
+    def locked_s(self, queue: QueueRef) -> float | None:
+        """When it was last locked, in monotonic time."""
+        end_s = self._ends_s.get(queue)
+        return None if end_s is None else end_s - _LOCK_LIFE_S
+
     async def lock(self, queues: Collection[QueueRef]) -> set[QueueRef]:
         """Those of the queues that this member may read now."""
         parts = by_broker(queues).values()
@@ -95,6 +100,7 @@ class OrderlyFeed:
     ) -> None:
         self.queue = queue
         self.is_dropped = False
+        self.ended_s: float | None = None
         self.book = OffsetBook(start)
         self.room = Room(self.book, limits)
         self._consumption = consumption
@@ -148,6 +154,7 @@ class OrderlyFeed:
         if not isinstance(error, NotBegun):
             self._counts.call_count += 1
             self._counts.call_duration_s += duration_s
+            self.ended_s = self._consumption.clock.monotonic_s()
             self._judge(delivery.messages, error)
         self._look_if_quiet()
         self.go_on()

@@ -44,6 +44,8 @@ class ReadFeed(Feed, Protocol):
 
     book: OffsetBook
     room: Room
+    # When a listener last ended.
+    ended_s: float | None
 
     def take_in(self, messages: list[ReceivedMessage], next_offset: int) -> None: ...
 
@@ -90,7 +92,7 @@ class QueueReader:
         self.feed: ReadFeed | None = None
         self.limits = limits_of(reading.config, 1)
         self.has_begun = asyncio.Event()
-        self.pulled_ms = 0
+        self._pulled_s: float | None = None
         self._reading = reading
         self._new_feed = new_feed
         self._start_offset = start_offset
@@ -138,7 +140,16 @@ class QueueReader:
             return None
         book = self.feed.book
         lag = None if self._max_offset is None else max(0, self._max_offset - book.commit_offset)
-        return QueueProgress(book.commit_offset, lag, book.count, book.size, self.feed.is_locked)
+        return QueueProgress(
+            book.commit_offset,
+            lag,
+            book.count,
+            book.size,
+            book.span,
+            self.feed.is_locked,
+            self._pulled_s,
+            self.feed.ended_s,
+        )
 
     async def _read(self) -> None:
         if self._move_to is not None:
@@ -186,8 +197,8 @@ class QueueReader:
             reading.routes.renew_soon(self.queue.topic)
             await self._recover(str(error), reading.config.error_pause_s)
         else:
-            self.pulled_ms = reading.clock.now_ms()
-            await self._take(feed, pulled, reading.clock.monotonic_s() - begin_s)
+            self._pulled_s = reading.clock.monotonic_s()
+            await self._take(feed, pulled, self._pulled_s - begin_s)
 
     def _order(self, feed: ReadFeed, subscription: Subscription) -> PullOrder:
         config = self._reading.config

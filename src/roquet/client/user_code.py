@@ -48,6 +48,15 @@ async def call_or(otherwise: T, function: Callable[..., T | Awaitable[T]], *argu
         return otherwise
 
 
+async def error_of(function: Callable[..., Any], *arguments: Any) -> Exception | None:
+    """What it raised, if it did."""
+    try:
+        await call(function, *arguments)
+    except Exception as error:  # noqa: BLE001  Its caller judges it.
+        return error
+    return None
+
+
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
     """Also of an object that is called like one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
