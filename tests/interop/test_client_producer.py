@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import NamedTuple
+from pathlib import Path
 
 import pytest
 
-from roquet import Message, Producer, QueueRef
+from roquet import Message, Producer, QueueRef, TlsConfig
 from roquet.client.errors import SendFailed, SendRefused
 from roquet.protocol.compression import Compression
-from tests.support.apache import ApacheCluster
+from tests.support.apache import ApacheBroker, ApacheNameServer
+from tests.support.client_servers import ClientServer, client_server
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import (
     JavaProducer,
@@ -22,7 +23,7 @@ from tests.support.java_client import (
     bodies,
 )
 from tests.support.java_driver import JavaDriver
-from tests.support.our_cluster import OurCluster
+from tests.support.tls_server import CERTIFICATE
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
@@ -34,31 +35,18 @@ NewTopic = Callable[..., str]
 TIMEOUT_S = 20.0
 
 
-class Server(NamedTuple):
-    name_server: str
-    broker: str
-    # Java clients of this version read what arrived.
-    java_version: ApacheVersion
-    is_apache: bool
-
-
 @pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> Server:
-    version: ApacheVersion | None = request.param
-    if version is None:
-        ours: OurCluster = request.getfixturevalue("ours")
-        return Server(ours.name_server, ours.broker, ApacheVersion.V5_5_0, is_apache=False)
-    cluster: ApacheCluster = request.getfixturevalue("apache_clusters")(version)
-    return Server(cluster.name_server.address, cluster.broker.address, version, is_apache=True)
+def server(request: pytest.FixtureRequest) -> ClientServer:
+    return client_server(request)
 
 
 @pytest.fixture
-def java(server: Server, java_drivers: Callable[[ApacheVersion], JavaDriver]) -> JavaDriver:
+def java(server: ClientServer, java_drivers: Callable[[ApacheVersion], JavaDriver]) -> JavaDriver:
     return java_drivers(server.java_version)
 
 
 @pytest.fixture
-def new_topic(server: Server, new_name: NewName) -> NewTopic:
+def new_topic(server: ClientServer, new_name: NewName) -> NewTopic:
     def make(queue_count: int = 1, permission: int = 6) -> str:
         topic = new_name("topic")
         create_topic(server.broker, topic, queue_count, permission=permission)
@@ -68,13 +56,13 @@ def new_topic(server: Server, new_name: NewName) -> NewTopic:
 
 
 @pytest.fixture
-def producer(server: Server, new_name: NewName) -> Iterator[Producer]:
+def producer(server: ClientServer, new_name: NewName) -> Iterator[Producer]:
     with Producer(server.name_server, new_name("producers")) as producer:
         yield producer
 
 
 @pytest.fixture
-def puller(java: JavaDriver, server: Server, new_name: NewName) -> Iterator[JavaPullConsumer]:
+def puller(java: JavaDriver, server: ClientServer, new_name: NewName) -> Iterator[JavaPullConsumer]:
     with JavaPullConsumer(java, server.name_server, new_name("pullers")) as started:
         yield started
 
@@ -117,7 +105,7 @@ def test_a_message_keeps_all_that_was_set(
 
 @pytest.mark.parametrize("compression", Compression)
 def test_java_reads_our_compressed_bodies(
-    server: Server,
+    server: ClientServer,
     puller: JavaPullConsumer,
     new_topic: NewTopic,
     new_name: NewName,
@@ -152,7 +140,7 @@ def test_each_message_of_a_batch_is_a_message_of_its_own(
 
 
 def test_gathered_messages_arrive_once_each(
-    server: Server, java: JavaDriver, new_topic: NewTopic, new_name: NewName
+    server: ClientServer, java: JavaDriver, new_topic: NewTopic, new_name: NewName
 ) -> None:
     topic = new_topic(4)
     with (
@@ -173,7 +161,11 @@ def test_gathered_messages_arrive_once_each(
 
 
 def test_a_key_leads_to_the_queue_that_a_java_producer_chooses(
-    server: Server, producer: Producer, java: JavaDriver, new_topic: NewTopic, new_name: NewName
+    server: ClientServer,
+    producer: Producer,
+    java: JavaDriver,
+    new_topic: NewTopic,
+    new_name: NewName,
 ) -> None:
     topic = new_topic(7)
     with JavaProducer(java, server.name_server, new_name("producers")) as java_producer:
@@ -203,7 +195,7 @@ def test_a_delayed_message_arrives_later(
 
 
 def test_a_moment_is_refused_where_nobody_would_wait_for_it(
-    producer: Producer, new_topic: NewTopic, server: Server
+    producer: Producer, new_topic: NewTopic, server: ClientServer
 ) -> None:
     topic = new_topic()
     message = Message(topic, b"in an hour")
@@ -216,7 +208,7 @@ def test_a_moment_is_refused_where_nobody_would_wait_for_it(
 
 
 def test_a_broker_that_says_no_is_quoted(
-    producer: Producer, new_topic: NewTopic, server: Server
+    producer: Producer, new_topic: NewTopic, server: ClientServer
 ) -> None:
     topic = new_topic(2)
     queue = producer.queues(topic)[0]._replace(queue_id=99)
@@ -232,3 +224,31 @@ def test_a_topic_closed_for_writing_cannot_be_sent_to(
 ) -> None:
     with pytest.raises(SendFailed, match="takes messages"):
         producer.send(Message(new_topic(permission=4), b"x"), timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("version", ApacheVersion)
+def test_apache_takes_encrypted_messages(
+    version: ApacheVersion,
+    java_drivers: Callable[[ApacheVersion], JavaDriver],
+    tmp_path: Path,
+    new_name: NewName,
+) -> None:
+    properties = {
+        "tls.server.mode": "permissive",  # as it is by default, but not in tests
+        "tls.test.mode.enable": "false",
+        "tls.server.certPath": str(CERTIFICATE),
+        "tls.server.keyPath": str(CERTIFICATE),
+    }
+    topic = new_name("topic")
+    with (
+        ApacheNameServer(version, tmp_path / "names", properties) as names,
+        ApacheBroker(version, tmp_path / "broker", names.address, properties=properties) as broker,
+    ):
+        create_topic(broker.address, topic)
+        trusting = TlsConfig(ca_file=CERTIFICATE)
+        with Producer(names.address, new_name("producers"), tls=trusting) as producer:
+            sent = producer.send(Message(topic, b"0123456789" * 10_000), timeout_s=TIMEOUT_S)
+        driver = java_drivers(version)
+        with JavaPullConsumer(driver, names.address, new_name("pullers")) as puller:
+            (received,) = puller.pull(java_queue(sent.queue), 0).messages
+    assert received.body == b"0123456789" * 10_000

@@ -144,7 +144,8 @@ class Peers:
                 address, f"no connection after {self._connect_timeout_s:g} s"
             ) from None
         except (OSError, UnicodeError) as error:
-            raise ConnectFailed(address, str(error)) from None
+            # A peer that hangs up while it is greeted gives no reason.
+            raise ConnectFailed(address, str(error) or type(error).__name__) from None
         if connection.is_open:
             self._watch.add(connection)
             self._connections[address] = connection
