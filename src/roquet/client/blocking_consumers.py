@@ -1,6 +1,7 @@
 """The blocking twins of consumers. See `blocking.py` for how they live."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar, Unpack, final
 
@@ -9,6 +10,14 @@ from roquet.client.consumer_statistics import ConsumerStatistics
 from roquet.client.iteration import DeliveryIterator
 from roquet.client.loop_thread import LoopThread
 from roquet.client.outcome import BROKER_DECIDES
+from roquet.client.pull_config import PullConsumerOptions
+from roquet.client.pull_consumer import (
+    POLL_TIMEOUT_S,
+    PULL_COUNT,
+    AsyncPullConsumer,
+    PullStatistics,
+)
+from roquet.client.pulling import Pulled
 from roquet.client.push_consumer import AsyncPushConsumer, Listener
 from roquet.client.receipt import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -56,16 +65,16 @@ class PushConsumer:
         self.close()
 
     def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
-        self._in_loop(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
+        self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
 
     def unsubscribe(self, topic: str) -> None:
-        self._in_loop(lambda: self._twin.unsubscribe(topic))
+        self._thread.call(lambda: self._twin.unsubscribe(topic))
 
     def pause(self) -> None:
-        self._in_loop(self._twin.pause)
+        self._thread.call(self._twin.pause)
 
     def resume(self) -> None:
-        self._in_loop(self._twin.resume)
+        self._thread.call(self._twin.resume)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         return self._iterated(self._twin.__aiter__)
@@ -77,23 +86,13 @@ class PushConsumer:
         self._thread.run(self._twin.retry_later(message, delay_level=delay_level))
 
     def queues(self) -> list[QueueRef]:
-        return self._in_loop(self._twin.queues)
+        return self._thread.call(self._twin.queues)
 
     def statistics(self) -> ConsumerStatistics:
-        return self._in_loop(self._twin.statistics)
-
-    def _in_loop(self, function: Callable[[], T]) -> T:
-        """State belongs to the loop, as soon as there is one."""
-        if not self._thread.is_running:
-            return function()
-
-        async def call() -> T:
-            return function()
-
-        return self._thread.run(call())
+        return self._thread.call(self._twin.statistics)
 
     def _iterated(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        iterator = self._in_loop(begin)
+        iterator = self._thread.call(begin)
         assert isinstance(iterator, DeliveryIterator)
         try:
             while True:
@@ -102,4 +101,109 @@ class PushConsumer:
             return
         finally:
             if self._thread.is_running:
-                self._in_loop(iterator.close)
+                self._thread.call(iterator.close)
+
+
+@final
+class PullConsumer:
+    """Asks for messages and waits; `AsyncPullConsumer` says what each method does.
+
+    Belongs to the process that made it. `on_queues` is called in the thread of the loop.
+    """
+
+    def __init__(
+        self, name_server: str, group: str, **options: Unpack[PullConsumerOptions]
+    ) -> None:
+        self._twin = AsyncPullConsumer(name_server, group, **options)
+        self._thread = LoopThread("pull consumer")
+
+    def open(self) -> None:
+        self._thread.start()
+        self._thread.run(self._twin.open())
+
+    def close(self) -> None:
+        if self._thread.is_running:
+            self._thread.run(self._twin.close())
+            self._thread.stop()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
+        self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
+
+    def unsubscribe(self, topic: str) -> None:
+        self._thread.call(lambda: self._twin.unsubscribe(topic))
+
+    def assign(
+        self, queues: Iterable[QueueRef], *, tags: str | None = None, sql: str | None = None
+    ) -> None:
+        self._thread.call(lambda: self._twin.assign(queues, tags=tags, sql=sql))
+
+    def assignment(self) -> list[QueueRef]:
+        return self._thread.call(self._twin.assignment)
+
+    def queues(self, topic: str) -> list[QueueRef]:
+        return self._thread.run(self._twin.queues(topic))
+
+    def pause(self, queues: Iterable[QueueRef]) -> None:
+        self._thread.call(lambda: self._twin.pause(queues))
+
+    def resume(self, queues: Iterable[QueueRef]) -> None:
+        self._thread.call(lambda: self._twin.resume(queues))
+
+    def poll(self, *, timeout_s: float = POLL_TIMEOUT_S) -> list[ReceivedMessage]:
+        return self._thread.run(self._twin.poll(timeout_s=timeout_s))
+
+    def seek(self, queue: QueueRef, offset: int) -> None:
+        self._thread.run(self._twin.seek(queue, offset))
+
+    def seek_to_begin(self, queue: QueueRef) -> None:
+        self._thread.run(self._twin.seek_to_begin(queue))
+
+    def seek_to_end(self, queue: QueueRef) -> None:
+        self._thread.run(self._twin.seek_to_end(queue))
+
+    def position(self, queue: QueueRef) -> int | None:
+        return self._thread.call(lambda: self._twin.position(queue))
+
+    def commit(self, offsets: Mapping[QueueRef, int] | None = None) -> None:
+        self._thread.run(self._twin.commit(offsets))
+
+    def committed(self, queue: QueueRef) -> int | None:
+        return self._thread.run(self._twin.committed(queue))
+
+    def offset_for_time(self, queue: QueueRef, moment: datetime) -> int:
+        return self._thread.run(self._twin.offset_for_time(queue, moment))
+
+    def begin_offset(self, queue: QueueRef) -> int:
+        return self._thread.run(self._twin.begin_offset(queue))
+
+    def end_offset(self, queue: QueueRef) -> int:
+        return self._thread.run(self._twin.end_offset(queue))
+
+    def pull(
+        self,
+        queue: QueueRef,
+        offset: int,
+        *,
+        count_max: int = PULL_COUNT,
+        tags: str | None = None,
+        sql: str | None = None,
+        wait_s: float = 0.0,
+    ) -> Pulled:
+        return self._thread.run(
+            self._twin.pull(queue, offset, count_max=count_max, tags=tags, sql=sql, wait_s=wait_s)
+        )
+
+    def statistics(self) -> PullStatistics:
+        return self._thread.call(self._twin.statistics)

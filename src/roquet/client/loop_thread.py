@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar, final
@@ -43,6 +43,16 @@ class LoopThread:
             # Such as Ctrl-C in the thread that waits.
             waiting.cancel()
             raise
+
+    def call(self, function: Callable[[], T]) -> T:
+        """What a function returns that touches the loop's state, in the loop if there is one."""
+        if not self.is_running:
+            return function()
+
+        async def call() -> T:
+            return function()
+
+        return self.run(call())
 
     @contextmanager
     def entered(self, block: AbstractAsyncContextManager[T]) -> Iterator[T]:

@@ -41,6 +41,12 @@ class OffsetKeeper(Protocol):
     async def save(self, queues: Iterable[QueueRef]) -> None:
         """What could not be kept is tried again by the next call."""
 
+    async def commit(self, offsets: Mapping[QueueRef, int]) -> None:
+        """Moves to these offsets, which are kept for good when it returns.
+
+        Raises Unreachable, RequestRefused or StateNotSaved.
+        """
+
     def forget(self, queue: QueueRef) -> None:
         """Somebody else goes on there."""
 
@@ -81,13 +87,20 @@ class BrokerOffsets(_Notes):
     async def save(self, queues: Iterable[QueueRef]) -> None:
         await asyncio.gather(*(self._save(queue) for queue in self.unsaved.intersection(queues)))
 
+    async def commit(self, offsets: Mapping[QueueRef, int]) -> None:
+        for queue, offset in offsets.items():
+            self.move(queue, offset)
+        await asyncio.gather(*(self._commit(queue, offset) for queue, offset in offsets.items()))
+
     async def _save(self, queue: QueueRef) -> None:
         offset = self.offsets[queue]
         try:
-            await self._brokers.commit(self._group, queue, offset)
+            await self._commit(queue, offset)
         except (Unreachable, RequestRefused) as error:
             log.warning("offset %d of %s is not kept yet: %s", offset, queue, error)
-            return
+
+    async def _commit(self, queue: QueueRef, offset: int) -> None:
+        await self._brokers.commit(self._group, queue, offset)
         if self.offsets.get(queue) == offset:
             self.unsaved.discard(queue)
 
@@ -116,13 +129,23 @@ class FileOffsets(_Notes):
         """Everything that is known, whatever is asked for: the file is written as a whole."""
         if not self.unsaved:
             return
-        saved = dict(self.offsets)
+        try:
+            await self._write()
+        except StateNotSaved as error:
+            log.warning("offsets are not kept yet: %s", error)
+
+    async def commit(self, offsets: Mapping[QueueRef, int]) -> None:
+        for queue, offset in offsets.items():
+            self.move(queue, offset)
+        await self._write()
+
+    async def _write(self) -> None:
         unsaved, self.unsaved = self.unsaved, set()
         try:
-            await asyncio.to_thread(self._file.save, _offsets_text(saved))
-        except StateNotSaved as error:
+            await asyncio.to_thread(self._file.save, _offsets_text(self.offsets))
+        except StateNotSaved:
             self.unsaved |= unsaved
-            log.warning("offsets are not kept yet: %s", error)
+            raise
 
 
 def _read_offsets(data: bytes) -> dict[QueueRef, int]:
