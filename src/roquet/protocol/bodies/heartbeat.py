@@ -1,6 +1,8 @@
 """What a client tells a broker about itself every 30 seconds (34)."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,6 +28,26 @@ class ConsumeFromWhere(StrEnum):
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
+# C++ clients send the place of a name in Java's enum, which Java reads as well as the name.
+_CONSUME_TYPES: Final = tuple(ConsumeType)
+_MESSAGE_MODELS: Final = tuple(MessageModel)
+_STARTS: Final = (
+    ConsumeFromWhere.LAST_OFFSET,
+    # No client uses these three any more, but they have their places.
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    ConsumeFromWhere.FIRST_OFFSET,
+    ConsumeFromWhere.TIMESTAMP,
+)
+
+# A number is read, and is a text as soon as it is: nobody sees it.
+if TYPE_CHECKING:
+    _Choice = str
+else:
+    _Choice = str | Int32
+
+
 class ProducerData(Body, kw_only=True):
     group_name: str
 
@@ -37,12 +59,17 @@ class ConsumerData(Body, kw_only=True):
     enum, or none at all, and Java takes them on all the same.
     """
 
-    consume_from_where: str | None = None
-    consume_type: str | None = None
+    consume_from_where: _Choice | None = None
+    consume_type: _Choice | None = None
     group_name: str
-    message_model: str | None = None
+    message_model: _Choice | None = None
     subscription_data_set: list[SubscriptionData] = always([])
     unit_mode: bool = always(False)
+
+    def __post_init__(self) -> None:
+        self.consume_from_where = _name(self.consume_from_where, _STARTS)
+        self.consume_type = _name(self.consume_type, _CONSUME_TYPES)
+        self.message_model = _name(self.message_model, _MESSAGE_MODELS)
 
 
 class Heartbeat(Body, kw_only=True):
@@ -52,3 +79,10 @@ class Heartbeat(Body, kw_only=True):
     heartbeat_fingerprint: Int32 = 0
     producer_data_set: list[ProducerData] = always([])
     without_sub: bool = False
+
+
+def _name(choice: str | int | None, names: Sequence[str]) -> str | None:
+    """A place that Java's enum does not have is none."""
+    if isinstance(choice, int):
+        return names[choice] if 0 <= choice < len(names) else None
+    return choice

@@ -1,3 +1,5 @@
+import pytest
+
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData
 from roquet.protocol.bodies.subscription_data import SubscriptionData
@@ -34,3 +36,31 @@ def test_a_heartbeat_of_an_old_go_client_has_nulls_for_empty_sets_and_names_of_i
         producer_data_set=[ProducerData(group_name="p")],
         consumer_data_set=[ConsumerData(group_name="g", consume_type="push", message_model="push")],
     )
+
+
+def test_a_heartbeat_of_the_cpp_library_has_numbers_for_choices() -> None:
+    # As the library of the Python package rocketmq 0.4.4 sends it, with one topic less.
+    text = (
+        b'{"clientID":"28042-127.0.0.1@DEFAULT","consumerDataSet":[{"consumeFromWhere":0,'
+        b'"consumeType":1,"groupName":"grp","messageModel":1,"subscriptionDataSet":[{"subString":'
+        b'"*","subVersion":"1794793898399","topic":"t"}]}]}\n'
+    )
+    (consumer,) = read_body(Heartbeat, text).consumer_data_set
+    assert consumer == ConsumerData(
+        group_name="grp",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        subscription_data_set=[
+            SubscriptionData(topic="t", sub_string="*", sub_version=1794793898399)
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(4, "CONSUME_FROM_FIRST_OFFSET"), (5, "CONSUME_FROM_TIMESTAMP"), (6, None), (-1, None)],
+)
+def test_a_number_is_a_place_in_the_enum_of_java(number: int, name: str | None) -> None:
+    text = b'{"groupName":"g","consumeFromWhere":%d}' % number
+    assert read_body(ConsumerData, text).consume_from_where == name
