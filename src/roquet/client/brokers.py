@@ -13,16 +13,18 @@ from roquet.client.errors import RequestRefused, Unreachable
 from roquet.client.receipt import QueueRef
 from roquet.client.requests import Requests
 from roquet.client.routes import MASTER_ID, RouteBook
+from roquet.client.subscriptions import subscription_data
 from roquet.net.errors import NetError
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
 from roquet.protocol.bodies.names import ConsumerIds
 from roquet.protocol.bodies.queue_table import MessageQueue
+from roquet.protocol.bodies.subscription_data import SubscriptionCheck
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import Header, read_header
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.headers.clients import ConsumerListHeader
 from roquet.protocol.headers.offsets import (
     EarliestStoreTimeHeader,
@@ -34,6 +36,7 @@ from roquet.protocol.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
+from roquet.protocol.subscription import Subscription
 
 TIMEOUT_S: Final = 5.0
 _LOCK_TIMEOUT_S: Final = 1.0
@@ -128,6 +131,21 @@ class Brokers:
         header = ConsumerListHeader(consumer_group=group, broker_name=name)
         reply = await self.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         return reply_body(ConsumerIds, reply, name).consumer_id_list
+
+    async def check_subscription(
+        self, group: str, client_id: str, subscription: Subscription
+    ) -> None:
+        """Whether a broker of the topic can do what is wanted. Raises RequestRefused if not."""
+        route = await self._routes.existing(subscription.topic)
+        if route is None or not route.masters:
+            raise Unreachable(subscription.topic, "no broker has this topic")
+        body = SubscriptionCheck(
+            client_id=client_id,
+            group=group,
+            subscription_data=subscription_data(subscription),
+        )
+        address = next(iter(route.masters.values()))
+        await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, NoFields(), write_body(body))
 
     async def lock(self, group: str, client_id: str, queues: Iterable[QueueRef]) -> set[QueueRef]:
         """Those of the queues, of one broker, that the client has locked now."""

@@ -16,7 +16,13 @@ from roquet.client.consumer_config import PushConsumerConfig
 from roquet.client.consumer_statistics import SAMPLE_PERIOD_S, ConsumerStatistics, Counting
 from roquet.client.consuming import ConsumeHooks, keep_in_time
 from roquet.client.delivery import Workers
-from roquet.client.errors import BadArgument, ClientError
+from roquet.client.errors import (
+    BadArgument,
+    ClientError,
+    NoNameServer,
+    TopicNotFound,
+    Unreachable,
+)
 from roquet.client.flow_control import QueueLimits, limits_of
 from roquet.client.instance import ClientInstance
 from roquet.client.iteration import Iterations
@@ -46,7 +52,7 @@ from roquet.protocol.bodies.heartbeat import (
     Heartbeat,
     MessageModel,
 )
-from roquet.protocol.subscription import Subscription
+from roquet.protocol.subscription import ExpressionType, Subscription
 
 log = logging.getLogger(__name__)
 
@@ -139,11 +145,15 @@ class GroupMember:
     # Its life.
 
     async def open(self) -> None:
-        """Returns when the first queues are being read, or after a while."""
+        """Returns when the first queues are being read, or after a while.
+
+        Raises RequestRefused when a broker does not filter as it is wanted.
+        """
         config = self.config
         if isinstance(self.keeper, FileOffsets):
             await asyncio.to_thread(self.keeper.load)
         await self.instance.open(config.route_interval_s, config.heartbeat_interval_s)
+        await self._check_expressions()
         self.workers.start()
         services = self.instance.services
         services.every("save offsets", config.commit_interval_s, self.assignment.save)
@@ -240,6 +250,15 @@ class GroupMember:
             subscription_data_set=self.subscriptions.bodies(),
         )
         return Heartbeat(client_id=client_id, consumer_data_set=[data])
+
+    async def _check_expressions(self) -> None:
+        for subscription in self.subscriptions.by_topic.values():
+            if subscription.expression_type is ExpressionType.TAG:
+                continue
+            try:
+                await self._brokers.check_subscription(self.group, self.instance.id, subscription)
+            except (NoNameServer, TopicNotFound, Unreachable) as error:
+                log.info("%s is not checked: %s", subscription.expression, error)
 
     # Its share.
 

@@ -59,15 +59,16 @@ class ThreadWorkers:
         self._given_up: set[Delivery] = set()
         self._results: deque[_Result] = deque()
         self._is_reporting = False
-        self._threads = [
-            # A listener that never returns must not keep the program from ending.
-            threading.Thread(target=self._work, args=(slot,), name=f"listener {slot}", daemon=True)
-            for slot in range(count)
-        ]
+        self._threads: list[threading.Thread] = []
         self._ended_count = 0
         self._have_ended = asyncio.Event()
 
     def start(self) -> None:
+        self._threads = [
+            # A listener that never returns must not keep the program from ending.
+            threading.Thread(target=self._work, args=(slot,), name=f"listener {slot}", daemon=True)
+            for slot in range(len(self._slots))
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -98,6 +99,8 @@ class ThreadWorkers:
     async def stop(self, timeout_s: float) -> None:
         self._is_stopping = True
         self._backlog.clear()
+        if not self._threads:
+            return
         for _ in self._threads:
             self._words.put(_END)
         try:

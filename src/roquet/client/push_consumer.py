@@ -65,14 +65,21 @@ class AsyncPushConsumer:
     async def open(self) -> None:
         """Joins the group, and returns when the first queues are read; they may also come later.
 
-        Raises NotOpen after `close`.
+        Raises NotOpen after `close`, RequestRefused when a broker cannot filter as it should, and
+        BadStateFile when the offsets of broadcasting cannot be read.
         """
         if self._is_closed:
             raise NotOpen(_WHAT, was_open=True)
         if self._member is not None:
             return
-        self._member = GroupMember(self._config, self._listener, self._subscriptions, self._clock)
-        await self._member.open()
+        member = GroupMember(self._config, self._listener, self._subscriptions, self._clock)
+        self._member = member
+        try:
+            await member.open()
+        except BaseException:
+            self._member = None
+            await member.close()
+            raise
 
     async def close(self) -> None:
         """Waits a while for running listeners, and leaves the group; a second time does nothing.

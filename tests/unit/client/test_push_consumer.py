@@ -1,69 +1,1014 @@
 """The push consumer against a live cluster of ours."""
 
+import asyncio
+import logging
+import os
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from roquet import AsyncProducer, Message
+import pytest
+
+from roquet import AsyncProducer, Message, QueueRef
+from roquet.client import listening_tasks, retrying
+from roquet.client.admin import AsyncAdmin
+from roquet.client.admin_topics import TopicSettings
+from roquet.client.errors import BadArgument, NotOpen, RequestRefused, UsedAfterFork
+from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
+from roquet.client.outcome import DeadLetter, RetryLater
 from roquet.client.push_consumer import AsyncPushConsumer, Listener
 from roquet.client.received import ReceivedMessage
 from roquet.client.starting import StartFrom
+from roquet.net.errors import BadAddress
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 
 TOPIC = "orders"
 GROUP = "billing"
+PATIENT_S = 10.0
 
 
-async def send(cluster: LiveCluster, bodies: Sequence[bytes], **options: Any) -> None:
+@pytest.fixture
+async def producer(cluster: LiveCluster) -> AsyncIterator[AsyncProducer]:
     async with AsyncProducer(cluster.name_server, "shop") as producer:
-        for body in bodies:
-            await producer.send(Message(TOPIC, body, **options), timeout_s=10)
+        yield producer
+
+
+class Inbox:
+    """A listener that keeps what it gets; `verdicts` are raised, one for each call."""
+
+    def __init__(self, *verdicts: Exception | None) -> None:
+        self.messages: list[ReceivedMessage] = []
+        self._verdicts = list(verdicts)
+
+    async def __call__(self, message: ReceivedMessage) -> None:
+        self.messages.append(message)
+        if self._verdicts and (verdict := self._verdicts.pop(0)) is not None:
+            raise verdict
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+    async def has(self, count: int) -> None:
+        await eventually(lambda: len(self.messages) >= count)
 
 
 def consumer(
-    cluster: LiveCluster, listener: Listener | None = None, **options: Any
+    cluster: LiveCluster, listener: Listener | None = None, topic: str = TOPIC, **options: Any
 ) -> AsyncPushConsumer:
-    options = {"start_from": StartFrom.FIRST} | options
-    made = AsyncPushConsumer(cluster.name_server, GROUP, listener, **options)
-    made.subscribe(TOPIC)
+    """Reads everything there is, and waits for nothing long."""
+    quick: dict[str, Any] = {
+        "start_from": StartFrom.FIRST,
+        "error_pause_s": 0.05,
+        "retry_pause_s": 0.01,
+    }
+    made = AsyncPushConsumer(cluster.name_server, GROUP, listener, **(quick | options))
+    made.subscribe(topic)
     return made
 
 
-async def test_a_coroutine_gets_all_messages(cluster: LiveCluster) -> None:
-    bodies = [b"%d" % number for number in range(100)]
-    await send(cluster, bodies)
-    got: list[bytes] = []
-
-    async def listen(message: ReceivedMessage) -> None:
-        got.append(message.body)
-
-    async with consumer(cluster, listen):
-        await eventually(lambda: len(got) >= 100)
-    assert sorted(got) == sorted(bodies)
+async def new_topic(cluster: LiveCluster, queue_count: int, topic: str = TOPIC) -> None:
+    async with AsyncAdmin(cluster.name_server) as admin:
+        settings = TopicSettings(read_queue_count=queue_count, write_queue_count=queue_count)
+        await admin.create_topic(topic, settings)
 
 
-async def test_a_function_runs_in_threads(cluster: LiveCluster) -> None:
-    await send(cluster, [b"%d" % number for number in range(100)])
-    got: list[bytes] = []
+async def send(producer: AsyncProducer, *bodies: bytes, **options: Any) -> None:
+    for body in bodies:
+        await producer.send(Message(TOPIC, body, **options), timeout_s=PATIENT_S)
+
+
+def numbers(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def committed(cluster: LiveCluster, topic: str = TOPIC, group: str = GROUP) -> int:
+    """Over all queues."""
+    return sum(cluster.brokers["broker-a"].offsets.queues(group, topic).values())
+
+
+# Ways to listen.
+
+
+async def test_a_coroutine_gets_every_message_once(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, *numbers(100))
+    inbox = Inbox()
+    async with consumer(cluster, inbox):
+        await inbox.has(100)
+        await send(producer, *numbers(20, 100))
+        await inbox.has(120)
+    assert Counter(inbox.bodies) == Counter(numbers(120))
+    assert committed(cluster) == 120
+
+
+async def test_a_function_runs_in_threads(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await send(producer, *numbers(100))
+    bodies: list[bytes] = []
     threads: set[int] = set()
 
     def listen(message: ReceivedMessage) -> None:
         threads.add(threading.get_ident())
-        got.append(message.body)
+        bodies.append(message.body)
 
     async with consumer(cluster, listen):
-        await eventually(lambda: len(got) >= 100)
-    assert len(set(got)) == 100
+        await eventually(lambda: len(bodies) >= 100)
+    assert Counter(bodies) == Counter(numbers(100))
     assert threading.get_ident() not in threads
+    assert committed(cluster) == 100
 
 
-async def test_messages_can_be_asked_for(cluster: LiveCluster) -> None:
-    await send(cluster, [b"%d" % number for number in range(10)])
-    got: list[bytes] = []
+async def test_functions_block_each_other_no_more_than_there_are_threads(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, *numbers(8))
+    all_in = threading.Barrier(8, timeout=PATIENT_S)
+    arrived: list[int] = []
+
+    def listen(_message: ReceivedMessage) -> None:
+        arrived.append(all_in.wait())
+
+    async with consumer(cluster, listen, concurrency=8):
+        await eventually(lambda: len(arrived) == 8)
+
+
+async def test_as_many_coroutines_run_as_may(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await send(producer, *numbers(12))
+    running: set[bytes] = set()
+    may_end = asyncio.Event()
+
+    async def listen(message: ReceivedMessage) -> None:
+        running.add(message.body)
+        await may_end.wait()
+        running.discard(message.body)
+
+    async with consumer(cluster, listen, concurrency=5) as reading:
+        await eventually(lambda: len(running) == 5)
+        assert reading.statistics().running_count == 5
+        may_end.set()
+        await eventually(lambda: committed_soon(reading) == 12)
+
+
+def committed_soon(reading: AsyncPushConsumer) -> int:
+    """What the next save would keep."""
+    queues = reading.statistics().queues
+    return sum(each.offset for queue, each in queues.items() if queue.topic == TOPIC)
+
+
+async def test_coroutines_that_never_wait_leave_time_for_others(
+    cluster: LiveCluster, producer: AsyncProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening_tasks, "_SLICE_S", 0.0)
+    await new_topic(cluster, 1)
+    await send(producer, *numbers(30))
+    turns: list[int] = []
+
+    async def tick() -> None:
+        while True:
+            turns.append(len(inbox.messages))
+            await asyncio.sleep(0)
+
+    inbox = Inbox()
+    ticking = asyncio.create_task(tick())
+    async with consumer(cluster, inbox):
+        await inbox.has(30)
+    ticking.cancel()
+    # Others had a turn while there were more messages waiting.
+    assert any(0 < turn < 30 for turn in turns)
+
+
+@pytest.mark.parametrize("is_coroutine", [True, False])
+async def test_a_batch_listener_gets_lists_of_one_queue(
+    cluster: LiveCluster, producer: AsyncProducer, is_coroutine: bool
+) -> None:
+    await new_topic(cluster, 2)
+    await send(producer, *numbers(50))
+    batches: list[list[ReceivedMessage]] = []
+
+    async def listen(messages: list[ReceivedMessage]) -> None:
+        batches.append(messages.copy())
+        messages.clear()  # It is the listener's own list.
+
+    def listen_in_thread(messages: list[ReceivedMessage]) -> None:
+        batches.append(messages)
+
+    listener: Listener = listen if is_coroutine else listen_in_thread
+    async with consumer(cluster, listener, batch_size=8):
+        await eventually(lambda: sum(map(len, batches)) >= 50)
+    assert max(map(len, batches)) == 8
+    assert all(len({message.queue for message in batch}) == 1 for batch in batches)
+    assert committed(cluster) == 50
+
+
+async def test_a_function_that_returns_something_to_await_has_failed(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    seen = threading.Event()
+
+    def listen(_message: ReceivedMessage) -> Any:
+        seen.set()
+        future: asyncio.Future[None] = asyncio.Future(loop=loop)
+        return future
+
+    loop = asyncio.get_running_loop()
+    async with consumer(cluster, listen, retry_count_max=0) as reading:
+        await eventually(seen.is_set)
+        await eventually(lambda: "async def" in (reading.statistics().last_error or ""))
+
+
+# Asking for messages.
+
+
+async def test_a_message_is_done_when_the_next_one_is_asked_for(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    await send(producer, *numbers(3))
+    bodies = []
     async with consumer(cluster) as reading:
         async for message in reading:
-            got.append(message.body)
-            if len(got) == 10:
+            bodies.append(message.body)
+            if len(bodies) == 3:
                 break
-    assert len(set(got)) == 10
+    assert bodies == numbers(3)
+    assert committed(cluster) == 2  # The third one was not done.
+    async with consumer(cluster) as reading:
+        async for message in reading:
+            assert message.body == b"2"
+            break
+
+
+async def test_the_next_loop_begins_with_what_the_last_one_left(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    await send(producer, *numbers(3))
+    async with consumer(cluster) as reading:
+        async for message in reading:
+            assert message.body == b"0"
+            break
+        bodies = []
+        async for message in reading:
+            bodies.append(message.body)
+            if len(bodies) == 3:
+                break
+    assert bodies == numbers(3)
+
+
+async def test_a_loop_ends_when_the_consumer_is_closed(cluster: LiveCluster) -> None:
+    reading = consumer(cluster)
+    await reading.open()
+
+    async def read_all() -> list[bytes]:
+        return [message.body async for message in reading]
+
+    task = asyncio.create_task(read_all())
+    await asyncio.sleep(0)
+    await reading.close()
+    assert await task == []
+
+
+async def test_several_loops_share_the_messages(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, *numbers(20))
+    bodies: list[bytes] = []
+
+    async def read(reading: AsyncPushConsumer) -> None:
+        async for message in reading:
+            bodies.append(message.body)
+            await asyncio.sleep(0)
+
+    async with consumer(cluster) as reading:
+        tasks = [asyncio.create_task(read(reading)) for _ in range(3)]
+        await eventually(lambda: len(bodies) >= 20)
+    await asyncio.gather(*tasks)
+    assert Counter(bodies) == Counter(numbers(20))
+
+
+async def test_batches_can_be_asked_for(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await new_topic(cluster, 1)
+    await producer.send_batch([Message(TOPIC, body) for body in numbers(5)])
+    async with consumer(cluster, batch_size=2) as reading:
+        batches = []
+        async for batch in reading.batches():
+            batches.append([message.body for message in batch])
+            if len(batches) == 3:
+                break
+        with pytest.raises(BadArgument, match="batches"):
+            aiter(reading)
+    assert batches == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
+
+
+async def test_a_loop_can_ask_for_a_message_again(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    counts = []
+    async with consumer(cluster) as reading:
+        async for message in reading:
+            counts.append(message.retry_count)
+            if len(counts) == 2:
+                break
+            await reading.retry_later(message, delay_level=1)
+    assert counts == [0, 1]
+
+
+async def test_who_has_a_listener_cannot_be_asked(cluster: LiveCluster) -> None:
+    async with consumer(cluster, Inbox()) as reading:
+        with pytest.raises(BadArgument, match="listener"):
+            aiter(reading)
+
+
+# What is wanted.
+
+
+async def test_only_wanted_tags_arrive(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await new_topic(cluster, 1)
+    for tag in ("red", "green", "blue", "red"):
+        await send(producer, tag.encode(), tags=tag)
+    inbox = Inbox()
+    reading = consumer(cluster, inbox)
+    reading.subscribe(TOPIC, tags="red || blue")
+    async with reading:
+        await inbox.has(3)
+    assert inbox.bodies == [b"red", b"blue", b"red"]
+    assert committed(cluster) == 4
+
+
+async def test_two_tags_of_one_hash_are_two_tags(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    await send(producer, b"no", tags="BB")
+    await send(producer, b"yes", tags="Aa")
+    inbox = Inbox()
+    reading = consumer(cluster, inbox)
+    reading.subscribe(TOPIC, tags="Aa")
+    async with reading:
+        await inbox.has(1)
+    assert inbox.bodies == [b"yes"]
+    assert committed(cluster) == 2
+
+
+async def test_an_expression_picks_messages(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await cluster.stop_broker("broker-a")
+    await cluster.start_broker("broker-a", sql_filters=True)
+    await new_topic(cluster, 1)
+    for price in (5, 25, 15):
+        await send(producer, b"%d" % price, properties={"price": str(price)})
+    inbox = Inbox()
+    reading = consumer(cluster, inbox)
+    reading.subscribe(TOPIC, sql="price BETWEEN 10 AND 20")
+    async with reading:
+        await inbox.has(1)
+    assert inbox.bodies == [b"15"]
+    assert committed(cluster) == 3
+
+
+async def test_a_broker_that_does_not_filter_says_so_at_once(cluster: LiveCluster) -> None:
+    await new_topic(cluster, 1)
+    reading = AsyncPushConsumer(cluster.name_server, GROUP, print)
+    reading.subscribe(TOPIC, sql="price > 10")
+    for _ in range(2):
+        with pytest.raises(RequestRefused, match="enablePropertyFilter"):
+            await reading.open()
+    await reading.close()
+
+
+async def test_a_topic_can_be_wanted_later_and_not_any_more(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await producer.send(Message("second", b"second"))
+    await send(producer, b"first")
+    inbox = Inbox()
+    async with consumer(cluster, inbox) as reading:
+        await inbox.has(1)
+        reading.subscribe("second")
+        await inbox.has(2)
+        reading.unsubscribe(TOPIC)
+        await eventually(lambda: TOPIC not in {queue.topic for queue in reading.queues()})
+        await send(producer, b"unwanted")
+        await producer.send(Message("second", b"wanted"))
+        await inbox.has(3)
+    assert inbox.bodies == [b"first", b"second", b"wanted"]
+
+
+async def test_a_topic_that_comes_to_be_later_is_read(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    inbox = Inbox()
+    async with consumer(cluster, inbox):
+        await send(producer, b"x")
+        await inbox.has(1)
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"tags": "a", "sql": "b > 1"}, {"tags": "||"}, {"sql": ""}], ids=str
+)
+def test_what_nobody_can_want_is_refused(wanted: Any) -> None:
+    reading = AsyncPushConsumer("127.0.0.1:1", GROUP)
+    with pytest.raises(BadArgument):
+        reading.subscribe(TOPIC, **wanted)
+
+
+# Where a group begins, and goes on.
+
+
+async def test_a_group_goes_on_where_it_was(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await send(producer, *numbers(10))
+    first, second = Inbox(), Inbox()
+    async with consumer(cluster, first):
+        await first.has(10)
+    await send(producer, *numbers(5, 10))
+    async with consumer(cluster, second):
+        await second.has(5)
+    assert Counter(second.bodies) == Counter(numbers(5, 10))
+
+
+async def test_a_new_group_can_begin_at_a_moment(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    await send(producer, b"old")
+    await asyncio.sleep(0.005)  # The clock of the store has milliseconds.
+    moment = datetime.now(UTC)
+    await send(producer, b"new")
+    inbox = Inbox()
+    # The broker would give a group without an offset the first message of such a small queue.
+    cluster.brokers["broker-a"].offsets.forget_group(GROUP)
+    async with consumer(cluster, inbox, start_from=moment):
+        await inbox.has(1)
+    assert inbox.bodies[-1] == b"new"
+
+
+async def test_an_offset_the_queue_does_not_have_is_corrected(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    await send(producer, b"x")
+    cluster.brokers["broker-a"].offsets.commit(GROUP, TOPIC, 0, 1000)
+    inbox = Inbox()
+    async with consumer(cluster, inbox):
+        await eventually(lambda: committed(cluster) == 1)
+        await send(producer, b"y")
+        await inbox.has(1)
+    assert inbox.bodies == [b"y"]
+
+
+# What fails.
+
+
+@pytest.mark.parametrize("is_coroutine", [True, False])
+async def test_what_fails_comes_again(
+    cluster: LiveCluster, producer: AsyncProducer, is_coroutine: bool
+) -> None:
+    await send(producer, b"x", tags="red", keys=("k",))
+    seen: list[ReceivedMessage] = []
+
+    def listen(message: ReceivedMessage) -> None:
+        seen.append(message)
+        if len(seen) < 2:
+            raise RetryLater(delay_level=1)
+
+    async def listen_in_loop(message: ReceivedMessage) -> None:
+        listen(message)
+
+    async with consumer(cluster, listen_in_loop if is_coroutine else listen):
+        await eventually(lambda: len(seen) == 2)
+    first, second = seen
+    assert (second.topic, second.body, second.tags, second.keys) == (TOPIC, b"x", "red", ("k",))
+    assert (first.retry_count, second.retry_count) == (0, 1)
+    assert second.message_id == first.message_id
+    assert committed(cluster) == committed(cluster, f"%RETRY%{GROUP}") == 1
+
+
+async def test_an_error_is_logged_and_counted(
+    cluster: LiveCluster, producer: AsyncProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send(producer, b"x")
+    inbox = Inbox(ZeroDivisionError("oh"))
+    with caplog.at_level(logging.WARNING):
+        async with consumer(cluster, inbox, retry_count_max=0) as reading:
+            await inbox.has(1)
+            await eventually(lambda: committed_soon(reading) == 1)
+            statistics = reading.statistics()
+    assert "ZeroDivisionError: oh" in caplog.text
+    assert "ZeroDivisionError" in (statistics.last_error or "")
+    counts = statistics.topics[TOPIC]
+    assert (counts.done_count, counts.failed_count, counts.pulled_count) == (0, 1, 1)
+
+
+async def test_what_fails_too_often_is_a_dead_letter(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    inbox = Inbox(*[RetryLater(delay_level=1)] * 2)
+    async with consumer(cluster, inbox, retry_count_max=1):
+        await inbox.has(2)
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+    (dead,) = cluster.all_stored(f"%DLQ%{GROUP}")
+    assert dead.body == b"x"
+
+
+async def test_a_message_can_be_given_up_at_once(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    inbox = Inbox(DeadLetter("cannot be read"))
+    async with consumer(cluster, inbox):
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+    assert inbox.bodies == [b"x"]
+
+
+async def test_of_a_batch_only_the_rest_comes_again(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    await producer.send_batch([Message(TOPIC, body) for body in numbers(4)])
+    batches: list[list[bytes]] = []
+
+    async def listen(messages: list[ReceivedMessage]) -> None:
+        batches.append([message.body for message in messages])
+        if len(batches) == 1:
+            raise DeadLetter(done_count=3)
+
+    async with consumer(cluster, listen, batch_size=4):
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+    assert [dead.body for dead in cluster.all_stored(f"%DLQ%{GROUP}")] == [b"3"]
+    assert committed(cluster) == 4
+
+
+async def test_what_no_broker_takes_back_comes_again_from_here(
+    cluster: LiveCluster, producer: AsyncProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrying, "_LOCAL_PAUSE_S", 0.05)
+    await send(producer, b"x")
+    seen: list[int] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        seen.append(message.retry_count)
+        if len(seen) == 1:
+            await cluster.stop_broker("broker-a")
+        if len(seen) <= 2:
+            raise RetryLater
+
+    async with consumer(cluster, listen):
+        await eventually(lambda: len(seen) == 3)
+        await cluster.start_broker("broker-a")
+    assert seen == [0, 1, 2]
+
+
+async def test_a_copy_is_sent_where_the_message_itself_cannot_be_found(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await cluster.start_broker("broker-b")
+    await new_topic(cluster, 1)
+    receipt = await producer.send(Message(TOPIC, b"x", tags="red"), queue=None)
+    home = receipt.queue.broker_name
+    other = "broker-a" if home == "broker-b" else "broker-b"
+    seen: list[ReceivedMessage] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        seen.append(message)
+        if len(seen) == 1:
+            await cluster.stop_broker(home)
+            raise RetryLater(delay_level=1)
+
+    async with consumer(cluster, listen):
+        await eventually(lambda: len(seen) == 2)
+        await cluster.start_broker(home)
+    assert seen[1].queue.broker_name == other
+    assert (seen[1].topic, seen[1].body, seen[1].tags) == (TOPIC, b"x", "red")
+    assert (seen[1].retry_count, seen[1].message_id) == (1, receipt.message_id)
+
+
+async def test_a_coroutine_that_takes_too_long_is_cancelled_and_its_message_comes_again(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    cancelled = asyncio.Event()
+
+    async def listen(_message: ReceivedMessage) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with consumer(cluster, listen, consume_timeout_s=0.05, retry_count_max=0):
+        await eventually(cancelled.is_set)
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+
+
+async def test_a_function_that_takes_too_long_is_given_up(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    may_end = threading.Event()
+
+    def listen(_message: ReceivedMessage) -> None:
+        may_end.wait(PATIENT_S)
+
+    reading = consumer(cluster, listen, consume_timeout_s=0.05, retry_count_max=0)
+    async with reading:
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+        may_end.set()
+        await eventually(lambda: reading.statistics().running_count == 0)
+    assert len(cluster.all_stored(f"%DLQ%{GROUP}")) == 1
+    assert committed(cluster) == 1
+
+
+# Not too much at once.
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"queue_count_max": 10},
+        {"queue_size_max": 2000},
+        {"queue_span_max": 9},
+        {"topic_count_max": 10},
+    ],
+    ids=str,
+)
+async def test_no_more_is_pulled_than_there_is_room_for(
+    cluster: LiveCluster, producer: AsyncProducer, limit: Any
+) -> None:
+    await new_topic(cluster, 1)
+    await producer.send_batch([Message(TOPIC, body) for body in numbers(100)])
+    may_end = asyncio.Event()
+    done: list[bytes] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        await may_end.wait()
+        done.append(message.body)
+
+    async with consumer(cluster, listen, pull_count=4, **limit) as reading:
+        await eventually(lambda: reading.statistics().running_count > 0)
+        await asyncio.sleep(0.1)  # Time enough to pull it all, if it did.
+        assert 4 <= reading.statistics().topics[TOPIC].pulled_count <= 16
+        may_end.set()
+        await eventually(lambda: len(done) == 100)
+
+
+async def test_a_consumer_can_rest(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    inbox = Inbox()
+    async with consumer(cluster, inbox) as reading:
+        await send(producer, b"first")
+        await inbox.has(1)
+        reading.pause()
+        await send(producer, b"second")
+        await asyncio.sleep(0.1)  # Time enough to deliver it, if it did.
+        assert inbox.bodies == [b"first"]
+        reading.resume()
+        await inbox.has(2)
+
+
+# Several members.
+
+
+async def test_members_share_the_queues(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await new_topic(cluster, 4)
+    first, second = Inbox(), Inbox()
+    async with consumer(cluster, first) as one:
+        assert len(of_topic(one)) == 4
+        async with consumer(cluster, second) as two:
+            await eventually(lambda: len(of_topic(one)) == len(of_topic(two)) == 2)
+            assert not set(of_topic(one)) & set(of_topic(two))
+            await send(producer, *numbers(40))
+            await eventually(lambda: len(first.messages) + len(second.messages) >= 40)
+            assert first.messages
+            assert second.messages
+        await eventually(lambda: len(of_topic(one)) == 4)
+        await send(producer, *numbers(8, 40))
+        await eventually(lambda: len(first.messages) + len(second.messages) >= 48)
+    assert Counter(first.bodies + second.bodies) == Counter(numbers(48))
+
+
+def of_topic(reading: AsyncPushConsumer, topic: str = TOPIC) -> list[QueueRef]:
+    return [queue for queue in reading.queues() if queue.topic == topic]
+
+
+async def test_a_queue_that_is_lost_is_not_committed_by_what_still_runs(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 2)
+    await send(producer, *numbers(2))
+    may_end = asyncio.Event()
+    ended: list[bytes] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        await may_end.wait()
+        ended.append(message.body)
+
+    again = Inbox()
+    async with consumer(cluster, listen) as one:
+        await eventually(lambda: one.statistics().running_count == 2)
+        async with consumer(cluster, again) as two:
+            await again.has(1)
+            may_end.set()
+            await eventually(lambda: len(ended) == 2)
+            # The new owner alone says how far the group is.
+            (queue,) = of_topic(two)
+            assert queue not in of_topic(one)
+            await send(producer, *numbers(2, 2))
+            await again.has(2)
+    assert committed(cluster) == 4
+
+
+async def test_everybody_gets_everything_in_broadcasting(
+    cluster: LiveCluster, producer: AsyncProducer, tmp_path: Path
+) -> None:
+    inboxes = [Inbox(), Inbox(ZeroDivisionError())]
+    members = [
+        consumer(
+            cluster,
+            inbox,
+            broadcasting=True,
+            offsets_directory=tmp_path / "offsets",
+            instance_name=f"member-{number}",
+        )
+        for number, inbox in enumerate(inboxes)
+    ]
+    async with members[0], members[1]:
+        await send(producer, *numbers(10))
+        for inbox in inboxes:
+            await inbox.has(10)
+    for inbox in inboxes:
+        assert Counter(inbox.bodies) == Counter(numbers(10))
+    assert not cluster.all_stored(f"%RETRY%{GROUP}")
+    files = await asyncio.to_thread(lambda: list(tmp_path.glob("offsets/*/billing/offsets.json")))
+    assert len(files) == 2
+
+
+async def test_broadcasting_goes_on_where_it_was(
+    cluster: LiveCluster, producer: AsyncProducer, tmp_path: Path
+) -> None:
+    for start in (0, 10):
+        await send(producer, *numbers(10, start))
+        inbox = Inbox()
+        async with consumer(cluster, inbox, broadcasting=True, offsets_directory=tmp_path):
+            await inbox.has(10)
+        assert Counter(inbox.bodies) == Counter(numbers(10, start))
+
+
+# What happens to the servers.
+
+
+async def test_it_goes_on_when_the_broker_comes_back(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    inbox = Inbox()
+    async with consumer(cluster, inbox) as reading:
+        await send(producer, b"before")
+        await inbox.has(1)
+        await cluster.stop_broker("broker-a")
+        await eventually(lambda: reading.statistics().last_error)
+        await cluster.start_broker("broker-a")
+        await send(producer, b"after")
+        await inbox.has(2)
+    assert set(inbox.bodies) == {b"before", b"after"}
+
+
+async def test_it_goes_on_without_name_servers(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    inbox = Inbox()
+    await send(producer, b"before")
+    async with consumer(cluster, inbox):
+        await inbox.has(1)
+        await cluster.stop_names()
+        await send(producer, b"after")
+        await inbox.has(2)
+        await cluster.start_names()
+
+
+async def test_it_can_be_opened_before_there_are_servers(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    await cluster.stop_broker("broker-a")
+    await cluster.stop_names()
+    inbox = Inbox()
+    reading = consumer(cluster, inbox)
+    opening = asyncio.create_task(reading.open())
+    await asyncio.sleep(0.05)
+    await cluster.start_names()
+    await cluster.start_broker("broker-a")
+    await opening
+    await inbox.has(1)
+    await reading.close()
+
+
+# What operators do.
+
+
+@pytest.fixture
+async def admin(cluster: LiveCluster) -> AsyncIterator[AsyncAdmin]:
+    async with AsyncAdmin(cluster.name_server) as admin:
+        yield admin
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+async def test_a_group_can_be_moved_back_while_it_reads(
+    cluster: LiveCluster, producer: AsyncProducer, admin: AsyncAdmin, orderly: bool
+) -> None:
+    await new_topic(cluster, 2)
+    await send(producer, *numbers(6))
+    inbox = Inbox()
+    async with consumer(cluster, inbox, orderly=orderly):
+        await inbox.has(6)
+        plan = await admin.plan_reset(GROUP, TOPIC, datetime.now(UTC) - timedelta(hours=1))
+        await admin.apply_reset(plan)
+        await inbox.has(12)
+    assert Counter(inbox.bodies) == Counter(numbers(6) * 2)
+
+
+async def test_it_says_what_it_does(
+    cluster: LiveCluster, producer: AsyncProducer, admin: AsyncAdmin
+) -> None:
+    await send(producer, *numbers(4))
+    inbox = Inbox()
+    async with consumer(cluster, inbox):
+        await inbox.has(4)
+        (connection,) = (await admin.members(GROUP)).connections
+        info = await admin.running_info(GROUP, connection.client_id)
+    assert {queue.topic for queue in info.mq_table} >= {TOPIC}
+    assert sum(each.commit_offset for each in info.mq_table.values()) == 4
+    assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+    assert {each.topic for each in info.subscription_set} == {TOPIC, f"%RETRY%{GROUP}"}
+
+
+# Its life.
+
+
+async def test_closing_waits_for_what_runs(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await send(producer, b"x")
+    begun = threading.Event()
+    may_end = threading.Event()
+    ended: list[bytes] = []
+
+    def listen(message: ReceivedMessage) -> None:
+        begun.set()
+        may_end.wait(PATIENT_S)
+        ended.append(message.body)
+
+    reading = consumer(cluster, listen)
+    await reading.open()
+    await eventually(begun.is_set)
+    closing = asyncio.create_task(reading.close())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    may_end.set()
+    await closing
+    assert ended == [b"x"]
+    assert committed(cluster) == 1
+
+
+@pytest.mark.parametrize("is_coroutine", [True, False])
+async def test_closing_does_not_wait_for_ever(
+    cluster: LiveCluster, producer: AsyncProducer, is_coroutine: bool
+) -> None:
+    await send(producer, b"x")
+    may_end = threading.Event()
+
+    def listen(_message: ReceivedMessage) -> None:
+        may_end.wait(PATIENT_S)
+
+    async def listen_in_loop(_message: ReceivedMessage) -> None:
+        await asyncio.Event().wait()
+
+    listener: Listener = listen_in_loop if is_coroutine else listen
+    reading = consumer(cluster, listener, close_timeout_s=0.05)
+    async with asyncio.timeout(PATIENT_S):
+        await reading.open()
+        await eventually(lambda: reading.statistics().running_count == 1)
+        await reading.close()
+    may_end.set()
+    assert committed(cluster) == 0
+
+
+async def test_closing_twice_is_fine_and_final(cluster: LiveCluster) -> None:
+    reading = consumer(cluster, Inbox())
+    await reading.close()
+    await reading.close()
+    with pytest.raises(NotOpen):
+        await reading.open()
+    with pytest.raises(NotOpen):
+        reading.queues()
+
+
+async def test_a_fork_needs_a_consumer_of_its_own(
+    cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with consumer(cluster, Inbox()) as reading:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: -1)
+            with pytest.raises(UsedAfterFork):
+                reading.queues()
+
+
+async def test_who_leaves_is_not_a_member_any_more(cluster: LiveCluster) -> None:
+    await new_topic(cluster, 1)
+    consumers = cluster.brokers["broker-a"].consumers
+    reading = consumer(cluster, Inbox())
+    await reading.open()
+    await eventually(lambda: consumers.find(GROUP) is not None)
+    await reading.close()
+    group = consumers.find(GROUP)
+    assert group is None or not group.members
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 0},
+        {"batch_size": 1025},
+        {"concurrency": 0},
+        {"pull_count": 1025},
+        {"retry_count_max": -1},
+        {"consume_timeout_s": 0},
+        {"start_from": datetime(2024, 1, 1)},  # noqa: DTZ001
+        {"group": "a b"},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_at_once(options: Any) -> None:
+    with pytest.raises(BadArgument):
+        AsyncPushConsumer("127.0.0.1:1", **({"group": GROUP} | options))
+
+
+def test_a_name_server_needs_a_port() -> None:
+    with pytest.raises(BadAddress):
+        AsyncPushConsumer("localhost", GROUP)
+    with pytest.raises(BadArgument):
+        AsyncPushConsumer(" ; ", GROUP)
+
+
+# Around a listener.
+
+
+class Watching(ConsumeHook):
+    def __init__(self) -> None:
+        self.begun: list[Consuming] = []
+        self.ended: list[Consuming] = []
+
+    def before_consume(self, consuming: Consuming) -> None:
+        self.begun.append(consuming)
+        raise ZeroDivisionError
+
+    def after_consume(self, consuming: Consuming) -> None:
+        self.ended.append(consuming)
+
+
+@pytest.mark.parametrize("way", ["coroutine", "function", "loop"])
+async def test_hooks_see_each_consumption(
+    cluster: LiveCluster, producer: AsyncProducer, way: str
+) -> None:
+    await send(producer, b"x")
+    watching = Watching()
+    inbox = Inbox(DeadLetter())
+
+    def listen(_message: ReceivedMessage) -> None:
+        raise DeadLetter
+
+    listeners: dict[str, Listener | None] = {"coroutine": inbox, "function": listen, "loop": None}
+    async with consumer(cluster, listeners[way], hooks=[watching]) as reading:
+        if way == "loop":
+            async for _message in reading:
+                reading.pause()
+                break
+            watching.ended += watching.begun
+        await eventually(lambda: watching.ended)
+    (ended,) = watching.ended
+    assert ended is watching.begun[0]
+    assert (ended.group, ended.queue.topic) == (GROUP, TOPIC)
+    assert [message.body for message in ended.messages] == [b"x"]
+    if way != "loop":
+        assert ended.outcome is ConsumeOutcome.FAILED
+        assert isinstance(ended.error, DeadLetter)
+
+
+async def test_names_are_seen_without_their_namespace(cluster: LiveCluster) -> None:
+    inbox = Inbox(RetryLater(delay_level=1))
+    async with AsyncProducer(cluster.name_server, "shop", namespace="city") as producer:
+        await producer.send(Message(TOPIC, b"x"))
+    async with consumer(cluster, inbox, namespace="city") as reading:
+        await inbox.has(2)
+        assert {queue.topic for queue in reading.queues()} == {TOPIC, f"%RETRY%{GROUP}"}
+    assert [message.topic for message in inbox.messages] == [TOPIC, TOPIC]
+    assert committed(cluster, f"city%{TOPIC}", f"city%{GROUP}") == 1
+
+
+def bodies_by_queue(messages: Sequence[ReceivedMessage]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for message in messages:
+        found.setdefault(message.queue.queue_id, []).append(int(message.body))
+    return found
