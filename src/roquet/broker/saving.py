@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import Protocol, final
 
+from roquet.net.threads import to_its_end
 from roquet.state_file import StateFile, StateNotSaved
 
 log = logging.getLogger(__name__)
@@ -57,5 +58,5 @@ class Saver:
             if self._saved_count >= wanted_count:
                 return
             count = self._table.change_count
-            await asyncio.to_thread(self._file.save, self._table.to_bytes())
+            await to_its_end(self._file.save, self._table.to_bytes())
             self._saved_count = count

@@ -14,6 +14,7 @@ from roquet.client.brokers import Brokers
 from roquet.client.errors import RequestRefused, Unreachable
 from roquet.client.receipt import QueueRef
 from roquet.disk import SystemDisk
+from roquet.net.threads import to_its_end
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.offset_table import ResetOffsets
 from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
@@ -112,6 +113,7 @@ class FileOffsets(_Notes):
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self._file = StateFile(SystemDisk(), directory / FILE_NAME)
+        self._writing = asyncio.Lock()
 
     def load(self) -> None:
         """Takes up what an earlier run kept. Raises BadStateFile."""
@@ -140,12 +142,13 @@ class FileOffsets(_Notes):
         await self._write()
 
     async def _write(self) -> None:
-        unsaved, self.unsaved = self.unsaved, set()
-        try:
-            await asyncio.to_thread(self._file.save, _offsets_text(self.offsets))
-        except StateNotSaved:
-            self.unsaved |= unsaved
-            raise
+        async with self._writing:
+            unsaved, self.unsaved = self.unsaved, set()
+            try:
+                await to_its_end(self._file.save, _offsets_text(self.offsets))
+            except (StateNotSaved, asyncio.CancelledError):
+                self.unsaved |= unsaved
+                raise
 
 
 def _read_offsets(data: bytes) -> dict[QueueRef, int]:

@@ -1,6 +1,7 @@
 """State tables and their files."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -104,3 +105,37 @@ async def test_a_full_disk_is_told_to_who_waits_and_logged_for_the_rest(
         (tmp_path / "table.json.tmp").rmdir()
         saver.save_soon()
         await eventually(lambda: content(tmp_path) == "1")
+
+
+class GatedDisk(SystemDisk):
+    """Waits in each sync of a file until it may go on."""
+
+    def __init__(self) -> None:
+        self.may_sync = threading.Event()
+        self.sync_count = 0
+
+    def sync(self, descriptor: int) -> None:
+        self.sync_count += 1
+        assert self.may_sync.wait(10)
+        super().sync(descriptor)
+
+
+async def test_who_gives_up_leaves_no_thread_behind_at_the_file(
+    table: Table, tmp_path: Path
+) -> None:
+    disk = GatedDisk()
+    file = StateFile(disk, tmp_path / "table.json")
+    file.load(bytes)
+    saver = Saver("table", file, table)
+    table.change()
+    given_up = asyncio.create_task(saver.until_saved())
+    await eventually(lambda: disk.sync_count == 1)
+    given_up.cancel()
+    table.change()
+    last = asyncio.create_task(saver.until_saved())
+    await asyncio.wait([last], timeout=0.05)
+    assert disk.sync_count == 1
+    disk.may_sync.set()
+    await last
+    assert content(tmp_path) == "2"
+    assert given_up.cancelled()
