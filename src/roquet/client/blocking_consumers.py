@@ -17,6 +17,7 @@ from roquet.client.pull_consumer import (
     AsyncPullConsumer,
     PullStatistics,
 )
+from roquet.client.pull_schedule import DELAY_S, PullWork
 from roquet.client.pulling import Pulled
 from roquet.client.push_consumer import AsyncPushConsumer, Listener
 from roquet.client.receipt import QueueRef
@@ -204,6 +205,9 @@ class PullConsumer:
         return self._thread.run(
             self._twin.pull(queue, offset, count_max=count_max, tags=tags, sql=sql, wait_s=wait_s)
         )
+
+    def schedule(self, work: PullWork, *, delay_s: float = DELAY_S) -> None:
+        self._thread.call(lambda: self._twin.schedule(work, delay_s=delay_s))
 
     def statistics(self) -> PullStatistics:
         return self._thread.call(self._twin.statistics)

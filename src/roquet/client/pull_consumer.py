@@ -23,6 +23,7 @@ from roquet.client.errors import BadArgument, NotOpen, TopicNotFound
 from roquet.client.names import unwrapped, wrapped
 from roquet.client.pull_config import PullConsumerConfig, PullConsumerOptions
 from roquet.client.pull_member import PullMember, Wishes
+from roquet.client.pull_schedule import DELAY_S, PullSchedule, PullWork
 from roquet.client.pulling import Pulled, PullOrder
 from roquet.client.receipt import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -262,6 +263,18 @@ class AsyncPullConsumer:
             wire_queue, subscription, offset, count_max, wait_s, says_subscription=True
         )
         return await self._usable().puller.pull(order)
+
+    def schedule(self, work: PullWork, *, delay_s: float = DELAY_S) -> None:
+        """Calls `work` with each queue that is assigned now or later, again and again until it is
+        lost or the consumer closed. It returns the seconds to wait; None is `delay_s`.
+
+        Raises NotOpen, and BadArgument unless the consumer was made with `prefetch=False`.
+        """
+        member = self._usable()
+        if self._config.prefetch or member.schedule is not None:
+            raise BadArgument("one schedule needs one consumer, made with `prefetch=False`")
+        member.schedule = PullSchedule(work, delay_s, member.instance.services)
+        member.schedule.follow(member.assignment())
 
     def statistics(self) -> PullStatistics:
         """What was done so far, and how far it is."""

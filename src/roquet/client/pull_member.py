@@ -17,6 +17,7 @@ from roquet.client.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
 from roquet.client.prefetching import Cache, Prefetcher, Prefetching
 from roquet.client.pull_config import PullConsumerConfig
 from roquet.client.pull_requests import ROUTES
+from roquet.client.pull_schedule import PullSchedule
 from roquet.client.pulling import Puller
 from roquet.client.rebalance import Rebalance
 from roquet.client.receipt import QueueRef
@@ -71,6 +72,7 @@ class PullMember:
         self.last_error: str | None = None
         self.polled_count = 0
         self.prefetchers: dict[QueueRef, Prefetcher] = {}
+        self.schedule: PullSchedule | None = None
         self.instance = instance = ClientInstance(
             _WHAT,
             config.name_servers,
@@ -260,8 +262,11 @@ class PullMember:
             prefetcher.start()
         if lost or gained:
             log.info("reading %s", [tuple(each) for each in sorted(self.prefetchers)])
+            queues = self.assignment()
+            if self.schedule is not None:
+                self.schedule.follow(queues)
             if self.config.on_queues is not None:
-                tell([self.config.on_queues], self.assignment())
+                tell([self.config.on_queues], queues)
 
     def assignment(self) -> list[QueueRef]:
         """As the program knows them."""

@@ -1,6 +1,7 @@
 """The pull consumer against live brokers of ours."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from roquet.client import pull_schedule
 from roquet.client.admin import AsyncAdmin
 from roquet.client.admin_topics import TopicSettings
 from roquet.client.errors import BadArgument, NotOpen, TopicNotFound, Unreachable
@@ -416,6 +418,61 @@ async def test_a_pull_of_nonsense_is_refused(cluster: LiveCluster) -> None:
             await consumer.pull(QueueRef("absent", "broker-a", 0), 0)
         with pytest.raises(TopicNotFound):
             await consumer.queues("absent")
+
+
+# Schedules.
+
+
+async def test_a_schedule_works_on_each_queue_while_it_is_assigned(cluster: LiveCluster) -> None:
+    put(cluster, numbers(3))
+    taken: list[bytes] = []
+    calls: Counter[QueueRef] = Counter()
+    async with subscriber(cluster, prefetch=False) as consumer:
+
+        async def work(queue: QueueRef) -> float | None:
+            calls[queue] += 1
+            pulled = await consumer.pull(queue, await consumer.committed(queue) or 0, count_max=1)
+            taken.extend(message.body for message in pulled.messages)
+            await consumer.commit({queue: pulled.next_offset})
+            return 0 if pulled.messages else None
+
+        consumer.schedule(work, delay_s=0.01)
+        await eventually(lambda: len(taken) == 3 and min(calls[each] for each in QUEUES) > 1)
+        assert taken == numbers(3)
+        async with subscriber(cluster, prefetch=False):
+            await eventually(lambda: len(consumer.assignment()) == 2)
+            kept_queue = consumer.assignment()[0]
+            (lost_queue, *_) = set(QUEUES).difference(consumer.assignment())
+            seen = calls.copy()
+            await eventually(lambda: calls[kept_queue] > seen[kept_queue] + 5)
+            assert calls[lost_queue] == seen[lost_queue]
+
+
+async def test_a_schedule_goes_on_when_work_fails(
+    cluster: LiveCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_schedule, "_ERROR_DELAY_S", 0.01)
+    calls: list[QueueRef] = []
+
+    def work(queue: QueueRef) -> float:
+        """Not a coroutine, so it runs in a thread."""
+        calls.append(queue)
+        if len(calls) == 1:
+            raise ZeroDivisionError
+        return 0.01
+
+    async with reader(cluster, prefetch=False) as consumer:
+        consumer.schedule(work)
+        await eventually(lambda: len(calls) > 2)
+        with pytest.raises(BadArgument, match="one schedule"):
+            consumer.schedule(work)
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_schedule_needs_a_consumer_that_does_not_read_ahead(cluster: LiveCluster) -> None:
+    async with subscriber(cluster) as consumer:
+        with pytest.raises(BadArgument, match="prefetch=False"):
+            consumer.schedule(lambda _queue: None)
 
 
 # Faults and life.
