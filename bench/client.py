@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count as numbers
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.broker import TUNED_JVM
 
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+from tests.support.blocking_peer import BlockingPeer
 from tests.support.jars import ApacheVersion, cache_directory, jar_directory, jvm_command, made_once
 from tests.support.our_cluster import OurCluster
 from tests.support.topics import create_topic
@@ -28,7 +32,10 @@ from tests.support.topics import create_topic
 CLIENTS = Path(__file__).with_name("clients")
 OTHER_PYTHON = "rocketmq==0.4.4"
 QUEUE_COUNT = 8
+FULL_TOPIC = "bench-full"
 RUN_TIMEOUT_S = 180.0
+
+_numbers = numbers(1)
 
 
 class Unavailable(Exception):
@@ -57,6 +64,7 @@ class Row:
     name: str
     mode: str
     best: Figures | None = None
+    is_left_out: bool = False
 
     def keep(self, found: Figures) -> None:
         best = self.best or found
@@ -136,40 +144,88 @@ def sending_contests() -> list[Contest]:
     ]
 
 
+def reading_contests() -> list[Contest]:
+    return [
+        Contest(
+            "pushed, one message to a listener",
+            [
+                Row(OURS, "ours, async", "push"),
+                Row(OTHER_PYTHON_CLIENT, OTHER_PYTHON, "push"),
+                Row(JAVA, "Java 4.9.7", "push"),
+            ],
+        ),
+        Contest(
+            "pushed, up to 32 to a listener",
+            [
+                Row(OURS, "ours, async", "push-batch"),
+                Row(JAVA, "Java 4.9.7", "push-batch"),
+            ],
+        ),
+        Contest(
+            "polled",
+            [
+                Row(OURS, "ours, async, counted", "poll"),
+                Row(OURS, "ours, async, bodies read", "poll-bodies"),
+                Row(JAVA, "Java 4.9.7", "poll"),
+            ],
+        ),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short turn")
     parser.add_argument("--ours-only", action="store_true", help="without the other clients")
     options = parser.parse_args()
-    seconds, rounds = (2.0, 1) if options.quick else (5.0, 3)
-    contests = sending_contests()
+    seconds, count, rounds = (2.0, 100_000, 1) if options.quick else (5.0, 500_000, 3)
+    sending, reading = sending_contests(), reading_contests()
+    contests = [*sending, *reading]
     if options.ours_only:
         for contest in contests:
             contest.rows = [row for row in contest.rows if row.client is OURS]
     with tempfile.TemporaryDirectory(prefix="roquet-bench-") as name:
         scratch = Path(name)
         with OurCluster(scratch / "cluster") as cluster:
-            for round_number in range(rounds):
-                for contest in contests:
-                    for row in contest.rows:
-                        topic = f"bench-{row.mode}-{round_number}"
-                        create_topic(cluster.broker, topic, QUEUE_COUNT)
-                        measure(row, scratch, [cluster.name_server, topic, str(seconds)])
+            create_topic(cluster.broker, FULL_TOPIC, QUEUE_COUNT)
+            full = [cluster.name_server, FULL_TOPIC, str(count)]
+            run_client(Row(OURS, "fill", "fill"), scratch, [*full, "bench"])
+            for _ in range(rounds):
+                for row in rows_of(sending):
+                    topic = f"bench-{next(_numbers)}"
+                    create_topic(cluster.broker, topic, QUEUE_COUNT)
+                    arguments = [cluster.name_server, topic, str(seconds), "bench"]
+                    measure(row, scratch, arguments)
+                for row in rows_of(reading):
+                    group = f"bench-{next(_numbers)}"
+                    begin_with_first(cluster.broker, group)
+                    measure(row, scratch, [*full, group])
     for contest in contests:
         report(contest)
 
 
-_unavailable: set[str] = set()
+def rows_of(contests: Sequence[Contest]) -> list[Row]:
+    return [row for contest in contests for row in contest.rows]
+
+
+def begin_with_first(broker: str, group: str) -> None:
+    """A new group would begin with the next message; not every client can be told otherwise."""
+    with BlockingPeer(broker) as peer:
+        for queue_id in range(QUEUE_COUNT):
+            header = UpdateConsumerOffsetHeader(
+                consumer_group=group, topic=FULL_TOPIC, queue_id=queue_id, commit_offset=0
+            )
+            reply = peer.call(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            assert reply.code == ResponseCode.SUCCESS, reply.remark
 
 
 def measure(row: Row, scratch: Path, arguments: Sequence[str]) -> None:
-    if row.client.name in _unavailable:
+    if row.is_left_out:
         return
     try:
         row.keep(run_client(row, scratch, arguments))
     except Unavailable as error:
-        _unavailable.add(row.client.name)
-        print(f"without {row.client.name}: {error}")
+        row.is_left_out = True
+        print(f"without {row.name}: {error}")
 
 
 def run_client(row: Row, scratch: Path, arguments: Sequence[str]) -> Figures:
@@ -186,9 +242,11 @@ def run_client(row: Row, scratch: Path, arguments: Sequence[str]) -> Figures:
     if done.returncode or not lines:
         raise Unavailable(f"{row.mode} ended with {done.returncode}: {done.stderr[-300:]}")
     figures = json.loads(lines[-1])
-    count = max(1, figures["messages"])
+    count = figures["messages"]
+    if not count:
+        raise Unavailable(f"{row.mode} got no message")
     return Figures(
-        count / max(figures["seconds"], 1e-9), figures["cpu_s"] / count * 1e6, figures.get("p50_us")
+        count / figures["seconds"], figures["cpu_s"] / count * 1e6, figures.get("p50_us")
     )
 
 

@@ -1,36 +1,40 @@
 import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * Apache's Java client under load, as `ours.py` is: MODE NAME_SERVER TOPIC SECONDS_OR_COUNT.
+ * Apache's Java client under load, as `ours.py` is: MODE NAME_SERVER TOPIC AMOUNT GROUP.
  *
- * The first seconds do not count, because the JVM compiles then.
+ * The first seconds of sending do not count, because the JVM compiles then. Readers have no such
+ * time: the more messages wait for them, the less it matters.
  */
 public final class JavaClient {
-    private static final byte[] BODY = "x".repeat(128).getBytes();
+    private static final byte[] BODY = "x".repeat(128).getBytes(StandardCharsets.US_ASCII);
     private static final long WARM_UP_NANOS = TimeUnit.SECONDS.toNanos(5);
     private static final int SAMPLES_MAX = 1_000_000;
     private static final long PATIENCE_S = 60;
 
     private final String nameServer;
     private final String topic;
+    private final String group;
 
-    private JavaClient(String nameServer, String topic) {
+    private JavaClient(String nameServer, String topic, String group) {
         this.nameServer = nameServer;
         this.topic = topic;
+        this.group = group;
     }
 
     public static void main(String[] args) throws Exception {
-        JavaClient client = new JavaClient(args[1], args[2]);
+        JavaClient client = new JavaClient(args[1], args[2], args[4]);
         switch (args[0]) {
             case "send-1":
                 client.send(Double.parseDouble(args[3]), 1);
@@ -44,6 +48,9 @@ public final class JavaClient {
             case "push-batch":
                 client.push((int) Double.parseDouble(args[3]), 32);
                 break;
+            case "poll":
+                client.poll((int) Double.parseDouble(args[3]));
+                break;
             default:
                 throw new IllegalArgumentException(args[0]);
         }
@@ -51,7 +58,7 @@ public final class JavaClient {
     }
 
     private void send(double seconds, int threadCount) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("bench");
+        DefaultMQProducer producer = new DefaultMQProducer(group);
         producer.setNamesrvAddr(nameServer);
         producer.start();
         sendUntil(producer, System.nanoTime() + WARM_UP_NANOS, threadCount, null);
@@ -98,9 +105,8 @@ public final class JavaClient {
 
     /** All messages of a topic; the time runs from the first that came. */
     private void push(int count, int batch) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("bench-j-" + System.nanoTime());
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServer);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeMessageBatchMaxSize(batch);
         consumer.subscribe(topic, "*");
         AtomicLong seen = new AtomicLong();
@@ -120,6 +126,29 @@ public final class JavaClient {
         consumer.start();
         all.await(PATIENCE_S, TimeUnit.SECONDS);
         report(seen.get(), System.nanoTime() - first[0], cpuNanos() - first[1], null);
+        consumer.shutdown();
+    }
+
+    /** Until all messages of a topic have come. */
+    private void poll(int count) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
+        consumer.setNamesrvAddr(nameServer);
+        consumer.setPullBatchSize(32);
+        consumer.subscribe(topic, "*");
+        consumer.start();
+        long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_S);
+        long start = 0;
+        long cpu = 0;
+        long seen = 0;
+        while (seen < count && System.nanoTime() < giveUp) {
+            int found = consumer.poll(1000).size();
+            if (seen == 0 && found > 0) {
+                start = System.nanoTime();
+                cpu = cpuNanos();
+            }
+            seen += found;
+        }
+        report(seen, System.nanoTime() - start, cpuNanos() - cpu, null);
         consumer.shutdown();
     }
 

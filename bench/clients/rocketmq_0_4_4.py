@@ -1,6 +1,6 @@
 """The published Python client `rocketmq` 0.4.4 under load, as `ours.py` is.
 
-    rocketmq_0_4_4.py MODE NAME_SERVER TOPIC SECONDS
+    rocketmq_0_4_4.py MODE NAME_SERVER TOPIC AMOUNT GROUP
 
 Runs with that package alone on its path: it must not import anything of ours.
 """
@@ -31,8 +31,8 @@ def message(topic: str) -> Message:
     return made
 
 
-def send(name_server: str, topic: str, seconds: float, thread_count: int) -> None:
-    producer = Producer("bench")
+def send(name_server: str, topic: str, seconds: float, group: str, thread_count: int) -> None:
+    producer = Producer(group)
     producer.set_namesrv_addr(name_server)
     producer.start()
     for _ in range(WARM_UP_COUNT):
@@ -65,9 +65,9 @@ def send(name_server: str, topic: str, seconds: float, thread_count: int) -> Non
     producer.shutdown()
 
 
-def push(name_server: str, topic: str, count: int) -> None:
-    """All messages of a topic, from its first one on; the time runs from the first that came."""
-    consumer = PushConsumer(f"bench-c-{time.time_ns()}")
+def push(name_server: str, topic: str, count: int, group: str) -> None:
+    """All messages of a topic; the time runs from the first that came."""
+    consumer = PushConsumer(group)
     consumer.set_namesrv_addr(name_server)
     lock = threading.Lock()
     seen = 0
@@ -93,11 +93,11 @@ def push(name_server: str, topic: str, count: int) -> None:
 
 
 def main() -> None:
-    mode, name_server, topic, amount = sys.argv[1:]
+    mode, name_server, topic, amount, group = sys.argv[1:]
     if mode == "push":
-        push(name_server, topic, int(float(amount)))
+        push(name_server, topic, int(float(amount)), group)
     else:
-        send(name_server, topic, float(amount), {"send-1": 1, "send-64": 64}[mode])
+        send(name_server, topic, float(amount), group, {"send-1": 1, "send-64": 64}[mode])
 
 
 if __name__ == "__main__":
