@@ -21,7 +21,7 @@ from roquet.client.consumer_statistics import ConsumerStatistics
 from roquet.client.errors import BadArgument, NotOpen
 from roquet.client.group_member import GroupMember, retry_topic
 from roquet.client.iteration import DeliveryIterator, Iterations
-from roquet.client.names import unwrapped
+from roquet.client.names import RETRY_PREFIX, unwrapped
 from roquet.client.outcome import BROKER_DECIDES
 from roquet.client.receipt import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -145,11 +145,13 @@ class AsyncPushConsumer:
         await member.send_back.send_back(message, delay_level, self._config.wire_retry_count_max)
 
     def queues(self) -> list[QueueRef]:
-        """Those that this member reads now. Raises NotOpen."""
+        """Those of its topics that this member reads now. Raises NotOpen."""
         namespace = self._config.namespace
         return [
             queue._replace(topic=unwrapped(namespace, queue.topic))
             for queue in sorted(self._usable().assignment.readers)
+            # Nobody subscribed to the retry topic; it comes with the group.
+            if not queue.topic.startswith(RETRY_PREFIX)
         ]
 
     def statistics(self) -> ConsumerStatistics:

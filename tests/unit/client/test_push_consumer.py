@@ -5,14 +5,14 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roquet import AsyncProducer, Message, QueueRef
+from roquet import AsyncProducer, Message
 from roquet.client import listening_tasks, retrying
 from roquet.client.admin import AsyncAdmin
 from roquet.client.admin_topics import TopicSettings
@@ -678,22 +678,18 @@ async def test_members_share_the_queues(cluster: LiveCluster, producer: AsyncPro
     await new_topic(cluster, 4)
     first, second = Inbox(), Inbox()
     async with consumer(cluster, first) as one:
-        assert len(of_topic(one)) == 4
+        assert len(one.queues()) == 4
         async with consumer(cluster, second) as two:
-            await eventually(lambda: len(of_topic(one)) == len(of_topic(two)) == 2)
-            assert not set(of_topic(one)) & set(of_topic(two))
+            await eventually(lambda: len(one.queues()) == len(two.queues()) == 2)
+            assert not set(one.queues()) & set(two.queues())
             await send(producer, *numbers(40))
             await eventually(lambda: len(first.messages) + len(second.messages) >= 40)
             assert first.messages
             assert second.messages
-        await eventually(lambda: len(of_topic(one)) == 4)
+        await eventually(lambda: len(one.queues()) == 4)
         await send(producer, *numbers(8, 40))
         await eventually(lambda: len(first.messages) + len(second.messages) >= 48)
     assert Counter(first.bodies + second.bodies) == Counter(numbers(48))
-
-
-def of_topic(reading: AsyncPushConsumer, topic: str = TOPIC) -> list[QueueRef]:
-    return [queue for queue in reading.queues() if queue.topic == topic]
 
 
 async def test_a_queue_that_is_lost_is_not_committed_by_what_still_runs(
@@ -716,8 +712,8 @@ async def test_a_queue_that_is_lost_is_not_committed_by_what_still_runs(
             may_end.set()
             await eventually(lambda: len(ended) == 2)
             # The new owner alone says how far the group is.
-            (queue,) = of_topic(two)
-            assert queue not in of_topic(one)
+            (queue,) = two.queues()
+            assert queue not in one.queues()
             await send(producer, *numbers(2, 2))
             await again.has(2)
     assert committed(cluster) == 4
@@ -1002,13 +998,6 @@ async def test_names_are_seen_without_their_namespace(cluster: LiveCluster) -> N
         await producer.send(Message(TOPIC, b"x"))
     async with consumer(cluster, inbox, namespace="city") as reading:
         await inbox.has(2)
-        assert {queue.topic for queue in reading.queues()} == {TOPIC, f"%RETRY%{GROUP}"}
+        assert {queue.topic for queue in reading.queues()} == {TOPIC}
     assert [message.topic for message in inbox.messages] == [TOPIC, TOPIC]
     assert committed(cluster, f"city%{TOPIC}", f"city%{GROUP}") == 1
-
-
-def bodies_by_queue(messages: Sequence[ReceivedMessage]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for message in messages:
-        found.setdefault(message.queue.queue_id, []).append(int(message.body))
-    return found
