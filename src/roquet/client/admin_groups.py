@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from roquet.client.admin_servers import AdminServers, Master, ask_each
+from roquet.client.admin_topics import delete_topic
 from roquet.client.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused
 from roquet.client.names import RETRY_PREFIX, check_group
@@ -26,7 +27,6 @@ from roquet.protocol.headers.clients import (
     RunningInfoHeader,
 )
 from roquet.protocol.headers.groups import AllGroupConfigsHeader, DeleteGroupHeader
-from roquet.protocol.headers.topics import DeleteTopicHeader
 
 # A broker gives the client ten seconds.
 _RELAY_TIMEOUT_S: Final = 12.0
@@ -129,14 +129,14 @@ async def delete_group(
     header = DeleteGroupHeader(
         group_name=group, remove_offset=not keep_offsets, clean_offset=not keep_offsets
     )
-    retries = DeleteTopicHeader(topic=RETRY_PREFIX + group)
-
-    async def delete(master: Master) -> None:
-        ask = servers.brokers.ask
-        await ask(master.address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
-        await ask(master.address, RequestCode.DELETE_TOPIC_IN_BROKER, retries)
-
-    await ask_each(await servers.masters(cluster), delete)
+    code = RequestCode.DELETE_SUBSCRIPTIONGROUP
+    await ask_each(
+        await servers.masters(cluster),
+        lambda master: servers.brokers.ask(master.address, code, header),
+    )
+    retry_topic = RETRY_PREFIX + group
+    if await servers.routes.newest(retry_topic, servers.config.timeout_s) is not None:
+        await delete_topic(servers, retry_topic, cluster)
 
 
 async def group_members(servers: AdminServers, group: str) -> GroupMembers:

@@ -219,6 +219,19 @@ async def test_settings_of_a_group_that_have_no_name_here_are_kept(
     assert (changed.which_broker_when_consume_slowly, changed.retry_max_times) == (7, 1)
 
 
+async def test_retries_go_with_their_group_but_dead_letters_stay(
+    admin: AsyncAdmin, cluster: LiveCluster, topic: str
+) -> None:
+    await admin.create_topic(f"%DLQ%{GROUP}", ONE_QUEUE)
+    async with member(cluster):
+        retry_topic = f"%RETRY%{GROUP}"
+        await eventually(lambda: cluster.names.routes.route(retry_topic))
+    await admin.delete_group(GROUP)
+    topics = await admin.topics(with_internal=True)
+    assert f"%DLQ%{GROUP}" in topics
+    assert retry_topic not in topics
+
+
 @pytest.mark.parametrize("keep_offsets", [True, False])
 async def test_offsets_go_with_their_group_unless_they_are_kept(
     admin: AsyncAdmin, cluster: LiveCluster, topic: str, keep_offsets: bool
