@@ -7,7 +7,7 @@ crash, on a replica, when there was a backlog) is read from the log: `next_offse
 to go on, so nothing has to be remembered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, final
@@ -191,10 +191,18 @@ class KeyIndex:
 
     # Loading and forgetting
 
-    def load(self, log: CommitLog, *, was_clean: bool, index_timestamp: int) -> None:
+    def load(
+        self,
+        log: CommitLog,
+        *,
+        was_clean: bool,
+        index_timestamp: int,
+        distrust: Callable[[int], None],
+    ) -> None:
         """Find the files; those that cannot be relied on are removed, with all newer ones.
 
-        After a crash that is everything that changed since the last sync.
+        After a crash that is everything that changed since the last sync. `distrust` takes back
+        what the checkpoint says of messages behind the time it is given.
         """
         entries = [each for each in self._disk.entries(self._directory) if each.name.isdigit()]
         size = index_file_size(self._config.slot_count, self._config.entry_count)
@@ -213,6 +221,8 @@ class KeyIndex:
                 break
             self._files.append(file)
             kept += 1
+        if entries[kept:]:
+            distrust(self._full_timestamp)
         for entry in entries[kept:]:
             self._disk.remove(self._directory / entry.name)
         if entries[kept:]:
@@ -229,15 +239,25 @@ class KeyIndex:
         return gone
 
     def sync(self) -> int:
-        """Return when all that is filed survives a power cut: the last store timestamp of it."""
+        """Return when all that is filed survives a power cut.
+
+        Returns the last store timestamp of the full files, for the checkpoint. After a crash
+        Apache removes every file that is newer, and files again from that time on: with a time
+        out of a file that is not full, it would lose the messages at its beginning.
+        """
         # Read first: what is filed from now on needs another round.
-        timestamp = self.last.end_timestamp
+        timestamp = self._full_timestamp
         has_new_file, self._has_new_file = self._has_new_file, False
         for file in tuple(self._files):
             file.sync()
         if has_new_file:
             self._disk.sync_directory(self._directory)
         return timestamp
+
+    @property
+    def _full_timestamp(self) -> int:
+        newest_full = next((file for file in reversed(self._files) if file.is_full), None)
+        return 0 if newest_full is None else newest_full.header.end_timestamp
 
     def close(self) -> None:
         for file in self._files:

@@ -457,8 +457,18 @@ class MessageStore:
         self._log.resume()
         if self._index is not None:
             self._index.load(
-                self._log, was_clean=was_clean, index_timestamp=checkpoint.index_timestamp
+                self._log,
+                was_clean=was_clean,
+                index_timestamp=checkpoint.index_timestamp,
+                distrust=self._distrust_index,
             )
+
+    def _distrust_index(self, behind: int) -> None:
+        # Not what was loaded before: the queues may have lost their trust since.
+        path = self._config.layout.checkpoint
+        checkpoint = load_checkpoint(self._disk, path)
+        if behind < checkpoint.index_timestamp:
+            save_checkpoint(self._disk, path, replace(checkpoint, index_timestamp=behind))
 
     def _release(self) -> None:
         self._flusher.close_retired()

@@ -91,7 +91,8 @@ def test_async_flush_does_not_wait_for_ever(tmp_path: Path, listener: RecordingL
 def test_the_checkpoint_is_written_after_the_queues_are_safe(tmp_path: Path) -> None:
     clock = FakeClock()
     disk = FaultyDisk(tmp_path)
-    with opened(tmp_path, clock=clock, disk=disk) as store:
+    # The first entry is number 1, so one key fills a file of two.
+    with opened(tmp_path, clock=clock, disk=disk, index_entry_count=2) as store:
         stored_at = store.append(draft(b"1", properties={"KEYS": "a"})).store_timestamp
         assert store.file_keys()
         clock.advance(60)

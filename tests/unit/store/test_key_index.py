@@ -43,11 +43,19 @@ def log(tmp_path: Path) -> Iterator[CommitLog]:
 
 
 def open_index(
-    root: Path, log: CommitLog, disk: Disk | None = None, *, was_clean: bool = True, until: int = 0
+    root: Path,
+    log: CommitLog,
+    disk: Disk | None = None,
+    *,
+    was_clean: bool = True,
+    until: int = 0,
+    distrusted: list[int] | None = None,
 ) -> KeyIndex:
     config = KeyIndexConfig(slot_count=7, entry_count=20)
     index = KeyIndex(disk or SystemDisk(), root / "index", FakeClock(), config)
-    index.load(log, was_clean=was_clean, index_timestamp=until)
+    ignored: list[int] = []
+    note = (ignored if distrusted is None else distrusted).append
+    index.load(log, was_clean=was_clean, index_timestamp=until, distrust=note)
     # What tests append to the log they do not note down, unless they say so.
     index.fall_behind(log.end)
     return index
@@ -284,9 +292,30 @@ def test_a_sync_covers_files_and_their_names(tmp_path: Path, log: CommitLog) -> 
     index = open_index(tmp_path, log, disk)
     append(log, *["k"] * 25)
     assert index.catch_up(log)
-    assert index.sync() == log.last_store_timestamp
+    index.sync()
     assert [path for path in disk.unsynced() if path.parent.name == "index"] == []
     index.close()
+
+
+def test_a_checkpoint_speaks_of_full_files_only(tmp_path: Path, log: CommitLog) -> None:
+    """After a crash Apache files again from that time on, and removes whatever is newer."""
+    index = open_index(tmp_path, log)
+    append(log, "k")
+    assert index.catch_up(log)
+    assert index.sync() == 0
+    append(log, *["k"] * 24, index=index)
+    assert index.catch_up(log)
+    full_timestamp = index.sync()
+    assert 0 < full_timestamp < log.last_store_timestamp
+    index.close()
+    first, *newer = sorted((tmp_path / "index").iterdir())
+    distrusted: list[int] = []
+    open_index(tmp_path, log, was_clean=False, until=full_timestamp, distrusted=distrusted).close()
+    # The last full one is made again and will end later, so nobody may count on its old end.
+    assert distrusted
+    assert distrusted[0] < full_timestamp
+    assert first.exists()
+    assert not any(path.exists() for path in newer)
 
 
 def test_file_names_grow_even_when_the_clock_stands_still(tmp_path: Path, log: CommitLog) -> None:
