@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 from roquet.client.errors import ClientError, NotYetSafe, SendUnknown
 from roquet.client.outgoing import Ready
@@ -60,20 +60,25 @@ def size_of(ready: Ready) -> int:
     return _ITEM_SIZE + len(ready.message.body) + properties_size
 
 
-class _Waiting(NamedTuple):
-    message: Ready
-    deadline_s: float
-    outcome: asyncio.Future[SendReceipt]
+class _Gathered:
+    """Messages that will share a request, and those who wait for them."""
+
+    __slots__ = ("deadline_s", "messages", "outcomes", "size")
+
+    def __init__(self) -> None:
+        self.messages: list[Ready] = []
+        self.outcomes: list[asyncio.Future[SendReceipt]] = []
+        self.size = 0
+        self.deadline_s = float("inf")  # the earliest of all
 
 
 class _Lane:
     """Messages that may share a request."""
 
-    __slots__ = ("timer", "turn", "waiting", "waiting_size")
+    __slots__ = ("gathered", "timer", "turn")
 
     def __init__(self) -> None:
-        self.waiting: list[_Waiting] = []
-        self.waiting_size = 0
+        self.gathered = _Gathered()
         self.timer: asyncio.TimerHandle | None = None
         self.turn = asyncio.Lock()
 
@@ -99,12 +104,15 @@ class Gatherer:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane()
-        if lane.waiting_size + size > self._size_max:
+        if lane.gathered.size + size > self._size_max:
             self._flush(lane, place)
         outcome: asyncio.Future[SendReceipt] = self._loop.create_future()
-        lane.waiting.append(_Waiting(message, deadline_s, outcome))
-        lane.waiting_size += size
-        if len(lane.waiting) >= GATHERED_COUNT_MAX:
+        gathered = lane.gathered
+        gathered.messages.append(message)
+        gathered.outcomes.append(outcome)
+        gathered.size += size
+        gathered.deadline_s = min(gathered.deadline_s, deadline_s)
+        if len(gathered.messages) >= GATHERED_COUNT_MAX:
             self._flush(lane, place)
         elif lane.timer is None:
             lane.timer = self._loop.call_later(self._linger_s, self._flush, lane, place)
@@ -119,32 +127,32 @@ class Gatherer:
         if lane.timer is not None:
             lane.timer.cancel()
             lane.timer = None
-        if lane.waiting:
-            waiting, lane.waiting, lane.waiting_size = lane.waiting, [], 0
-            self._services.once("send gathered", lambda: self._send_off(lane, place, waiting))
+        if lane.gathered.messages:
+            gathered, lane.gathered = lane.gathered, _Gathered()
+            self._services.once("send gathered", lambda: self._send_off(lane, place, gathered))
 
-    async def _send_off(self, lane: _Lane, place: Place, waiting: list[_Waiting]) -> None:
-        messages = [each.message for each in waiting]
-        deadline_s = min(each.deadline_s for each in waiting)
+    async def _send_off(self, lane: _Lane, place: Place, gathered: _Gathered) -> None:
+        messages = gathered.messages
         try:
             # In a fixed queue one request must not overtake the other.
             async with lane.turn if place.is_fixed else nullcontext():
-                sending = self._send(messages, place, deadline_s)
-                outcomes = await outcomes_of(sending, len(waiting))
-            for each, outcome in zip(waiting, outcomes, strict=True):
-                _settle(each.outcome, outcome)
+                sending = self._send(messages, place, gathered.deadline_s)
+                outcomes = await outcomes_of(sending, len(messages))
+            for waiting, outcome in zip(gathered.outcomes, outcomes, strict=True):
+                _settle(waiting, outcome)
         except BaseException:
             # Cancelled, or a mistake of ours: nobody may be left waiting for ever.
-            for each in waiting:
-                topic = each.message.message.topic
-                _settle(each.outcome, SendUnknown(topic, "the producer was closed meanwhile"))
+            topic = messages[0].message.topic
+            for waiting in gathered.outcomes:
+                _settle(waiting, SendUnknown(topic, "the producer was closed meanwhile"))
             raise
 
 
 def _settle(waiting: asyncio.Future[SendReceipt], outcome: Outcome) -> None:
     if waiting.done():
         return  # Its sender may have given up.
-    if isinstance(outcome, ClientError):
-        waiting.set_exception(outcome)
-    else:
+    if type(outcome) is SendReceipt:
         waiting.set_result(outcome)
+    else:
+        assert isinstance(outcome, ClientError)
+        waiting.set_exception(outcome)

@@ -161,17 +161,22 @@ class Outbox:
 
     async def send(self, ready: Ready, place: Place, timeout_s: float) -> SendReceipt:
         """Returns when a broker has the message. Raises SendError."""
-        opened = self.usable()
-        message = ready.message
+        opened = self._open
+        assert opened is not None  # Or there would be no message that is ready.
         deadline_s = opened.loop.time() + timeout_s
-        size = len(message.body)
+        size = len(ready.message.body)
         if not opened.window.try_enter(size):
             await self.enter([ready], size, timeout_s)
         try:
             if opened.gatherer is not None and self._is_gathered(ready):
-                place = await opened.sender.settled(message.topic, place, deadline_s)
+                if place.order_key is not None:
+                    place = await opened.sender.settled(ready.message.topic, place, deadline_s)
                 return await opened.gatherer.add(ready, place, deadline_s)
-            outgoing = await self._outgoing(ready)
+            # Not always through `_outgoing`: a coroutine for nothing is not cheap.
+            if self._is_slow(ready):
+                outgoing = await self._outgoing(ready)
+            else:
+                outgoing = outgoing_of(ready, self.config)
             return (await opened.sender.send(outgoing, place, deadline_s))[0]
         finally:
             opened.window.leave(size)
@@ -214,10 +219,15 @@ class Outbox:
         )
 
     async def _outgoing(self, ready: Ready) -> Outgoing:
-        message = ready.message
-        if len(message.body) > _COMPRESSED_INLINE_SIZE_MAX and is_compressed(message, self.config):
+        if self._is_slow(ready):
             return await asyncio.to_thread(outgoing_of, ready, self.config)
         return outgoing_of(ready, self.config)
+
+    def _is_slow(self, ready: Ready) -> bool:
+        message = ready.message
+        return len(message.body) > _COMPRESSED_INLINE_SIZE_MAX and is_compressed(
+            message, self.config
+        )
 
     def _is_gathered(self, ready: Ready) -> bool:
         message = ready.message

@@ -11,7 +11,7 @@ from roquet.client.hooks import MessageKind
 from roquet.client.names import RETRY_PREFIX, TEMPLATE_TOPIC, check_topic, wrapped
 from roquet.client.receipt import QueueRef
 from roquet.client.request_reply import ReplyMessage
-from roquet.protocol.batch import BatchItem, encode_batch
+from roquet.protocol.batch import encode_batch
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.compression import compress
 from roquet.protocol.errors import BadMessage
@@ -28,6 +28,9 @@ RESERVED_NAMES: Final = (
 # A character takes four bytes at most, so shorter texts need not be encoded to be measured.
 _SURELY_FITS: Final = PROPERTIES_SIZE_MAX // 4
 _BATCH_PROPERTIES: Final = properties_text({Property.WAIT: "true"})
+# The properties of a message that was given none.
+_UNIQUE_KEY_MARK: Final = properties_text({Property.UNIQUE_KEY: "?"}).removesuffix("?")
+_WAIT_END: Final = properties_text({"?": "?", Property.WAIT: "true"}).partition("?\x01?")[2]
 _PREPARED: Final = SysFlag.TRANSACTION_PREPARED.value
 _SEND: Final = RequestCode.SEND_MESSAGE_V2
 _BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
@@ -53,16 +56,13 @@ class Outgoing(msgspec.Struct, gc=False):
     """What a request needs besides its queue."""
 
     messages: Sequence[Ready]  # more than one in a batch
+    topic: str
     wire_topic: str  # with the namespace, as brokers know it
     body: bytes
     properties: str
     code: RequestCode
     flag: int = 0
     sys_flag: int = 0
-
-    @property
-    def topic(self) -> str:
-        return self.messages[0].message.topic
 
 
 def check_message(message: Message, config: ProducerConfig) -> None:
@@ -83,7 +83,7 @@ def check_message(message: Message, config: ProducerConfig) -> None:
         raise BadArgument(
             f"properties {names} are not for users; there are `tags`, `keys` and `delay`"
         )
-    if any(KEY_SEPARATOR in key for key in message.keys):
+    if message.keys and any(KEY_SEPARATOR in key for key in message.keys):
         raise BadArgument(f"keys {message.keys} must not have spaces, which stand between keys")
 
 
@@ -91,6 +91,8 @@ def property_text(
     message: Message, message_id: str, extra: Mapping[str, str], namespace: str | None
 ) -> str:
     """Raises BadArgument for properties that cannot be written."""
+    if not (message.tags or message.keys or message.properties or extra or namespace):
+        return f"{_UNIQUE_KEY_MARK}{message_id}{_WAIT_END}"
     named = message.all_properties()
     named.update(extra)
     named[Property.UNIQUE_KEY] = message_id
@@ -116,6 +118,7 @@ def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:
         sys_flag |= config.compression.sys_flag
     return Outgoing(
         (ready,),
+        message.topic,
         wrapped(config.namespace, message.topic) if config.namespace else message.topic,
         body,
         ready.properties,
@@ -131,14 +134,13 @@ def is_compressed(message: Message, config: ProducerConfig) -> bool:
 
 def outgoing_batch(batch: Sequence[Ready], config: ProducerConfig) -> Outgoing:
     """Many messages of one topic for one request; batches are never compressed."""
+    topic = batch[0].message.topic
     return Outgoing(
         batch,
-        wrapped(config.namespace, batch[0].message.topic),
+        topic,
+        wrapped(config.namespace, topic),
         encode_batch(
-            [
-                BatchItem(each.message.flag, each.message.body, each.properties.encode())
-                for each in batch
-            ]
+            [(each.message.flag, each.message.body, each.properties.encode()) for each in batch]
         ),
         _BATCH_PROPERTIES,
         _BATCH,

@@ -18,15 +18,12 @@ _SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105  The name of a field.
 class Requests:
     """All calls of one client; replies come back whatever their code."""
 
-    __slots__ = ("_credentials", "peers")
+    __slots__ = ("_credentials", "is_signed", "peers")
 
     def __init__(self, peers: Peers, credentials: Credentials | None) -> None:
         self.peers = peers
+        self.is_signed = credentials is not None
         self._credentials = credentials
-
-    @property
-    def is_signed(self) -> bool:
-        return self._credentials is not None
 
     async def call(
         self, address: str, code: RequestCode, header: Header, timeout_s: float, body: bytes = b""

@@ -7,8 +7,9 @@ around them, with hooks at both ends, and the judgement of what became of the me
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, NamedTuple, final
 
 from roquet.client.config import ProducerConfig
@@ -27,7 +28,7 @@ from roquet.client.errors import (
 from roquet.client.hooks import SendHook, Sending
 from roquet.client.instance import ClientInstance
 from roquet.client.names import wrapped
-from roquet.client.outgoing import Outgoing, header_of
+from roquet.client.outgoing import Outgoing, Ready, header_of
 from roquet.client.queue_choice import (
     AttemptFailed,
     FaultTable,
@@ -100,15 +101,13 @@ class Sender:
         self._templates: dict[tuple[QueueRef, RequestCode], SendTemplate] = {}
         self._loop = asyncio.get_running_loop()
 
-    async def send(
+    def send(
         self, outgoing: Outgoing, place: Place, deadline_s: float
-    ) -> Sequence[SendReceipt]:
+    ) -> Coroutine[None, None, Sequence[SendReceipt]]:
         """One receipt for each message. Raises SendError; see `judged`."""
-        if not self._hooks:
-            return await self._send(outgoing, place, deadline_s)
-        with self._watched(outgoing) as sending:
-            sending.receipts = await self._send(outgoing, place, deadline_s)
-        return sending.receipts
+        if self._hooks:
+            return self._send_watched(outgoing, place, deadline_s)
+        return self._send(outgoing, place, deadline_s)
 
     async def send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
         """Returns when the message is on its way. Raises SendFailed when it is not."""
@@ -128,6 +127,13 @@ class Sender:
             self._statistics.note_error(error, 1)
             raise
         return Place(queue_of_key(route.queues, place.order_key))
+
+    async def _send_watched(
+        self, outgoing: Outgoing, place: Place, deadline_s: float
+    ) -> Sequence[SendReceipt]:
+        with self._watched(outgoing) as sending:
+            sending.receipts = await self._send(outgoing, place, deadline_s)
+        return sending.receipts
 
     async def _send(
         self, outgoing: Outgoing, place: Place, deadline_s: float
@@ -162,7 +168,7 @@ class Sender:
                 outgoing.topic, outgoing.wire_topic, deadline_s
             )
             queue = self._choose(route, place, failed_broker)
-            pause_s = pause_before(attempt, queue.broker_name, failed_broker)
+            pause_s = pause_before(attempt, queue.broker_name, failed_broker) if attempt else 0.0
             if self._loop.time() + pause_s >= deadline_s:
                 break
             if attempt:
@@ -205,40 +211,34 @@ class Sender:
             reply = await self._call(outgoing, queue, address, deadline_s)
             receipts = receipts_of(outgoing, queue, address, reply)
         except (NetError, RequestRefused):
-            self._note(queue, begin_s, has_failed=True)
+            if self._faults is not None:
+                self._note(self._faults, queue, begin_s, has_failed=True)
             raise
-        self._note(queue, begin_s, has_failed=False)
+        if self._faults is not None:
+            self._note(self._faults, queue, begin_s, has_failed=False)
         return receipts
 
-    async def _call(
+    def _call(
         self, outgoing: Outgoing, queue: QueueRef, address: str, deadline_s: float
-    ) -> Command:
+    ) -> Awaitable[Command]:
         now_ms = self._clock.now_ms()
-        now_s = self._loop.time()
+        timeout_s = deadline_s - self._loop.time()
         if self._config.attempt_timeout_s is not None:
-            deadline_s = min(deadline_s, now_s + self._config.attempt_timeout_s)
-        timeout_s = deadline_s - now_s
+            timeout_s = min(timeout_s, self._config.attempt_timeout_s)
         requests = self._instance.requests
-        if requests.is_signed:
-            header = header_of(outgoing, queue, self._config, now_ms)
-            return await requests.call(address, outgoing.code, header, timeout_s, outgoing.body)
         connection = requests.peers.open_connection(address)
-        if connection is None:
-            connection = await requests.peers.connected(address, timeout_s)
-            timeout_s = deadline_s - self._loop.time()
-        fill = self._template(outgoing, queue).fill
-        return await connection.call_by(
-            outgoing.code,
-            lambda opaque: fill(
-                opaque,
-                now_ms,
-                outgoing.properties,
-                outgoing.body,
-                outgoing.flag,
-                outgoing.sys_flag,
-            ),
-            timeout_s,
+        if connection is None or requests.is_signed:
+            header = header_of(outgoing, queue, self._config, now_ms)
+            return requests.call(address, outgoing.code, header, timeout_s, outgoing.body)
+        frame_of = partial(
+            self._template(outgoing, queue).fill,
+            now_ms,
+            outgoing.properties,
+            outgoing.body,
+            outgoing.flag,
+            outgoing.sys_flag,
         )
+        return connection.call_by(outgoing.code, frame_of, timeout_s)
 
     def _template(self, outgoing: Outgoing, queue: QueueRef) -> SendTemplate:
         key = queue, outgoing.code
@@ -265,11 +265,12 @@ class Sender:
             return self._faults.pick(route.queues, turn, self._clock.monotonic_s())
         return pick_queue(route.queues, turn, failed_broker)
 
-    def _note(self, queue: QueueRef, begin_s: float, *, has_failed: bool) -> None:
-        if self._faults is not None:
-            latency_ms = (self._loop.time() - begin_s) * 1000
-            now_s = self._clock.monotonic_s()
-            self._faults.note(queue.broker_name, latency_ms, now_s, has_failed=has_failed)
+    def _note(
+        self, faults: FaultTable, queue: QueueRef, begin_s: float, *, has_failed: bool
+    ) -> None:
+        latency_ms = (self._loop.time() - begin_s) * 1000
+        now_s = self._clock.monotonic_s()
+        faults.note(queue.broker_name, latency_ms, now_s, has_failed=has_failed)
 
     async def _check_timers(self, address: str, deadline_s: float) -> None:
         timeout_s = deadline_s - self._loop.time()
@@ -324,27 +325,42 @@ def receipts_of(
     if queue.topic != outgoing.topic or queue.queue_id != header.queue_id:
         queue = QueueRef(outgoing.topic, queue.broker_name, header.queue_id)
     messages = outgoing.messages
-    # Most sends have one message, and most brokers say one id for it.
-    offset_ids = [header.msg_id] if len(messages) == 1 else header.msg_id.split(_ID_SEPARATOR)
-    if len(offset_ids) != len(messages):
-        # Some topics of 5.x keep a batch as one record.
-        offset_ids = [header.msg_id] * len(messages)
-    receipts = [
-        SendReceipt(
-            ready.message_id,
-            queue,
-            header.queue_offset + index,
-            offset_ids[index],
-            header.transaction_id,
-            header.recall_handle,
-            header.region_id,
-            header.is_traced is not False,
-        )
-        for index, ready in enumerate(messages)
-    ]
+    if len(messages) == 1:
+        receipts = [_receipt(messages[0], queue, header.queue_offset, header.msg_id, header)]
+    else:
+        receipts = _batch_receipts(messages, queue, header)
     if reply.code != _SUCCESS:
         raise NotYetSafe(outgoing.topic, _NOT_YET_SAFE[reply.code], receipts)
     return receipts
+
+
+def _batch_receipts(
+    messages: Sequence[Ready], queue: QueueRef, header: SendMessageReplyHeader
+) -> list[SendReceipt]:
+    offset_ids = header.msg_id.split(_ID_SEPARATOR)
+    if len(offset_ids) != len(messages):
+        # Some topics of 5.x keep a batch as one record.
+        offset_ids = [header.msg_id] * len(messages)
+    offsets = range(header.queue_offset, header.queue_offset + len(messages))
+    return [
+        _receipt(ready, queue, offset, offset_id, header)
+        for ready, offset, offset_id in zip(messages, offsets, offset_ids, strict=True)
+    ]
+
+
+def _receipt(
+    ready: Ready, queue: QueueRef, offset: int, offset_id: str, header: SendMessageReplyHeader
+) -> SendReceipt:
+    return SendReceipt(
+        ready.message_id,
+        queue,
+        offset,
+        offset_id,
+        header.transaction_id,
+        header.recall_handle,
+        header.region_id,
+        header.is_traced is not False,
+    )
 
 
 def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:

@@ -59,7 +59,8 @@ class Window:
         self.count -= 1
         self.size -= size
         assert self.count >= 0
-        self._let_in()
+        if self._waiting:
+            self._let_in()
         if not self.count:
             self._is_empty.set()
 
@@ -73,9 +74,10 @@ class Window:
         )
 
     def _take(self, size: int) -> None:
+        if not self.count:
+            self._is_empty.clear()
         self.count += 1
         self.size += size
-        self._is_empty.clear()
 
     def _let_in(self) -> None:
         while self._waiting and self._has_room(self._waiting[0].size):

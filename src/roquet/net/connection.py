@@ -155,8 +155,9 @@ class Connection(asyncio.Protocol):
         try:
             self.send(frame_of(call.opaque))
             return await call.response
-        finally:
-            self._calls.end(call)
+        except BaseException:
+            self._calls.end(call)  # A response has ended it already.
+            raise
 
     def send_oneway(self, command: Command) -> None:
         """Sends without asking for a response, and without waiting for a slow peer.

@@ -7,14 +7,16 @@ fires. A timer per call would cost as much as the rest of the call.
 import asyncio
 from collections.abc import Callable
 from itertools import count
-from typing import Final, NamedTuple, final
+from typing import Final, final
+
+import msgspec
 
 from roquet.protocol.command import Command
 
 _OPAQUE_MASK: Final = 0x7FFF_FFFF
 
 
-class PendingCall(NamedTuple):
+class PendingCall(msgspec.Struct):
     opaque: int
     code: int
     timeout_s: float
@@ -28,7 +30,7 @@ class PendingCall(NamedTuple):
 class PendingCalls:
     """`on_expired` hears of each call that is past its deadline, once."""
 
-    __slots__ = ("_calls", "_loop", "_on_expired", "_opaques", "_timer")
+    __slots__ = ("_calls", "_look_s", "_loop", "_on_expired", "_opaques", "_timer")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_expired: Callable[[PendingCall], None]
@@ -38,6 +40,7 @@ class PendingCalls:
         self._opaques = count()
         self._calls: dict[int, PendingCall] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._look_s = 0.0  # when the timer fires
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -76,10 +79,11 @@ class PendingCalls:
 
     def _look_at(self, deadline_s: float) -> None:
         if self._timer is not None:
-            if self._timer.when() <= deadline_s:
+            if self._look_s <= deadline_s:
                 return
             self._timer.cancel()
         self._timer = self._loop.call_at(deadline_s, self._expire)
+        self._look_s = deadline_s
 
     def _expire(self) -> None:
         self._timer = None

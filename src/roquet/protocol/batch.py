@@ -38,8 +38,9 @@ class BatchItem(NamedTuple):
     properties: bytes
 
 
-def encode_batch(items: Iterable[BatchItem]) -> bytes:
-    """Raises TooLarge for properties that do not fit, BadMessage for numbers that do not."""
+def encode_batch(items: Iterable[tuple[int, bytes, bytes]]) -> bytes:
+    """Of items, or plain tuples of the same. Raises TooLarge for properties that do not fit, and
+    BadMessage for numbers that do not."""
     parts: list[bytes] = []
     for flag, body, properties in items:
         if len(properties) > PROPERTIES_SIZE_MAX:

@@ -1,6 +1,6 @@
 """The request a producer writes most, filled into prepared text instead of built and encoded.
 
-    SendTemplate(code, header).fill(opaque, ..., body)       the whole frame
+    SendTemplate(code, header).fill(born_timestamp, ..., opaque)       the whole frame
 
 What stays the same for all sends to one queue is written once, by `encode_command`, with marks
 where the values go, so both ways cannot drift apart. For plain requests with JSON headers: a
@@ -64,12 +64,12 @@ class SendTemplate:
     # Six parameters, because building a value object would cost as much as the rest of the call.
     def fill(
         self,
-        opaque: int,
         born_timestamp: int,
         properties: str,
         body: bytes,
-        flag: int = 0,
-        sys_flag: int = 0,
+        flag: int,
+        sys_flag: int,
+        opaque: int,
     ) -> bytes:
         header = self._text % (sys_flag, born_timestamp, flag, _json_text(properties), opaque)
         size = len(header)

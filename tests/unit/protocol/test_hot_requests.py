@@ -42,7 +42,7 @@ def test_a_filled_template_is_the_request_with_these_values(
 ) -> None:
     template = SendTemplate(RequestCode.SEND_MESSAGE_V2, header("orders"))
     (frame,) = FrameDecoder().cut(
-        template.fill(opaque, born_timestamp, properties, body, flag, sys_flag)
+        template.fill(born_timestamp, properties, body, flag, sys_flag, opaque)
     )
     command = decode_command(frame)
     assert (command.code, command.opaque, command.body) == (310, opaque, body)
@@ -58,5 +58,5 @@ def test_a_filled_template_is_the_request_with_these_values(
 @pytest.mark.parametrize("topic", ["1111111111", "1444444444", "%d", "a%b"])
 def test_a_topic_is_never_taken_for_a_mark(topic: str) -> None:
     template = SendTemplate(RequestCode.SEND_MESSAGE_V2, header(topic))
-    (frame,) = FrameDecoder().cut(template.fill(1, 2, "", b""))
+    (frame,) = FrameDecoder().cut(template.fill(1, "", b"", 0, 0, 2))
     assert read_header(SendMessageHeaderV2, decode_command(frame).fields).topic == topic
