@@ -114,7 +114,12 @@ def start(
     begin = time.monotonic()
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            command(directory, config), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            command(directory, config),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # An installed broker has been compiled once, whatever this shell wants of Python.
+            env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
         )
     await_port(port, process)
     return Server(name, port, process, time.monotonic() - begin)
