@@ -29,6 +29,8 @@ MAY_CATCH_EVERYTHING = (
     "src/roquet/net/router.py",
     "src/roquet/net/service.py",
     "src/roquet/client/user_code.py",
+    "src/roquet/client/listening_tasks.py",
+    "src/roquet/client/listening_threads.py",
 )
 
 

@@ -1,6 +1,6 @@
 """Functions that programs hand in: called where whatever they raise can do no harm.
 
-Nobody knows what they raise, so this is the one place of the client that catches everything.
+Nobody knows what they raise, so everything is caught here; listeners are called where they are fed.
 """
 
 import asyncio
