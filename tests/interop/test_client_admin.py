@@ -10,12 +10,11 @@ import pytest
 from roquet import Admin, GroupSettings, Message, Producer, QueueRef, StartFrom, TopicSettings
 from roquet.client.errors import MembersConnected, MessageNotFound, TopicNotFound
 from roquet.protocol.codes import Permission
-from tests.support.apache import ApacheCluster
+from tests.support.client_servers import ClientServer, client_server
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaPushConsumer, Subscription, bodies
 from tests.support.java_driver import JavaDriver
-from tests.support.our_cluster import OurCluster
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
 
@@ -25,36 +24,24 @@ TIMEOUT_S = 20.0
 ONE_QUEUE = TopicSettings(read_queue_count=1, write_queue_count=1)
 
 
-class Server(NamedTuple):
-    name_server: str
-    broker: str
-    java_version: ApacheVersion
-    version: ApacheVersion | None
-
-
 @pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> Server:
-    version: ApacheVersion | None = request.param
-    if version is None:
-        ours: OurCluster = request.getfixturevalue("ours")
-        return Server(ours.name_server, ours.broker, ApacheVersion.V5_5_0, None)
-    cluster: ApacheCluster = request.getfixturevalue("apache_clusters")(version)
-    return Server(cluster.name_server.address, cluster.broker.address, version, version)
+def server(request: pytest.FixtureRequest) -> ClientServer:
+    return client_server(request)
 
 
 @pytest.fixture
-def java(server: Server, java_drivers: Callable[[ApacheVersion], JavaDriver]) -> JavaDriver:
+def java(server: ClientServer, java_drivers: Callable[[ApacheVersion], JavaDriver]) -> JavaDriver:
     return java_drivers(server.java_version)
 
 
 @pytest.fixture
-def admin(server: Server) -> Iterator[Admin]:
+def admin(server: ClientServer) -> Iterator[Admin]:
     with Admin(server.name_server, timeout_s=TIMEOUT_S) as admin:
         yield admin
 
 
 @pytest.fixture
-def producer(server: Server, new_name: NewName) -> Iterator[Producer]:
+def producer(server: ClientServer, new_name: NewName) -> Iterator[Producer]:
     with Producer(server.name_server, new_name("producers")) as producer:
         yield producer
 
@@ -84,13 +71,13 @@ def filled(admin: Admin, producer: Producer, new_name: NewName) -> Filled:
     )
 
 
-def reader(java: JavaDriver, server: Server, group: str, topic: str) -> JavaPushConsumer:
+def reader(java: JavaDriver, server: ClientServer, group: str, topic: str) -> JavaPushConsumer:
     options = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET"}
     return JavaPushConsumer(java, server.name_server, group, Subscription(topic), options=options)
 
 
 @pytest.fixture
-def gone_group(java: JavaDriver, server: Server, filled: Filled, new_name: NewName) -> str:
+def gone_group(java: JavaDriver, server: ClientServer, filled: Filled, new_name: NewName) -> str:
     """A group that has taken the three messages."""
     group = new_name("group")
     with reader(java, server, group, filled.topic) as consumer:
@@ -112,8 +99,8 @@ def test_a_topic_is_made_and_changed(admin: Admin, new_name: NewName) -> None:
     assert (route.read_queue_count, route.permission) == (3, Permission.READ)
 
 
-def test_a_deleted_topic_is_gone(admin: Admin, server: Server, new_name: NewName) -> None:
-    if server.version is ApacheVersion.V5_5_0:
+def test_a_deleted_topic_is_gone(admin: Admin, server: ClientServer, new_name: NewName) -> None:
+    if server.is_apache and server.java_version is ApacheVersion.V5_5_0:
         pytest.skip("5.5.0 fails to delete topics while its timers are off, as they are here")
     topic = new_name("topic")
     admin.create_topic(topic)
@@ -151,7 +138,7 @@ def test_a_group_is_made_changed_and_deleted(admin: Admin, new_name: NewName) ->
 
 def test_who_is_connected(
     admin: Admin,
-    server: Server,
+    server: ClientServer,
     java: JavaDriver,
     producer: Producer,
     filled: Filled,
@@ -172,7 +159,7 @@ def test_who_is_connected(
 
 
 def test_producers_are_known(
-    admin: Admin, server: Server, filled: Filled, new_name: NewName
+    admin: Admin, server: ClientServer, filled: Filled, new_name: NewName
 ) -> None:
     group = new_name("senders")
     assert admin.producers(group) == []
@@ -216,7 +203,7 @@ def test_what_a_group_never_committed_is_unknown(
 )
 def test_a_group_that_is_away_is_moved(
     admin: Admin,
-    server: Server,
+    server: ClientServer,
     java: JavaDriver,
     filled: Filled,
     gone_group: str,
@@ -235,14 +222,14 @@ def test_a_group_that_is_away_is_moved(
 
 
 def test_a_group_that_is_connected_is_moved(
-    admin: Admin, server: Server, java: JavaDriver, filled: Filled, new_name: NewName
+    admin: Admin, server: ClientServer, java: JavaDriver, filled: Filled, new_name: NewName
 ) -> None:
     group = new_name("group")
     with reader(java, server, group, filled.topic) as consumer:
         consumer.received(3)
         plan = admin.plan_reset(group, filled.topic, StartFrom.FIRST)
         assert len(plan.members) == 1
-        if server.version is ApacheVersion.V4_9_7:
+        if server.java_version is ApacheVersion.V4_9_7:
             with pytest.raises(MembersConnected):
                 admin.apply_reset(admin.plan_reset(group, filled.topic, 1))
         admin.apply_reset(plan)
@@ -282,7 +269,7 @@ def test_messages_are_found_by_time_and_place(
 
 def test_dead_letters_of_a_java_group_are_sent_again(
     admin: Admin,
-    server: Server,
+    server: ClientServer,
     java: JavaDriver,
     producer: Producer,
     new_name: NewName,
@@ -312,10 +299,11 @@ def test_dead_letters_of_a_java_group_are_sent_again(
 # The cluster.
 
 
-def test_brokers_and_their_settings(admin: Admin, server: Server) -> None:
+def test_brokers_and_their_settings(admin: Admin, server: ClientServer) -> None:
     (broker,) = admin.brokers()
     assert (broker.address, broker.broker_id, broker.error) == (server.broker, 0, None)
-    assert (broker.version or "").startswith("V5" if server.version == "5.5.0" else "V4_9")
+    is_5 = server.is_apache and server.java_version is ApacheVersion.V5_5_0
+    assert (broker.version or "").startswith("V5" if is_5 else "V4_9")
     assert broker.put_rate is not None
     assert "commitLogMaxOffset" in admin.broker_runtime(broker.address)
     before = admin.broker_config(broker.address)["fileReservedTime"]

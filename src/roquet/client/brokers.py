@@ -4,12 +4,13 @@ A broker is asked by name; where it is, the routes say. What is only about queue
 which has the newest answer.
 """
 
+import logging
 import random
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, TypeVar, final
 
-from roquet.client.errors import RequestRefused, Unreachable
+from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound, Unreachable
 from roquet.client.receipt import QueueRef
 from roquet.client.requests import Requests
 from roquet.client.routes import MASTER_ID, RouteBook
@@ -36,7 +37,9 @@ from roquet.protocol.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
-from roquet.protocol.subscription import Subscription
+from roquet.protocol.subscription import ExpressionType, Subscription
+
+log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 5.0
 _LOCK_TIMEOUT_S: Final = 1.0
@@ -132,20 +135,20 @@ class Brokers:
         reply = await self.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         return reply_body(ConsumerIds, reply, name).consumer_id_list
 
-    async def check_subscription(
-        self, group: str, client_id: str, subscription: Subscription
+    async def check_subscriptions(
+        self, group: str, client_id: str, subscriptions: Iterable[Subscription]
     ) -> None:
-        """Whether a broker of the topic can do what is wanted. Raises RequestRefused if not."""
-        route = await self._routes.existing(subscription.topic)
-        if route is None or not route.masters:
-            raise Unreachable(subscription.topic, "no broker has this topic")
-        body = SubscriptionCheck(
-            client_id=client_id,
-            group=group,
-            subscription_data=subscription_data(subscription),
-        )
-        address = next(iter(route.masters.values()))
-        await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, NoFields(), write_body(body))
+        """Whether brokers can filter as it is wanted, as far as they can be asked now.
+
+        Raises RequestRefused if one cannot.
+        """
+        for subscription in subscriptions:
+            # Every broker knows tags.
+            if subscription.expression_type is not ExpressionType.TAG:
+                try:
+                    await self._check(group, client_id, subscription)
+                except (NoNameServer, TopicNotFound, Unreachable) as error:
+                    log.info("%s is not checked: %s", subscription.expression, error)
 
     async def lock(self, group: str, client_id: str, queues: Iterable[QueueRef]) -> set[QueueRef]:
         """Those of the queues, of one broker, that the client has locked now."""
@@ -187,6 +190,18 @@ class Brokers:
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(address, reply.code, reply.remark)
         return reply
+
+    async def _check(self, group: str, client_id: str, subscription: Subscription) -> None:
+        route = await self._routes.existing(subscription.topic)
+        if route is None or not route.masters:
+            raise Unreachable(subscription.topic, "no broker has this topic")
+        body = SubscriptionCheck(
+            client_id=client_id,
+            group=group,
+            subscription_data=subscription_data(subscription),
+        )
+        address = next(iter(route.masters.values()))
+        await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, NoFields(), write_body(body))
 
     async def _offset(self, queue: QueueRef, code: RequestCode, header: Header) -> int:
         reply = await self.ask_master(queue.broker_name, code, header)

@@ -19,9 +19,6 @@ from roquet.client.delivery import Workers
 from roquet.client.errors import (
     BadArgument,
     ClientError,
-    NoNameServer,
-    TopicNotFound,
-    Unreachable,
 )
 from roquet.client.flow_control import QueueLimits, limits_of
 from roquet.client.instance import ClientInstance
@@ -52,7 +49,7 @@ from roquet.protocol.bodies.heartbeat import (
     Heartbeat,
     MessageModel,
 )
-from roquet.protocol.subscription import ExpressionType, Subscription
+from roquet.protocol.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +150,9 @@ class GroupMember:
         if isinstance(self.keeper, FileOffsets):
             await asyncio.to_thread(self.keeper.load)
         await self.instance.open(config.route_interval_s, config.heartbeat_interval_s)
-        await self._check_expressions()
+        await self._brokers.check_subscriptions(
+            self.group, self.instance.id, self.subscriptions.by_topic.values()
+        )
         self.workers.start()
         services = self.instance.services
         services.every("save offsets", config.commit_interval_s, self.assignment.save)
@@ -250,15 +249,6 @@ class GroupMember:
             subscription_data_set=self.subscriptions.bodies(),
         )
         return Heartbeat(client_id=client_id, consumer_data_set=[data])
-
-    async def _check_expressions(self) -> None:
-        for subscription in self.subscriptions.by_topic.values():
-            if subscription.expression_type is ExpressionType.TAG:
-                continue
-            try:
-                await self._brokers.check_subscription(self.group, self.instance.id, subscription)
-            except (NoNameServer, TopicNotFound, Unreachable) as error:
-                log.info("%s is not checked: %s", subscription.expression, error)
 
     # Its share.
 

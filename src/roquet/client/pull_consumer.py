@@ -74,14 +74,20 @@ class AsyncPullConsumer:
     async def open(self) -> None:
         """Joins the group, and returns when the first queues are known; they may also come later.
 
-        Raises NotOpen after `close`.
+        Raises NotOpen after `close`, RequestRefused when a broker cannot filter as it should, and
+        BadStateFile when the offsets of broadcasting cannot be read.
         """
         if self._is_closed:
             raise NotOpen(_WHAT, was_open=True)
         if self._member is not None:
             return
-        self._member = PullMember(self._config, self._wishes, self._clock)
-        await self._member.open()
+        member = self._member = PullMember(self._config, self._wishes, self._clock)
+        try:
+            await member.open()
+        except BaseException:
+            self._member = None
+            await member.close()
+            raise
 
     async def close(self) -> None:
         """Leaves the group; a second time does nothing.

@@ -117,11 +117,17 @@ class PullMember:
     # Its life.
 
     async def open(self) -> None:
-        """Returns when the first queues are known, or after a while."""
+        """Returns when the first queues are known, or after a while.
+
+        Raises RequestRefused when a broker does not filter as it is wanted, and BadStateFile.
+        """
         config = self.config
         if isinstance(self.keeper, FileOffsets):
             await asyncio.to_thread(self.keeper.load)
         await self.instance.open(config.route_interval_s, config.heartbeat_interval_s)
+        await self.brokers.check_subscriptions(
+            self.group, self.instance.id, self.wishes.subscriptions.by_topic.values()
+        )
         services = self.instance.services
         services.every("save offsets", config.commit_interval_s, self._save)
         self._balancing = services.run("balance", self._balance, on_failure=OnFailure.RESTART)

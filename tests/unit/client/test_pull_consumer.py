@@ -13,7 +13,13 @@ import pytest
 from roquet.client import pull_schedule
 from roquet.client.admin import AsyncAdmin
 from roquet.client.admin_topics import TopicSettings
-from roquet.client.errors import BadArgument, NotOpen, TopicNotFound, Unreachable
+from roquet.client.errors import (
+    BadArgument,
+    NotOpen,
+    RequestRefused,
+    TopicNotFound,
+    Unreachable,
+)
 from roquet.client.pull_consumer import AsyncPullConsumer
 from roquet.client.pulling import PullStatus
 from roquet.client.receipt import QueueRef
@@ -135,6 +141,19 @@ async def test_only_wanted_tags_are_polled(cluster: LiveCluster) -> None:
     consumer.subscribe(TOPIC, tags="red || green")
     async with consumer:
         assert await polled(consumer, 2) == [b"r1", b"r2"]
+
+
+async def test_a_filter_that_no_broker_has_is_refused(cluster: LiveCluster) -> None:
+    consumer = new_consumer(cluster)
+    consumer.subscribe(TOPIC, sql="price > 1")
+    with pytest.raises(RequestRefused):
+        await consumer.open()
+    with pytest.raises(NotOpen):
+        await consumer.poll()
+    consumer.subscribe(TOPIC)
+    async with consumer:
+        put(cluster, numbers(1))
+        assert await polled(consumer, 1) == [b"0"]
 
 
 async def test_what_is_not_wanted_is_passed_by_commits(cluster: LiveCluster) -> None:
