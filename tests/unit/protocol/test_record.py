@@ -340,6 +340,25 @@ def test_reading_leaves_the_checksum_alone() -> None:
         verify_record(outdated, peek_record(outdated))
 
 
+def test_the_outdated_checksum_of_a_copy_condemns_nobody() -> None:
+    """Apache 4.9.7 and 5.5.0 copy all properties of a message they deliver late, this one too.
+
+    They write no separator behind the last one, and by that a copy is known.
+    """
+    copy = bytearray(CHECKSUMMED_RECORD[:-1])
+    copy[0:4] = len(copy).to_bytes(4, "big")
+    properties_size_at = copy.index(b"__CRC32#") - 2
+    while int.from_bytes(copy[properties_size_at : properties_size_at + 2], "big") != (
+        len(copy) + 1 - properties_size_at - 2
+    ):
+        properties_size_at -= 1
+    copy[properties_size_at : properties_size_at + 2] = (
+        len(copy) - properties_size_at - 2
+    ).to_bytes(2, "big")
+    assert read_record(copy).properties["__CRC32#"]
+    verify_record(copy, peek_record(copy))
+
+
 # --- what must not be believed
 
 
