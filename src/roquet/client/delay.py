@@ -19,14 +19,18 @@ def delay_properties(delay: Delay, now_ms: int) -> Mapping[str, str]:
     if isinstance(delay, datetime):
         if delay.tzinfo is None:
             raise BadArgument(f"`delay` {delay} has no time zone; give it one")
-        return _until(round(delay.timestamp() * 1000), now_ms)
+        due_ms = round(delay.timestamp() * 1000)
+        # What is due already needs nobody to wait.
+        return {Property.TIMER_DELIVER_MS: str(due_ms)} if due_ms > now_ms else {}
     if isinstance(delay, timedelta):
-        return _until(now_ms + delay // _MILLISECOND, now_ms)
+        # By the broker's clock, which may differ from ours.
+        delay_ms = delay // _MILLISECOND
+        return {Property.TIMER_DELAY_MS: str(delay_ms)} if delay_ms > 0 else {}
     if delay < 1:
         raise BadArgument(f"`delay` level {delay} does not exist; the first one is 1")
     return {Property.DELAY: str(delay)}
 
 
-def _until(due_ms: int, now_ms: int) -> Mapping[str, str]:
-    # What is due already needs nobody to wait.
-    return {Property.TIMER_DELIVER_MS: str(due_ms)} if due_ms > now_ms else {}
+def needs_timers(properties: Mapping[str, str]) -> bool:
+    """Whether a broker without timers would deliver a message with these at once."""
+    return Property.TIMER_DELIVER_MS in properties or Property.TIMER_DELAY_MS in properties

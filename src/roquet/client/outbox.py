@@ -9,6 +9,7 @@ from typing import Any, Final, final
 
 from roquet.client.batching import Gatherer
 from roquet.client.config import Credentials, ProducerConfig
+from roquet.client.delay import needs_timers
 from roquet.client.errors import NotOpen, SendFailed
 from roquet.client.hooks import MessageKind, SendHook
 from roquet.client.instance import ClientInstance
@@ -32,7 +33,7 @@ from roquet.client.window import Window
 from roquet.clock import SystemClock
 from roquet.net.router import Router
 from roquet.protocol.bodies.heartbeat import Heartbeat, ProducerData
-from roquet.protocol.message import Message, Property
+from roquet.protocol.message import Message
 
 _CLOSING_TIMEOUT_S: Final = 3.0
 _TRACE_GROUP: Final = "_INNER_TRACE_PRODUCER-{}-{}"
@@ -155,9 +156,7 @@ class Outbox:
         check_message(message, self.config)
         message_id = opened.instance.unique_ids.make(self.clock.now_ms())
         text = property_text(message, message_id, extra, self.config.namespace)
-        return Ready(
-            message, message_id, text, kind, Property.TIMER_DELIVER_MS in extra, is_request
-        )
+        return Ready(message, message_id, text, kind, needs_timers(extra), is_request)
 
     async def send(self, ready: Ready, place: Place, timeout_s: float) -> SendReceipt:
         """Returns when a broker has the message. Raises SendError."""

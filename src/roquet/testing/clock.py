@@ -16,8 +16,8 @@ class MovableClock:
     """The clock on the wall of a cluster, by which messages are delayed, retried and checked.
 
     Only that: connections, locks and long polls go by the time that really passes, or everybody
-    would be taken for dead after a leap of an hour. And clients have clocks of their own: after a
-    leap, `delay=clock.now() + timedelta(hours=1)` is what is an hour away for the brokers.
+    would be taken for dead after a leap of an hour. And clients have clocks of their own: the
+    moment that is an hour away for the brokers is `clock.now() + timedelta(hours=1)`.
     """
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ NOW_MS = int(NOW.timestamp() * 1000)
     [
         (1, {"DELAY": "1"}),
         (18, {"DELAY": "18"}),
-        (timedelta(seconds=1.5), {"TIMER_DELIVER_MS": str(NOW_MS + 1500)}),
+        (timedelta(seconds=1.5), {"TIMER_DELAY_MS": "1500"}),
         (NOW + timedelta(days=3), {"TIMER_DELIVER_MS": str(NOW_MS + 3 * 86_400_000)}),
         (timedelta(0), {}),
         (NOW, {}),

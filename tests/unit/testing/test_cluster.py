@@ -79,12 +79,14 @@ async def test_a_delayed_message_arrives_when_the_clock_is_moved(
     await eventually(lambda: stored(cluster, topic) == [b"early", b"late"], patience_s=0.9)
 
 
-async def test_delays_can_be_counted_from_the_moved_clock(
-    cluster: Cluster, producer: AsyncProducer
+@pytest.mark.parametrize("is_moment", [False, True], ids=["time", "moment"])
+async def test_delays_are_counted_from_the_moved_clock(
+    cluster: Cluster, producer: AsyncProducer, is_moment: bool
 ) -> None:
     topic = await cluster.new_topic(queues=1)
     cluster.clock.advance(24 * HOUR)
-    await producer.send(Message(topic, b"late"), delay=cluster.clock.now() + HOUR)
+    delay = cluster.clock.now() + HOUR if is_moment else HOUR
+    await producer.send(Message(topic, b"late"), delay=delay)
     await producer.send(Message(topic, b"early"))
     cluster.clock.advance(HOUR)
     await eventually(lambda: stored(cluster, topic) == [b"early", b"late"])
