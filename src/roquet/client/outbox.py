@@ -2,15 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, final
 
-from roquet.client.batching import Gatherer
+from roquet.client.batching import GATHERED_COUNT_MAX, GATHERED_SIZE_MAX, Gatherer, size_of
 from roquet.client.config import Credentials, ProducerConfig
 from roquet.client.delay import needs_timers
-from roquet.client.errors import NotOpen, SendFailed
+from roquet.client.errors import ClientError, NotOpen, SendFailed
 from roquet.client.hooks import MessageKind, SendHook
 from roquet.client.instance import ClientInstance
 from roquet.client.names import wrapped
@@ -167,7 +167,7 @@ class Outbox:
         if not opened.window.try_enter(size):
             await self.enter([ready], size, timeout_s)
         try:
-            if opened.gatherer is not None and self._is_gathered(ready):
+            if opened.gatherer is not None and self.can_share(ready):
                 if place.order_key is not None:
                     place = await opened.sender.settled(ready.message.topic, place, deadline_s)
                 return await opened.gatherer.add(ready, place, deadline_s)
@@ -228,7 +228,8 @@ class Outbox:
             message, self.config
         )
 
-    def _is_gathered(self, ready: Ready) -> bool:
+    def can_share(self, ready: Ready) -> bool:
+        """Whether others may be sent in the same request."""
         message = ready.message
         return (
             ready.kind is MessageKind.NORMAL
@@ -240,6 +241,37 @@ class Outbox:
     def _heartbeat(self, client_id: str) -> Heartbeat:
         group = wrapped(self.config.namespace, self.config.group)
         return Heartbeat(client_id=client_id, producer_data_set=[ProducerData(group_name=group)])
+
+
+def parts_to_share(
+    messages: Iterable[Message], outbox: Outbox, size_max: int
+) -> Iterator[list[Ready] | ClientError]:
+    """Neighbours that share a request, as many as fit, or what is wrong with a message."""
+    part: list[Ready] = []
+    part_size = 0
+    for message in messages:
+        try:
+            ready = outbox.ready(message, {})
+        except ClientError as error:
+            if part:
+                yield part
+                part, part_size = [], 0
+            yield error
+            continue
+        size = size_of(ready)
+        if part and (
+            message.topic != part[0].message.topic
+            or part_size + size > min(size_max, GATHERED_SIZE_MAX)
+            or len(part) >= GATHERED_COUNT_MAX
+            or not outbox.can_share(ready)
+            or not outbox.can_share(part[0])
+        ):
+            yield part
+            part, part_size = [], 0
+        part.append(ready)
+        part_size += size
+    if part:
+        yield part
 
 
 _tracer_numbers = count(1)

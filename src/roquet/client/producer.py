@@ -8,6 +8,7 @@ Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from copy import copy
 from types import TracebackType
 from typing import Final, Self, Unpack, final
 
@@ -24,7 +25,7 @@ from roquet.client.errors import (
 )
 from roquet.client.hooks import MessageKind
 from roquet.client.names import wrapped
-from roquet.client.outbox import Outbox
+from roquet.client.outbox import Outbox, parts_to_share
 from roquet.client.outgoing import Ready, can_be_batched
 from roquet.client.queue_choice import OrderKey
 from roquet.client.receipt import QueueRef, SendReceipt
@@ -147,28 +148,30 @@ class AsyncProducer:
         in_flight: int = 64,
         timeout_s: float = TIMEOUT_S,
     ) -> list[SendReceipt]:
-        """Sends each message for itself, up to `in_flight` at the same time, in any order.
+        """Sends all messages with up to `in_flight` requests at the same time, in any order.
 
-        Raises SomeFailed when all have been tried, which says what became of each.
+        Each has a request of its own or, with `linger_ms`, shares one with its neighbours. Raises
+        SomeFailed when all have been tried, which says what became of each.
         """
         if in_flight < 1:
             raise BadArgument(f"`in_flight` has to be 1 or more, not {in_flight}")
         self._outbox.usable()
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, Sequence[Outcome]] = {}
+        size_max = 0 if self._config.linger_ms is None else self._config.message_size_max
         # All workers take from the same iterator; none waits between taking and sending.
-        numbered = enumerate(messages)
+        numbered = enumerate(parts_to_share(messages, self._outbox, size_max))
 
         async def work() -> None:
-            for index, message in numbered:
-                try:
-                    outcomes[index] = await self.send(message, timeout_s=timeout_s)
-                except ClientError as error:
-                    outcomes[index] = error
+            for index, part in numbered:
+                if isinstance(part, ClientError):
+                    outcomes[index] = [part]
+                else:
+                    outcomes[index] = await self._part_outcomes(part, timeout_s)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(in_flight):
                 group.create_task(work())
-        return _receipts([outcomes[index] for index in range(len(outcomes))])
+        return _receipts([each for index in range(len(outcomes)) for each in outcomes[index]])
 
     async def request(
         self,
@@ -208,6 +211,26 @@ class AsyncProducer:
         return self._outbox.statistics()
 
     # How it is done.
+
+    async def _part_outcomes(self, part: Sequence[Ready], timeout_s: float) -> Sequence[Outcome]:
+        if len(part) == 1:
+            place = _place(part[0].message, None, None)
+            try:
+                return [await self._outbox.send(part[0], place, timeout_s)]
+            except ClientError as error:
+                return [error]
+        opened = self._outbox.usable()
+        deadline_s = opened.loop.time() + timeout_s
+        size = sum([len(ready.message.body) for ready in part])
+        try:
+            await self._outbox.enter(part, size, timeout_s)
+        except SendFailed as error:
+            return [copy(error) for _ in part]
+        try:
+            sending = self._outbox.send_together(part, ANYWHERE, deadline_s)
+            return await outcomes_of(sending, len(part))
+        finally:
+            opened.window.leave(size)
 
     async def _send_parts(
         self, parts: Sequence[Sequence[Ready]], place: Place, deadline_s: float

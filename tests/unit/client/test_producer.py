@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roquet import AsyncProducer, Credentials, Message, QueueRef
+from roquet import AsyncProducer, Credentials, Message, QueueRef, SendReceipt
 from roquet.client.errors import (
     BadArgument,
     NoTimers,
@@ -215,6 +215,38 @@ async def test_of_many_messages_the_bad_one_is_named_and_the_others_arrive(
     assert isinstance(failure.value.outcomes[1], BadArgument)
     assert failure.value.errors == [failure.value.outcomes[1]]
     assert {message.body for message in cluster.all_stored(TOPIC)} == {b"1", b"3"}
+
+
+async def test_many_messages_share_requests_when_they_may(cluster: LiveCluster) -> None:
+    messages = [Message(TOPIC, b"%d" % number) for number in range(2500)]
+    messages[7] = Message("no topic", b"bad")
+    messages[8] = Message(TOPIC, b"8" * 5000)  # compressed, and so alone
+    messages[9] = Message("others", b"9")
+    async with producer(cluster, linger_ms=1) as sending:
+        with pytest.raises(SomeFailed, match="1 of 2500") as failure:
+            await sending.send_many(messages, timeout_s=PATIENT_S)
+    outcomes = failure.value.outcomes
+    assert isinstance(outcomes[7], BadArgument)
+    stored = [*cluster.all_stored(TOPIC), *cluster.all_stored("others")]
+    bodies = {message.message_id: message.decompressed_body() for message in stored}
+    assert len(bodies) == 2499
+    for message, outcome in zip(messages, outcomes, strict=True):
+        if isinstance(outcome, SendReceipt):
+            assert bodies[outcome.message_id] == message.body
+            assert outcome.queue.topic == message.topic
+
+
+async def test_of_many_messages_that_share_a_request_each_has_its_error(
+    scripted: ScriptedCluster,
+) -> None:
+    for broker in scripted.brokers:
+        broker.script = refuse(ResponseCode.MESSAGE_ILLEGAL)
+    async with producer(scripted, linger_ms=5) as sending:
+        with pytest.raises(SomeFailed) as failure:
+            await sending.send_many([Message(TOPIC, b"x")] * 3)
+    assert sum(broker_counts(scripted)) == 1
+    assert [type(error) for error in failure.value.errors] == [SendRefused] * 3
+    assert len(set(map(id, failure.value.errors))) == 3
 
 
 async def test_gathered_messages_share_requests_and_keep_their_own_receipts(
