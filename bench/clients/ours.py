@@ -22,6 +22,7 @@ BODY = b"x" * 128
 WARM_UP_COUNT = 2_000
 # Enough callers to fill batches; each waits for its own message.
 TOGETHER = 4_000
+MANY = 20_000
 LINGER_MS = 1.0
 BATCH_SIZE = 32
 FILL_SIZE = 1_000
@@ -88,6 +89,18 @@ async def send_64(order: Order) -> None:
 async def send_together(order: Order) -> None:
     async with AsyncProducer(order.name_server, order.group, linger_ms=LINGER_MS) as producer:
         await send_side_by_side(producer, order, TOGETHER)
+
+
+async def send_many(order: Order) -> None:
+    """One caller that has all its messages at hand."""
+    meter = Meter(order.amount)
+    async with AsyncProducer(order.name_server, order.group, linger_ms=LINGER_MS) as producer:
+        await warm_up(producer, order.topic)
+        meter.start()
+        while time.perf_counter() < meter.end_s:
+            messages = [Message(order.topic, BODY) for _ in range(MANY)]
+            meter.count += len(await producer.send_many(messages, in_flight=4))
+        meter.report()
 
 
 async def send_side_by_side(producer: AsyncProducer, order: Order, in_flight: int) -> None:
@@ -215,6 +228,7 @@ MODES: dict[str, Callable[[Order], Coroutine[Any, Any, None]]] = {
     "send-1": send_one_by_one,
     "send-64": send_64,
     "send-together": send_together,
+    "send-many": send_many,
     "fill": fill,
     "push": push,
     "push-batch": push_batches,
