@@ -273,13 +273,20 @@ class GroupMember:
 
     async def _keep_locked(self) -> None:
         assert self.locks is not None
+        pause_s = RENEW_PERIOD_S
         while True:
-            await asyncio.sleep(RENEW_PERIOD_S)
-            readers = self.assignment.readers
-            for queue in await self.locks.renew([*readers, *self.assignment.leaving]):
+            await asyncio.sleep(pause_s)
+            readers, leaving = self.assignment.readers, self.assignment.leaving
+            asked = [*readers, *leaving]
+            renewal = await self.locks.renew(asked)
+            pause_s = RENEW_PERIOD_S if renewal.have_all_answered else self.config.error_pause_s
+            for queue in renewal.taken:
                 if queue in readers:
                     log.warning("the lock of %s is lost", queue)
                     self.assignment.drop(queue)
+            # What was left meanwhile may have been locked anew after it was unlocked.
+            left = [each for each in asked if each not in readers and each not in leaving]
+            await self.locks.unlock(left)
             for reader in readers.values():
                 if isinstance(reader.feed, OrderlyFeed):
                     reader.feed.go_on()

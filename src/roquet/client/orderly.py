@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from roquet.client.brokers import Brokers, by_broker
 from roquet.client.concurrent_feed import Consumption, Room
@@ -27,6 +27,13 @@ RENEW_PERIOD_S: Final = 20.0
 _LOCK_LIFE_S: Final = 30.0
 
 Messages = list[ReceivedMessage]
+
+
+class Renewal(NamedTuple):
+    """`taken` are queues that somebody else has now; who did not answer has said nothing."""
+
+    taken: list[QueueRef]
+    have_all_answered: bool
 
 
 @final
@@ -50,16 +57,12 @@ class QueueLocks:
 
     async def lock(self, queues: Collection[QueueRef]) -> set[QueueRef]:
         """Those of the queues that this member may read now."""
-        parts = by_broker(queues).values()
-        return set().union(*await asyncio.gather(*map(self._lock, parts)))
+        await self._ask(queues)
+        return {queue for queue in queues if self.is_held(queue)}
 
-    async def renew(self, queues: Collection[QueueRef]) -> set[QueueRef]:
-        """Those of the queues that somebody else has now; who did not answer has said nothing."""
-        taken = []
-        for part in by_broker(queues).values():
-            locked = await self._lock(part)
-            taken += [queue for queue in part if queue not in self._ends_s and queue not in locked]
-        return set(taken)
+    async def renew(self, queues: Collection[QueueRef]) -> Renewal:
+        have_all_answered = await self._ask(queues)
+        return Renewal([each for each in queues if each not in self._ends_s], have_all_answered)
 
     async def unlock(self, queues: Collection[QueueRef]) -> None:
         for queue in queues:
@@ -70,20 +73,24 @@ class QueueLocks:
             except (Unreachable, RequestRefused) as error:
                 log.info("locks at %s are left to expire: %s", name, error)
 
-    async def _lock(self, part: list[QueueRef]) -> set[QueueRef]:
+    async def _ask(self, queues: Collection[QueueRef]) -> bool:
+        """Notes what brokers say; whether all of them said something."""
+        return all(await asyncio.gather(*map(self._ask_one, by_broker(queues).values())))
+
+    async def _ask_one(self, queues: list[QueueRef]) -> bool:
         # The lock is as old as the question, not as the answer.
         end_s = self._clock.monotonic_s() + _LOCK_LIFE_S
         try:
-            locked = await self._brokers.lock(self._group, self._client_id, part)
+            locked = await self._brokers.lock(self._group, self._client_id, queues)
         except (Unreachable, RequestRefused) as error:
-            log.info("no locks from %s: %s", part[0].broker_name, error)
-            return set()
-        for queue in part:
+            log.info("no locks from %s: %s", queues[0].broker_name, error)
+            return False
+        for queue in queues:
             if queue in locked:
                 self._ends_s[queue] = end_s
             else:
                 self._ends_s.pop(queue, None)
-        return locked.intersection(part)
+        return True
 
 
 @final

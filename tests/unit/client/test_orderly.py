@@ -10,9 +10,10 @@ import pytest
 
 from roquet import AsyncProducer, Message, QueueRef
 from roquet.broker.queue_locks import QueueKey
-from roquet.client import orderly
+from roquet.client import group_member, orderly
 from roquet.client.admin import AsyncAdmin
 from roquet.client.admin_topics import TopicSettings
+from roquet.client.consumer_statistics import QueueProgress
 from roquet.client.outcome import DeadLetter, RetryLater
 from roquet.client.push_consumer import AsyncPushConsumer, Listener
 from roquet.client.received import ReceivedMessage
@@ -286,17 +287,66 @@ async def test_nothing_is_delivered_under_a_lock_that_was_lost(
     queues: list[QueueRef],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(orderly, "_LOCK_LIFE_S", 0.0)
+    monkeypatch.setattr(orderly, "_LOCK_LIFE_S", 0.2)
     delivered: list[ReceivedMessage] = []
 
     async def listen(message: ReceivedMessage) -> None:
         delivered.append(message)
 
-    await send(producer, queues, 1)
     async with consumer(cluster, listen) as reading:
+        await eventually(lambda: not any(map(is_locked, reading.statistics().queues.values())))
+        await send(producer, queues, 1)
         await eventually(lambda: reading.statistics().topics[TOPIC].pulled_count == QUEUE_COUNT)
-        assert not any(each.is_locked for each in reading.statistics().queues.values())
     assert not delivered
+
+
+def is_locked(progress: QueueProgress) -> bool:
+    return progress.is_locked
+
+
+async def test_delivery_goes_on_when_locks_are_renewed(
+    cluster: LiveCluster,
+    producer: AsyncProducer,
+    queues: list[QueueRef],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(orderly, "_LOCK_LIFE_S", 0.2)
+    monkeypatch.setattr(group_member, "RENEW_PERIOD_S", 0.5)
+    delivered: list[ReceivedMessage] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        delivered.append(message)
+
+    async with consumer(cluster, listen) as reading:
+        await eventually(lambda: not any(map(is_locked, reading.statistics().queues.values())))
+        await send(producer, queues, 1)
+        await eventually(lambda: len(delivered) == QUEUE_COUNT)
+
+
+async def test_a_queue_that_somebody_else_locked_is_given_up_and_taken_back_later(
+    cluster: LiveCluster,
+    producer: AsyncProducer,
+    queues: list[QueueRef],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_member, "RENEW_PERIOD_S", 0.05)
+    locks = cluster.brokers["broker-a"].locks
+    key = lock_key(queues[0])
+    delivered: list[ReceivedMessage] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        delivered.append(message)
+
+    async with consumer(cluster, listen) as reading:
+        owner = locks.owner(key)
+        assert owner is not None
+        locks.unlock(owner, [key])
+        locks.lock("somebody else", [key])
+        await eventually(lambda: queues[0] not in reading.queues())
+        locks.unlock("somebody else", [key])
+        await eventually(lambda: queues[0] in reading.queues())
+        await send(producer, queues[:1], 1)
+        await eventually(lambda: len(delivered) == 1)
 
 
 async def test_a_lock_that_somebody_else_has_is_waited_for(
