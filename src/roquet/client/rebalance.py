@@ -12,7 +12,7 @@ from typing import Final, final
 
 from roquet.client.allocation import Allocation
 from roquet.client.brokers import Brokers
-from roquet.client.errors import ClientError
+from roquet.client.errors import ClientError, RequestRefused
 from roquet.client.receipt import QueueRef
 from roquet.client.routes import RouteBook
 
@@ -99,12 +99,20 @@ class Rebalance:
         queues = sorted(route.readable)
         if self._allocation is None:
             return queues, queues
-        members = sorted(await self._brokers.members(self._group, topic))
+        members = await self._members(topic)
         if self._client_id not in members and self._on_stranger is not None:
             # Others share without it; it keeps what it has until they know better.
             self._on_stranger()
             return None
         return queues, share_of(self._allocation, self._client_id, queues, members)
+
+    async def _members(self, topic: str) -> Sequence[str]:
+        try:
+            return sorted(await self._brokers.members(self._group, topic))
+        except RequestRefused as error:
+            # So says a broker that has never heard of the group.
+            log.info("the members of %s are not known: %s", self._group, error)
+            return ()
 
 
 def share_of(
