@@ -18,10 +18,10 @@ from roquet.client.consuming import ConsumeHooks, keep_in_time
 from roquet.client.delivery import Workers
 from roquet.client.errors import (
     BadArgument,
-    ClientError,
 )
 from roquet.client.flow_control import QueueLimits, limits_of
 from roquet.client.instance import ClientInstance
+from roquet.client.introductions import Introductions, heartbeat_of
 from roquet.client.iteration import Iterations
 from roquet.client.listening_tasks import TaskWorkers
 from roquet.client.listening_threads import ThreadWorkers
@@ -35,21 +35,13 @@ from roquet.client.receipt import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.client.retrying import Retries
 from roquet.client.send_back import SendBack
-from roquet.client.starting import StartFrom, start_offset
+from roquet.client.starting import start_offset
 from roquet.client.subscriptions import Subscriptions
 from roquet.client.tls import tls_context
 from roquet.client.user_code import error_of, is_coroutine_function
 from roquet.clock import Clock
 from roquet.net.router import Router
 from roquet.net.service import OnFailure
-from roquet.protocol.bodies.heartbeat import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    Heartbeat,
-    MessageModel,
-)
-from roquet.protocol.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +70,6 @@ class GroupMember:
         self.clock = clock
         self.group = wrapped(config.namespace, config.group)
         self.subscriptions = subscriptions
-        # What brokers have heard of them.
-        self._told: dict[str, Subscription] = {}
         self.begin_ms = clock.now_ms()
         self._listener = listener
         self.counting = Counting()
@@ -87,7 +77,7 @@ class GroupMember:
             _WHAT,
             config.name_servers,
             clock,
-            self._heartbeat,
+            partial(heartbeat_of, config, self.group, subscriptions),
             credentials=config.credentials,
             new_topic_queue_count=_NEW_TOPIC_QUEUE_COUNT,
             router=Router(self, ROUTES),
@@ -96,6 +86,7 @@ class GroupMember:
             is_consumer=True,
         )
         self._brokers = Brokers(instance.requests, instance.routes)
+        self._introductions = Introductions(instance, subscriptions, clock)
         self.send_back = SendBack(self._brokers, instance.routes, self.group, config.namespace)
         retries = Retries(
             self.send_back, config.wire_retry_count_max, instance.services, self.counting
@@ -108,18 +99,7 @@ class GroupMember:
             self.locks = QueueLocks(self._brokers, self.group, instance.id, clock)
         self._may_pull = asyncio.Event()
         self._may_pull.set()
-        self._reading = Reading(
-            config,
-            Puller(instance.requests, instance.routes, self.group, config.namespace),
-            self.keeper,
-            instance.routes,
-            self.counting,
-            clock,
-            instance.services,
-            self._may_pull,
-            self._told.get,
-            instance.beat_soon,
-        )
+        self._reading = self._new_reading()
         self.rebalance = Rebalance(
             self._brokers,
             instance.routes,
@@ -134,7 +114,7 @@ class GroupMember:
             self.keeper,
             self.locks,
             instance.services,
-            self._announce_change,
+            self._introductions.renew,
             self.rebalance.wake,
         )
         self._balancing: asyncio.Task[None] | None = None
@@ -214,46 +194,13 @@ class GroupMember:
         self.instance.services.once("subscribe", self._introduce_and_balance)
 
     async def _introduce_and_balance(self) -> None:
-        await self._introduce()
+        await self._introductions.introduce()
         self.rebalance.wake()
-
-    async def _introduce(self) -> None:
-        """Brokers know this member before it looks for its share."""
-        for topic in tuple(self.subscriptions.by_topic):
-            try:
-                await self.instance.routes.existing(topic)
-            except ClientError as error:
-                log.info("the route of %s is not known yet: %s", topic, error)
-        await self._announce()
-
-    async def _announce(self) -> None:
-        told = dict(self.subscriptions.by_topic)
-        await self.instance.heartbeats.beat()
-        # Only now: a broker refuses pulls that know more than it.
-        self._told.clear()
-        self._told.update(told)
-
-    async def _announce_change(self, topic: str) -> None:
-        if topic in self.subscriptions.by_topic:
-            self.subscriptions.renew(topic, self.clock.now_ms())
-        await self._announce()
-
-    def _heartbeat(self, client_id: str) -> Heartbeat:
-        config = self.config
-        model = MessageModel.BROADCASTING if config.broadcasting else MessageModel.CLUSTERING
-        data = ConsumerData(
-            group_name=self.group,
-            consume_type=ConsumeType.PUSH,
-            message_model=model,
-            consume_from_where=_WIRE_STARTS.get(config.start_from, ConsumeFromWhere.TIMESTAMP),
-            subscription_data_set=self.subscriptions.bodies(),
-        )
-        return Heartbeat(client_id=client_id, consumer_data_set=[data])
 
     # Its share.
 
     async def _balance(self) -> None:
-        await self._introduce()
+        await self._introductions.introduce()
         await self.rebalance.keep_balanced(self.config.balance_interval_s)
 
     async def _share(
@@ -325,6 +272,21 @@ class GroupMember:
         directory = self.config.offsets_directory or Path.home() / _OFFSETS_DIRECTORY
         return FileOffsets(Path(directory) / self.instance.id / self.group)
 
+    def _new_reading(self) -> Reading:
+        instance, config = self.instance, self.config
+        return Reading(
+            config,
+            Puller(instance.requests, instance.routes, self.group, config.namespace),
+            self.keeper,
+            instance.routes,
+            self.counting,
+            self.clock,
+            instance.services,
+            self._may_pull,
+            self._introductions.subscription_of,
+            instance.beat_soon,
+        )
+
     def _sample(self) -> None:
         self.counting.sample(self.clock.monotonic_s())
 
@@ -341,9 +303,3 @@ class GroupMember:
 
 def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
-
-
-_WIRE_STARTS: Final[dict[Any, ConsumeFromWhere]] = {
-    StartFrom.LAST: ConsumeFromWhere.LAST_OFFSET,
-    StartFrom.FIRST: ConsumeFromWhere.FIRST_OFFSET,
-}
