@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from roquet import AsyncProducer
 from tests.support.live_cluster import LiveCluster, live_cluster
 from tests.support.scripted_cluster import ScriptedCluster, scripted_cluster
 
@@ -22,3 +23,10 @@ async def scripted() -> AsyncIterator[ScriptedCluster]:
     """With the brokers "a" and "b" of two queues each."""
     async with scripted_cluster("a", "b") as cluster:
         yield cluster
+
+
+@pytest.fixture
+async def producer(cluster: LiveCluster) -> AsyncIterator[AsyncProducer]:
+    """Of the live cluster."""
+    async with AsyncProducer(cluster.name_server, "shop") as producer:
+        yield producer
