@@ -84,11 +84,13 @@ class Assignment:
                 reader.note()
         await self._keeper.save(tuple(self.readers))
 
-    async def leave_all(self) -> None:
-        """When nothing runs any more."""
+    async def leave_all(self, busy: Collection[QueueRef]) -> None:
+        """When nothing more is begun; `busy` are queues with a listener that would not end."""
         await self.save()
         if self._locks is not None:
-            await self._locks.unlock([*self.readers, *self.leaving])
+            # Nobody else may begin there before the lock expires.
+            ours = [queue for queue in (*self.readers, *self.leaving) if queue not in busy]
+            await self._locks.unlock(ours)
 
     async def _leave(self, reader: QueueReader) -> None:
         queue = reader.queue

@@ -25,7 +25,7 @@ from roquet.client.introductions import Introductions, heartbeat_of
 from roquet.client.iteration import Iterations
 from roquet.client.listening_tasks import TaskWorkers
 from roquet.client.listening_threads import ThreadWorkers
-from roquet.client.names import RETRY_PREFIX, wrapped
+from roquet.client.names import RETRY_PREFIX, unwrapped, wrapped
 from roquet.client.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
 from roquet.client.orderly import RENEW_PERIOD_S, OrderlyFeed, QueueLocks
 from roquet.client.pulling import Puller
@@ -158,7 +158,8 @@ class GroupMember:
             await self._consumption.retries.until_idle(self.config.close_timeout_s)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVE_TIMEOUT_S):
-                    await self.assignment.leave_all()
+                    busy = {each.delivery.feed.queue for each in self.workers.running}
+                    await self.assignment.leave_all(busy)
         finally:
             await self.instance.close()
 
@@ -208,6 +209,11 @@ class GroupMember:
     ) -> bool:
         has_all = await self.assignment.share(topic, queues, share)
         mine = self.assignment.of_topic(topic)
+        if topic not in self.subscriptions.by_topic:
+            # Not wanted any more since it was looked for.
+            for queue in mine:
+                self.assignment.drop(queue)
+            return True
         limits = limits_of(self.config, len(mine))
         for queue in mine:
             self.assignment.readers[queue].limit(limits)
@@ -291,11 +297,16 @@ class GroupMember:
         self.counting.sample(self.clock.monotonic_s())
 
     def statistics(self) -> ConsumerStatistics:
-        progress = {queue: reader.progress() for queue, reader in self.assignment.readers.items()}
+        seen = partial(unwrapped, self.config.namespace)
+        rates = self.counting.rates(self.clock.monotonic_s())
         return ConsumerStatistics(
-            self.counting.counts(),
-            self.counting.rates(self.clock.monotonic_s()),
-            {queue: each for queue, each in progress.items() if each is not None},
+            {seen(topic): counts for topic, counts in self.counting.counts().items()},
+            {seen(topic): each for topic, each in rates.items()},
+            {
+                queue._replace(topic=seen(queue.topic)): progress
+                for queue, reader in self.assignment.readers.items()
+                if (progress := reader.progress()) is not None
+            },
             len(self.workers.running),
             self.counting.last_error,
         )

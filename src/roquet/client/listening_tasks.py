@@ -57,8 +57,10 @@ class TaskWorkers:
             self._services.run(f"listener {number}", self._work, on_failure=OnFailure.RESTART)
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
-        self._backlog.extend(deliveries)
-        self._wake_one()
+        # What ends may want to put in what comes after it.
+        if not self._is_stopping:
+            self._backlog.extend(deliveries)
+            self._wake_one()
 
     def pause(self) -> None:
         self._is_paused = True
@@ -123,21 +125,27 @@ class TaskWorkers:
         try:
             # A copy: what the listener does to its list is its own affair.
             await self._listener(messages.copy() if self._is_batch else messages[0])
-        except asyncio.CancelledError:
-            timeout_s = self._given_up.pop(delivery, None)
-            if timeout_s is None:
-                raise
-            task.uncancel()
-            return TooSlow(timeout_s)
+        except asyncio.CancelledError as error:
+            if delivery not in self._given_up and task.cancelling():
+                raise  # Everything ends.
+            # Else something that the listener waited for was cancelled, and nobody else.
+            return self._judged(task, delivery, error)
         except Exception as error:  # noqa: BLE001  Nobody knows what a listener raises.
-            return error
+            return self._judged(task, delivery, error)
         finally:
-            if self._given_up:
-                self._given_up.pop(delivery, None)
             del self._running[task]
             if self._is_stopping and not self._running:
                 self._has_stopped.set()
-        return None
+        return None if not self._given_up else self._judged(task, delivery, None)
+
+    def _judged(
+        self, task: asyncio.Task[Any], delivery: Delivery, error: BaseException | None
+    ) -> BaseException | None:
+        timeout_s = self._given_up.pop(delivery, None)
+        if timeout_s is None:
+            return error
+        task.uncancel()
+        return TooSlow(timeout_s)
 
     async def _rest(self) -> None:
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()

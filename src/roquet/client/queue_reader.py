@@ -98,6 +98,7 @@ class QueueReader:
         self._start_offset = start_offset
         self._task: asyncio.Task[None] | None = None
         self._move_to: int | None = None
+        self._is_failing = False
         # The end of the queue, when its broker was last heard.
         self._max_offset: int | None = None
 
@@ -176,6 +177,8 @@ class QueueReader:
         if self.feed is not None:
             self.feed.drop()
             await self.feed.until_quiet()
+            # Nobody may note any more how far it was.
+            self.feed = None
         keeper = self._reading.keeper
         keeper.move(self.queue, offset)
         await keeper.save([self.queue])
@@ -198,6 +201,7 @@ class QueueReader:
             await self._recover(str(error), reading.config.error_pause_s)
         else:
             self._pulled_s = reading.clock.monotonic_s()
+            self._is_failing = False
             await self._take(feed, pulled, self._pulled_s - begin_s)
 
     def _order(self, feed: ReadFeed, subscription: Subscription) -> PullOrder:
@@ -208,7 +212,8 @@ class QueueReader:
             subscription,
             feed.book.next_offset,
             config.pull_count_max,
-            commit_offset=noted,
+            # Zero is what a broker without an offset assumes.
+            commit_offset=noted or None,
         )
 
     async def _take(self, feed: ReadFeed, pulled: Pulled, duration_s: float) -> None:
@@ -243,5 +248,7 @@ class QueueReader:
 
     async def _recover(self, reason: str, pause_s: float) -> None:
         self._reading.counting.last_error = f"pull of {self.queue}: {reason}"
-        log.info("pull of %s: %s; again in %g s", self.queue, reason, pause_s)
+        level = logging.DEBUG if self._is_failing else logging.WARNING
+        log.log(level, "pull of %s: %s; trying on", self.queue, reason)
+        self._is_failing = True
         await asyncio.sleep(pause_s)

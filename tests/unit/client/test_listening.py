@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -193,3 +194,41 @@ async def test_hooks_see_each_consumption(
     if way != "loop":
         assert ended.outcome is ConsumeOutcome.FAILED
         assert isinstance(ended.error, DeadLetter)
+
+
+async def test_a_listener_whose_own_task_was_cancelled_has_failed(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, *numbers(3))
+    calls: list[bytes] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        calls.append(message.body)
+        task = asyncio.create_task(asyncio.sleep(PATIENT_S))
+        task.cancel()
+        await task
+
+    async with consumer(cluster, listen, concurrency=1, retry_count_max=0):
+        await eventually(lambda: len(cluster.all_stored(f"%DLQ%{GROUP}")) == 3)
+    assert len(calls) == 3
+
+
+async def test_a_listener_that_refuses_to_be_cancelled_is_too_slow_all_the_same(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    counts: list[int] = []
+
+    async def listen(_message: ReceivedMessage) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        counts.append(task.cancelling())
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    reading = consumer(cluster, listen, concurrency=1, consume_timeout_s=0.05, retry_count_max=0)
+    async with reading:
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+        await send(producer, b"y")
+        await eventually(lambda: len(cluster.all_stored(f"%DLQ%{GROUP}")) == 2)
+    assert counts == [0, 0]

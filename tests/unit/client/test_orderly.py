@@ -349,6 +349,55 @@ async def test_a_queue_that_somebody_else_locked_is_given_up_and_taken_back_late
         await eventually(lambda: len(delivered) == 1)
 
 
+async def test_closing_begins_nothing_more_and_leaves_what_will_not_end_locked(
+    cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
+) -> None:
+    await send(producer, queues, 5)
+    calls: list[ReceivedMessage] = []
+    may_end = threading.Event()
+
+    def listen(message: ReceivedMessage) -> None:
+        calls.append(message)
+        if message.queue == queues[0]:
+            may_end.wait(10)
+        elif message.body == b"1":
+            asyncio.run_coroutine_threadsafe(reading.close(), loop)
+            closing.wait(0.1)
+
+    loop = asyncio.get_running_loop()
+    closing = threading.Event()
+    reading = consumer(cluster, listen, close_timeout_s=0.3)
+    await reading.open()
+    locks = cluster.brokers["broker-a"].locks
+    await eventually(lambda: locks.owner(lock_key(queues[1])) is None)
+    assert locks.owner(lock_key(queues[0])) is not None
+    assert {message.body for message in calls if message.queue != queues[0]} == {b"0", b"1"}
+    may_end.set()
+    await reading.close()
+
+
+async def test_closing_ends_a_queue_behind_the_message_that_runs(
+    cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
+) -> None:
+    await send(producer, queues[:1], 5)
+    calls: list[bytes] = []
+    may_end = asyncio.Event()
+
+    async def listen(message: ReceivedMessage) -> None:
+        calls.append(message.body)
+        await may_end.wait()
+
+    reading = consumer(cluster, listen)
+    await reading.open()
+    await eventually(lambda: calls)
+    closing = asyncio.create_task(reading.close())
+    await asyncio.sleep(0)
+    may_end.set()
+    await closing
+    assert calls == [b"0"]
+    assert committed(cluster) == 1
+
+
 async def test_a_lock_that_somebody_else_has_is_waited_for(
     cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
 ) -> None:

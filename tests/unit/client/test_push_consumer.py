@@ -362,7 +362,8 @@ async def test_a_group_can_be_moved_back_while_it_reads(
     await new_topic(cluster, 2)
     await send(producer, *numbers(6))
     inbox = Inbox()
-    async with consumer(cluster, inbox, orderly=orderly):
+    # Offsets are saved all the time, also between here and there.
+    async with consumer(cluster, inbox, orderly=orderly, commit_interval_s=0.001):
         await inbox.has(6)
         plan = await admin.plan_reset(GROUP, TOPIC, datetime.now(UTC) - timedelta(hours=1))
         await admin.apply_reset(plan)
