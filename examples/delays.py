@@ -1,0 +1,35 @@
+"""Messages that arrive later. Start a cluster first: `roquet up`."""
+
+import asyncio
+import sys
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+
+from roquet import AsyncProducer, AsyncPushConsumer, Message
+
+console = Console()
+
+
+async def main(name_server: str) -> None:
+    consumer = AsyncPushConsumer(name_server, group="reminded")
+    consumer.subscribe("reminders")
+    async with AsyncProducer(name_server, group="reminding") as producer:
+        # A level works with every broker: 1 is a second, 18 is two hours.
+        await producer.send(Message("reminders", b"by level"), delay=1)
+        # A time from now and a moment need a broker with timers.
+        await producer.send(Message("reminders", b"by time"), delay=timedelta(seconds=1))
+        moment = datetime.now(UTC) + timedelta(seconds=1)
+        await producer.send(Message("reminders", b"by moment"), delay=moment)
+        async with consumer:
+            left = 3
+            async for message in consumer:
+                late_ms = message.store_timestamp - message.born_timestamp
+                console.print(f"{message.body.decode()}: after {late_ms} ms")
+                left -= 1
+                if not left:
+                    break
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"))
