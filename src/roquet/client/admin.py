@@ -264,7 +264,7 @@ class AsyncAdmin:
         end: datetime | None = None,
         count_max: int = admin_messages.COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """Oldest first, stored between two moments. Raises TopicNotFound."""
+        """Oldest first, stored between two moments. Raises TopicNotFound or BadArgument."""
         servers = self._usable()
         wire_topic = servers.wire_name(topic)
         return await admin_messages.messages_by_key(servers, wire_topic, key, begin, end, count_max)
@@ -277,7 +277,7 @@ class AsyncAdmin:
         end: datetime | None = None,
         count_max: int = admin_messages.COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """Oldest first, stored between two moments. Raises TopicNotFound."""
+        """Oldest first, stored between two moments. Raises TopicNotFound or BadArgument."""
         servers = self._usable()
         wire_topic = servers.wire_name(topic)
         return await admin_messages.messages_between(servers, wire_topic, begin, end, count_max)

@@ -13,6 +13,7 @@ from roquet.client.errors import (
     TopicNotFound,
     Unreachable,
 )
+from roquet.client.moments import timestamp_ms
 from roquet.client.names import DLQ_PREFIX
 from roquet.client.outgoing import RESERVED_NAMES
 from roquet.client.pulling import PullOrder, PullStatus
@@ -67,8 +68,8 @@ async def messages_by_key(
         topic=topic,
         key=key,
         max_num=count_max,
-        begin_timestamp=_FIRST_MS if begin is None else _ms(begin),
-        end_timestamp=_LAST_MS if end is None else _ms(end),
+        begin_timestamp=_FIRST_MS if begin is None else timestamp_ms(begin),
+        end_timestamp=_LAST_MS if end is None else timestamp_ms(end),
     )
     found = await _query(servers, header)
     return _oldest_first(each for each in found if key in each.keys)[:count_max]
@@ -115,14 +116,12 @@ async def dead_letters(
         return []  # The first dead letter makes the topic.
 
 
-def revived(dead: ReceivedMessage, namespace_free_topic: str) -> Message:
-    """The message as its producer sent it, without the marks of its way since."""
+def revived(dead: ReceivedMessage, topic: str) -> Message:
+    """A dead letter as its producer sent it, without the marks of its way since."""
     properties = {
         name: value for name, value in dead.properties.items() if name not in RESERVED_NAMES
     }
-    return Message(
-        namespace_free_topic, dead.body, dead.tags, dead.keys, properties, dead.record.flag
-    )
+    return Message(topic, dead.body, dead.tags, dead.keys, properties, dead.flag)
 
 
 def origin_of(dead: ReceivedMessage) -> str:
@@ -210,8 +209,8 @@ async def _between(
     end: datetime | None,
     count_max: int,
 ) -> list[ReceivedMessage]:
-    begin_ms = _FIRST_MS if begin is None else _ms(begin)
-    end_ms = _LAST_MS if end is None else _ms(end)
+    begin_ms = _FIRST_MS if begin is None else timestamp_ms(begin)
+    end_ms = _LAST_MS if end is None else timestamp_ms(end)
     if begin is None:
         start = await servers.brokers.min_offset(queue)
     else:
@@ -245,7 +244,3 @@ async def _messages_from(
 
 def _oldest_first(messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
     return sorted(messages, key=lambda each: (each.store_timestamp, each.queue, each.queue_offset))
-
-
-def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)

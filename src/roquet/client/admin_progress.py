@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from roquet.client.admin_servers import AdminServers, Master, ask_each
-from roquet.client.admin_topics import moment_of
 from roquet.client.brokers import reply_body
+from roquet.client.moments import moment_of
 from roquet.client.receipt import QueueRef
 from roquet.clock import Clock
 from roquet.protocol.bodies.consume_stats import (

@@ -18,6 +18,7 @@ from roquet.client.admin_groups import members_at
 from roquet.client.admin_progress import kept_offsets
 from roquet.client.admin_servers import AdminServers, Master, ask_each
 from roquet.client.errors import BadArgument, MembersConnected, TopicNotFound
+from roquet.client.moments import timestamp_ms
 from roquet.client.receipt import QueueRef
 from roquet.client.starting import StartFrom
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode
@@ -188,5 +189,5 @@ def _reset_header(group: str, topic: str, timestamp: int) -> ResetOffsetHeader:
 def _time_of(to: ResetTarget) -> int:
     assert not isinstance(to, int)
     if isinstance(to, datetime):
-        return round(to.timestamp() * 1000)
+        return timestamp_ms(to)
     return _FIRST_TIME if to is StartFrom.FIRST else _LAST_TIME

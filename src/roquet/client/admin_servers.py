@@ -100,8 +100,10 @@ class AdminServers:
             and (cluster is None or name in info.cluster_addr_table.get(cluster, ()))
         ]
         if not found:
-            where = f"cluster {cluster or 'at all'}, broker {broker or 'at all'}"
-            raise BadArgument(f"no name server knows a master ({where}); see `brokers()`")
+            wanted = [f"cluster {cluster!r}"] * (cluster is not None)
+            wanted += [f"broker {broker!r}"] * (broker is not None)
+            where = " of " + " and ".join(wanted) if wanted else ""
+            raise BadArgument(f"no name server knows a master{where}; see `brokers()`")
         return found
 
     async def addresses(self) -> set[str]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from roquet.client.admin_servers import AdminServers, Master, ask_each
 from roquet.client.brokers import reply_body, reply_header
 from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound
+from roquet.client.moments import moment_of
 from roquet.client.names import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -107,11 +108,6 @@ class TopicStatistics:
     @property
     def last_stored(self) -> datetime | None:
         return max((each.last_stored for each in self.queues if each.last_stored), default=None)
-
-
-def moment_of(timestamp_ms: int) -> datetime | None:
-    """None for what peers say when there is no message."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC) if timestamp_ms > 0 else None
 
 
 async def list_topics(

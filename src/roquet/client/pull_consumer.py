@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Final, Self, Unpack, final
 
 from roquet.client.errors import BadArgument, NotOpen, TopicNotFound
+from roquet.client.moments import timestamp_ms
 from roquet.client.names import unwrapped, wrapped
 from roquet.client.pull_config import PullConsumerConfig, PullConsumerOptions
 from roquet.client.pull_member import PullMember, Wishes
@@ -132,7 +133,8 @@ class AsyncPullConsumer:
     def assign(
         self, queues: Iterable[QueueRef], *, tags: str | None = None, sql: str | None = None
     ) -> None:
-        """Reads exactly these queues, whatever other members do, in place of earlier ones.
+        """Reads exactly these queues in place of earlier ones. The group should be its own: members
+        that share topics would leave a share to this one, whatever it reads.
 
         Raises BadArgument, also when topics are subscribed to.
         """
@@ -230,10 +232,10 @@ class AsyncPullConsumer:
         return await self._usable().committed(self._wire_queue(queue))
 
     async def offset_for_time(self, queue: QueueRef, moment: datetime) -> int:
-        """Of the first message that is not older."""
+        """Of the first message that is not older. Raises BadArgument without a time zone."""
         await self._know(queue)
-        timestamp_ms = round(moment.timestamp() * 1000)
-        return await self._usable().brokers.offset_at(self._wire_queue(queue), timestamp_ms)
+        moment_ms = timestamp_ms(moment)
+        return await self._usable().brokers.offset_at(self._wire_queue(queue), moment_ms)
 
     async def begin_offset(self, queue: QueueRef) -> int:
         """Of the oldest message that is still there."""

@@ -380,6 +380,16 @@ async def test_one_queue_can_be_moved_alone(admin: AsyncAdmin, cluster: LiveClus
         await admin.plan_reset(GROUP, TOPIC, 0, queues=[QUEUE._replace(queue_id=2)])
 
 
+async def test_a_moment_needs_a_time_zone(admin: AsyncAdmin, topic: str) -> None:
+    somewhere = datetime(2026, 1, 1)  # noqa: DTZ001  That is the mistake.
+    with pytest.raises(BadArgument, match="time zone"):
+        await admin.plan_reset(GROUP, topic, somewhere)
+    with pytest.raises(BadArgument, match="time zone"):
+        await admin.messages_between(topic, begin=somewhere)
+    with pytest.raises(BadArgument, match="time zone"):
+        await admin.messages_by_key(topic, "k", end=somewhere)
+
+
 # Messages.
 
 
@@ -552,8 +562,8 @@ def test_nonsense_is_refused_when_it_is_said(options: dict[str, Any]) -> None:
 
 
 async def test_errors_say_who_did_not_answer(cluster: LiveCluster, admin: AsyncAdmin) -> None:
-    with pytest.raises(BadArgument, match="broker-x"):
-        await admin.create_topic(TOPIC, broker="broker-x")
+    with pytest.raises(BadArgument, match="a master of cluster 'west' and broker 'broker-x'"):
+        await admin.create_topic(TOPIC, cluster="west", broker="broker-x")
     with pytest.raises(BadArgument, match="may have letters"):
         await admin.create_topic("no blanks")
     with pytest.raises(Unreachable, match="cannot connect"):

@@ -293,7 +293,7 @@ async def test_no_more_is_read_ahead_than_there_is_room_for(
     cluster: LiveCluster, options: dict[str, int]
 ) -> None:
     put(cluster, numbers(1000))
-    async with reader(cluster, **options) as consumer:
+    async with reader(cluster, pull_count=32, **options) as consumer:
         await eventually(lambda: consumer.statistics().cached_count > 30)
         await asyncio.sleep(SOON_S)
         assert consumer.statistics().cached_count < 100
