@@ -5,7 +5,15 @@ from typing import Unpack
 
 import pytest
 
-from roquet import Message, Producer, TransactionProducer, TransactionState
+from roquet import (
+    Message,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    StartFrom,
+    TransactionProducer,
+    TransactionState,
+)
 from roquet.client.trace import TRACE_TOPIC
 from roquet.client.trace_records import PubRecord, parse_traces
 from tests.support.client_servers import ClientServer, client_server
@@ -78,6 +86,24 @@ def test_mqadmin_shows_the_end_of_a_transaction(
         )
     wait_until(lambda: "Pub" in shown(java, server, ended.id))
     assert group in shown(java, server, ended.id)
+
+
+def test_mqadmin_shows_what_we_consumed(
+    server: ClientServer, java: JavaDriver, new_name: NewName
+) -> None:
+    topic, group = new_name("topic"), new_name("traced")
+    create_topic(server.broker, topic)
+    consumed: list[ReceivedMessage] = []
+    consumer = PushConsumer(
+        server.name_server, group, consumed.append, trace=True, start_from=StartFrom.FIRST
+    )
+    consumer.subscribe(topic)
+    with Producer(server.name_server, new_name("producers"), trace=True) as producer, consumer:
+        sent = producer.send(Message(topic, b"followed"), timeout_s=TIMEOUT_S)
+        wait_until(lambda: consumed, TIMEOUT_S)
+    # Only what is sent and consumed is shown.
+    wait_until(lambda: group in shown(java, server, sent.message_id))
+    assert "Sub" in shown(java, server, sent.message_id)
 
 
 def test_we_read_what_java_clients_write(

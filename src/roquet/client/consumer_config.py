@@ -11,7 +11,7 @@ from roquet.client.config import Credentials
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import ConsumeHook
 from roquet.client.name_servers import split_name_servers
-from roquet.client.names import check_group
+from roquet.client.names import check_group, check_topic
 from roquet.client.starting import Start, StartFrom
 from roquet.client.tls import TlsConfig
 
@@ -32,6 +32,7 @@ class PushConsumerOptions(TypedDict, total=False):
     credentials: Credentials | None
     tls: TlsConfig | bool
     hooks: Sequence[ConsumeHook]
+    trace: bool | str
     batch_size: int | None
     orderly: bool
     broadcasting: bool
@@ -70,6 +71,8 @@ class PushConsumerConfig:
     # True is encrypted as `TlsConfig()` says.
     tls: TlsConfig | bool = False
     hooks: Sequence[ConsumeHook] = ()
+    # Write down what becomes of messages: in the usual topic, or in one of this name.
+    trace: bool | str = False
     # With a number the listener gets a list of up to as many messages of one queue.
     batch_size: int | None = None
     # The messages of a queue one after the other; one that fails holds up those behind it.
@@ -122,6 +125,8 @@ class PushConsumerConfig:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise BadArgument(f"`{name}` has to be from {low:g} to {high:g}, not {value}")
+        if isinstance(self.trace, str):
+            check_topic(self.trace)
         if isinstance(self.start_from, datetime) and self.start_from.tzinfo is None:
             raise BadArgument(f"`start_from` {self.start_from} has no time zone; give it one")
 

@@ -28,6 +28,7 @@ from roquet.client.listening_threads import ThreadWorkers
 from roquet.client.names import RETRY_PREFIX, unwrapped, wrapped
 from roquet.client.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
 from roquet.client.orderly import RENEW_PERIOD_S, OrderlyFeed, QueueLocks
+from roquet.client.outbox import new_tracer
 from roquet.client.pulling import Puller
 from roquet.client.queue_reader import QueueReader, ReadFeed, Reading
 from roquet.client.rebalance import Rebalance
@@ -53,6 +54,8 @@ _OFFSETS_DIRECTORY: Final = ".rocketmq_offsets"
 _OPEN_TIMEOUT_S: Final = 3.0
 _LEAVE_TIMEOUT_S: Final = 5.0
 _NEW_TOPIC_QUEUE_COUNT: Final = 4
+# The name of a group has to fit into another one.
+_TRACED_GROUP_SIZE: Final = 100
 
 
 @final
@@ -90,6 +93,13 @@ class GroupMember:
         self.send_back = SendBack(self._brokers, instance.routes, self.group, config.namespace)
         retries = Retries(
             self.send_back, config.wire_retry_count_max, instance.services, self.counting
+        )
+        self._tracer = new_tracer(
+            config.trace,
+            config.name_server,
+            f"{config.group[:_TRACED_GROUP_SIZE]}-CONSUME",
+            credentials=config.credentials,
+            tls=config.tls,
         )
         self.workers = self._new_workers(listener)
         self._consumption = Consumption(config, self.workers, retries, self.counting, clock)
@@ -133,6 +143,8 @@ class GroupMember:
         await self._brokers.check_subscriptions(
             self.group, self.instance.id, self.subscriptions.by_topic.values()
         )
+        if self._tracer is not None:
+            await self._tracer.open()
         self.workers.start()
         services = self.instance.services
         services.every("save offsets", config.commit_interval_s, self.assignment.save)
@@ -161,6 +173,8 @@ class GroupMember:
                     busy = {each.delivery.feed.queue for each in self.workers.running}
                     await self.assignment.leave_all(busy)
         finally:
+            if self._tracer is not None:
+                await self._tracer.close()
             await self.instance.close()
 
     def pause(self) -> None:
@@ -261,7 +275,8 @@ class GroupMember:
 
     def _new_workers(self, listener: Any) -> Workers:
         config, clock = self.config, self.clock
-        hooks = ConsumeHooks(config.hooks, config.group, clock)
+        watching = config.hooks if self._tracer is None else (*config.hooks, self._tracer)
+        hooks = ConsumeHooks(watching, config.group, clock)
         is_batch = config.batch_size is not None
         if listener is None:
             return Iterations(hooks, clock)

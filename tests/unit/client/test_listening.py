@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from roquet import AsyncProducer
+from roquet import AsyncProducer, Message
 from roquet.client import listening_tasks
 from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
 from roquet.client.outcome import DeadLetter
 from roquet.client.push_consumer import Listener
 from roquet.client.received import ReceivedMessage
+from roquet.client.trace import TRACE_TOPIC
+from roquet.client.trace_records import SubAfterRecord, SubBeforeRecord, parse_traces
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import (
@@ -232,3 +234,18 @@ async def test_a_listener_that_refuses_to_be_cancelled_is_too_slow_all_the_same(
         await send(producer, b"y")
         await eventually(lambda: len(cluster.all_stored(f"%DLQ%{GROUP}")) == 2)
     assert counts == [0, 0]
+
+
+async def test_what_becomes_of_a_message_can_be_written_down(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    receipt = await producer.send(Message(TOPIC, b"x", keys=("k",)))
+    inbox = Inbox()
+    async with consumer(cluster, inbox, trace=True):
+        await inbox.has(1)
+    traces = b"".join(each.body for each in cluster.all_stored(TRACE_TOPIC)).decode()
+    before, after = parse_traces(traces)
+    assert isinstance(before, SubBeforeRecord)
+    assert isinstance(after, SubAfterRecord)
+    assert (before.message_id, before.group, before.keys) == (receipt.message_id, GROUP, "k")
+    assert (after.request_id, after.is_success) == (before.request_id, True)
