@@ -44,9 +44,11 @@ _SMALL_PATIENT_BROKER = {
     "osPageCacheBusyTimeOutMills": "30000",
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "1000",
-    # Only 5.5.0 knows these two. It writes down what became of transactions in batches; with the
-    # default of three seconds it would ask about transactions that are over.
-    "transactionOpBatchInterval": "100",
+    # Only 5.5.0 knows these three. It writes down in batches what became of transactions: it would
+    # ask about transactions that are over, and once the time for the next batch has passed, it
+    # burns a core for ever. So every end is written at once, and that time is far.
+    "transactionOpMsgMaxSize": "1",
+    "transactionOpBatchInterval": "3600000",
     # It makes each start and each clean stop seconds longer.
     "timerWheelEnable": "false",
 }
