@@ -1,10 +1,8 @@
-"""Finding messages by key: all files of the key index, and which texts are keys.
+"""Finding messages by key: all files of the key index. What a key is, is said in `message_keys.py`.
 
-A message is filed under `topic#key` for its unique key and for each of its keys, and, if so
-configured, under `topic#T#tag`, as 5.5 does. What is appended is noted down and filed in
-batches, since hashing many texts at once costs a tenth. What was not noted down (after a
-crash, on a replica, when there was a backlog) is read from the log: `next_offset` says where
-to go on, so nothing has to be remembered.
+Where a record was appended is noted down, and records are filed in batches, since many at once
+cost a tenth. What was not noted down (after a crash, on a replica, when there was a backlog) is
+found by reading the log: `next_offset` says where to go on, so nothing has to be remembered.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-import msgspec
-import numpy as np
-import numpy.typing as npt
-
 from roquet.clock import Clock
 from roquet.disk import Disk, make_safe_directory
-from roquet.protocol.java_hash import hashes_of_units, index_hash, index_hashes, java_hashes
-from roquet.protocol.message import SysFlag
+from roquet.protocol.java_hash import index_hash
 from roquet.store.commit_log import CommitLog
-from roquet.store.dispatch import TRANSACTION_MASK, value_of
 from roquet.store.errors import BadRecord
 from roquet.store.index_file import (
     IndexFile,
@@ -30,72 +22,17 @@ from roquet.store.index_file import (
     create_index_file,
     index_file_size,
 )
-from roquet.store.log_scan import LogRecord
+from roquet.store.key_columns import keys_in_log
 from roquet.store.mapped_file import MappedFile
 
 # So many messages are filed at once: enough to make the batch cheap, few enough not to be felt.
 BATCH_COUNT: Final = 1024
-_ROLLBACK: Final = SysFlag.TRANSACTION_ROLLBACK.value
-_UNIQUE_KEY: Final = b"\x02UNIQ_KEY\x01"
-_KEYS: Final = b"\x02KEYS\x01"
-_TAGS: Final = b"\x02TAGS\x01"
-
-
-@final
-class Unfiled(msgspec.Struct, gc=False):
-    """What has to be kept of a message until it is filed."""
-
-    topic: bytes
-    properties: bytes
-    physical_offset: int
-    store_timestamp: int
 
 
 class KeyIndexConfig(NamedTuple):
     slot_count: int
     entry_count: int
     with_tags: bool = False
-
-
-def keys_of(topic: bytes, properties: bytes, *, with_tags: bool) -> list[bytes]:
-    """The texts a message is filed under, in the order of Apache."""
-    prefix = topic + b"#"
-    texts = []
-    unique_key = value_of(properties, _UNIQUE_KEY)
-    if unique_key:
-        texts.append(prefix + unique_key)
-    keys = value_of(properties, _KEYS)
-    if keys.find(b" ") >= 0:
-        texts += [prefix + key for key in keys.split(b" ") if key]
-    elif keys:
-        texts.append(prefix + keys)
-    if with_tags:
-        tags = value_of(properties, _TAGS)
-        if tags:
-            texts.append(prefix + b"T#" + tags)
-    return texts
-
-
-def key_batch(messages: Sequence[Unfiled], *, with_tags: bool) -> KeyBatch:
-    """All keys of the messages, in their order."""
-    texts: list[bytes] = []
-    counts: list[int] = []
-    for each in messages:
-        keys = keys_of(each.topic, each.properties, with_tags=with_tags)
-        texts += keys
-        counts.append(len(keys))
-    offsets = np.array([each.physical_offset for each in messages], np.int64)
-    timestamps = np.array([each.store_timestamp for each in messages], np.int64)
-    return KeyBatch(_hashes(texts), np.repeat(offsets, counts), np.repeat(timestamps, counts))
-
-
-def has_key(record: LogRecord, topic: bytes, key: bytes) -> bool:
-    """Whether a message that was found by hash is really meant."""
-    return record.topic == topic and (
-        key == value_of(record.properties, _UNIQUE_KEY)
-        or key in value_of(record.properties, _KEYS).split(b" ")
-        or key == b"T#" + value_of(record.properties, _TAGS)
-    )
 
 
 @final
@@ -112,9 +49,9 @@ class KeyIndex:
         # The first record that is neither filed nor noted down.
         self.next_offset = 0
         # Whether there is none before the end of the log. As long as that is so, the owner
-        # notes down in `unfiled` what it appends, and calls `file_unfiled` now and then.
+        # notes down in `unfiled` where it appends, and calls `file_unfiled` now and then.
         self.is_following = False
-        self.unfiled: list[Unfiled] = []
+        self.unfiled: list[int] = []
 
     # Filing
 
@@ -123,27 +60,18 @@ class KeyIndex:
         while len(batch):
             batch = batch.part(self._writable_file().put(batch))
 
-    def file_unfiled(self, end: int) -> None:
-        """File what was noted down; the log ends at `end`.
+    def file_unfiled(self, log: CommitLog) -> None:
+        """File what was noted down, which is all up to the end of the log.
 
         If that fails, the messages are stored all the same: `catch_up` will try again.
         """
         try:
-            self._file_keys(self.unfiled)
+            self._file_keys(log, self.unfiled)
+            self.next_offset = log.end
         except OSError:
-            self.fall_behind(self.unfiled[0].physical_offset)
-        else:
-            self.next_offset = end
-            self.unfiled.clear()
-
-    def fall_behind(self, physical_offset: int) -> None:
-        """Read the records from this one on from the log, instead of having them noted down."""
-        if self.is_following:
+            self.next_offset = self.unfiled[0]
             self.is_following = False
-            self.next_offset = physical_offset
-            if self.unfiled:
-                self.next_offset = self.unfiled[0].physical_offset
-                self.unfiled.clear()
+        self.unfiled.clear()
 
     def catch_up(self, log: CommitLog, count_max: int = BATCH_COUNT) -> bool:
         """File up to `count_max` records that the log has and the index has not.
@@ -152,27 +80,21 @@ class KeyIndex:
         """
         end = log.end
         if self.is_following:
-            self.file_unfiled(end)
+            self.file_unfiled(log)
             return self.is_following
-        records: list[LogRecord] = []
+        offsets: list[int] = []
         next_offset = end
         try:
             for record in log.scan(self.next_offset, end):
-                if len(records) == count_max:
+                if len(offsets) == count_max:
                     next_offset = record.physical_offset
                     break
-                records.append(record)
+                offsets.append(record.physical_offset)
         except BadRecord as bad:
             # What is damaged is not handed out, so nobody can be looking for it.
             after = log.find_record(bad.physical_offset + 1)
             next_offset = end if after is None else min(end, after.physical_offset)
-        self._file_keys(
-            [
-                Unfiled(each.topic, each.properties, each.physical_offset, each.store_timestamp)
-                for each in records
-                if is_filed(each.sys_flag)
-            ]
-        )
+        self._file_keys(log, offsets)
         self.next_offset = next_offset
         self.is_following = next_offset == end
         return self.is_following
@@ -266,10 +188,10 @@ class KeyIndex:
 
     # How it works
 
-    def _file_keys(self, messages: Sequence[Unfiled]) -> None:
+    def _file_keys(self, log: CommitLog, offsets: Sequence[int]) -> None:
         # Every query asks for it, and most find nothing left to do.
-        if messages:
-            self.put(key_batch(messages, with_tags=self._config.with_tags))
+        if offsets:
+            self.put(keys_in_log(log, offsets, with_tags=self._config.with_tags))
 
     def _writable_file(self) -> IndexFile:
         if not self._files or self._files[-1].is_full:
@@ -329,15 +251,3 @@ def find_in_files(
         if len(found) >= count_max or file.header.begin_timestamp < begin:
             break
     return found
-
-
-def is_filed(sys_flag: int) -> bool:
-    return sys_flag & TRANSACTION_MASK != _ROLLBACK
-
-
-def _hashes(texts: Sequence[bytes]) -> npt.NDArray[np.int32]:
-    joined = b"".join(texts)
-    if not joined.isascii():
-        return index_hashes(java_hashes([str(each, "utf-8", "replace") for each in texts]))
-    sizes = np.fromiter(map(len, texts), np.int32, len(texts))
-    return index_hashes(hashes_of_units(np.frombuffer(joined, np.uint8), sizes))

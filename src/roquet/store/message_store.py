@@ -27,14 +27,9 @@ from roquet.store.deletions import Deletions
 from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of, tags_code_of
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
-from roquet.store.key_index import (
-    BATCH_COUNT,
-    KeyIndex,
-    KeyIndexConfig,
-    Unfiled,
-    has_key,
-)
+from roquet.store.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.listener import NoListener, StoreListener
+from roquet.store.message_keys import has_key
 from roquet.store.ownership import Ownership
 from roquet.store.queue_reading import (
     Limits,
@@ -169,7 +164,7 @@ class MessageStore:
         self._admission.close()
         try:
             if self._index is not None and self._index.is_following:
-                self._index.file_unfiled(self._log.end)
+                self._index.file_unfiled(self._log)
             self._flusher.flush()
             self._ownership.mark_clean()
         finally:
@@ -218,9 +213,9 @@ class MessageStore:
         )
         index = self._index
         if index is not None and index.is_following:
-            index.unfiled.append(Unfiled(topic, properties, physical_offset, store_timestamp))
+            index.unfiled.append(physical_offset)
             if len(index.unfiled) >= BATCH_COUNT:
-                index.file_unfiled(self._log.end)
+                index.file_unfiled(self._log)
         if self._is_sync:
             self._flusher.want()
         return Appended(queue_offset, physical_offset, size, store_timestamp)
@@ -240,8 +235,6 @@ class MessageStore:
             physical_offset = self._log.append_batch(drafts, queue_offset, store_timestamp)
         except (OSError, StoreUnavailable) as error:
             raise self._admission.refused(error) from error
-        index = self._index
-        unfiled = index.unfiled if index is not None and index.is_following else None
         physical_offsets: list[int] = []
         entries: list[bytes] = []
         for draft in drafts:
@@ -249,13 +242,10 @@ class MessageStore:
             assert draft.queue_id == queue_id
             properties = draft.properties
             entries.append(pack_entry(physical_offset, draft.size, tags_code_of(properties)))
-            if unfiled is not None:
-                unfiled.append(Unfiled(topic, properties, physical_offset, store_timestamp))
             physical_offsets.append(physical_offset)
             physical_offset += draft.size
         queue.append_many(b"".join(entries))
-        if index is not None and len(index.unfiled) >= BATCH_COUNT:
-            index.file_unfiled(self._log.end)
+        self._note_unfiled(physical_offsets)
         if self._is_sync:
             self._flusher.want()
         size = physical_offset - physical_offsets[0]
@@ -485,12 +475,17 @@ class MessageStore:
             physical_offset = self._log.append(draft, 0, store_timestamp)
         except StoreUnavailable as error:
             raise self._admission.refused(error) from error
-        index = self._index
-        if index is not None:
-            index.fall_behind(physical_offset)
+        self._note_unfiled([physical_offset])
         if self._is_sync:
             self._flusher.want()
         return Appended(0, physical_offset, draft.size, store_timestamp)
+
+    def _note_unfiled(self, physical_offsets: list[int]) -> None:
+        index = self._index
+        if index is not None and index.is_following:
+            index.unfiled += physical_offsets
+            if len(index.unfiled) >= BATCH_COUNT:
+                index.file_unfiled(self._log)
 
     def _check_body_size(self, size: int) -> None:
         if size > self._body_size_max:

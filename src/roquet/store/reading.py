@@ -20,10 +20,11 @@ from roquet.store.damage import Damage, DamagedRange
 from roquet.store.errors import BadRecord, BadStoreDirectory
 from roquet.store.index_file import IndexFile
 from roquet.store.index_shape import shape_of
-from roquet.store.key_index import find_in_files, has_key
+from roquet.store.key_index import find_in_files
 from roquet.store.layout import StoreLayout, layout_of
 from roquet.store.log_scan import LogRecord
 from roquet.store.mapped_file import MappedFile
+from roquet.store.message_keys import has_key
 from roquet.store.queue_reading import (
     Limits,
     QueueReader,

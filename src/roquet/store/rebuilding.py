@@ -23,15 +23,10 @@ from roquet.store.dispatch import SCHEDULE_TOPIC, Dispatcher, delay_level_of
 from roquet.store.errors import BadRecord
 from roquet.store.index_file import IndexFile, KeyBatch
 from roquet.store.index_shape import shape_of
-from roquet.store.key_index import (
-    BATCH_COUNT,
-    KeyIndexConfig,
-    Unfiled,
-    is_filed,
-    key_batch,
-)
+from roquet.store.key_index import BATCH_COUNT, KeyIndexConfig
 from roquet.store.layout import StoreLayout
 from roquet.store.log_scan import LogRecord
+from roquet.store.message_keys import key_batch
 from roquet.store.queues import QueueTable, queues_on_disk
 from roquet.store.reading import StoreReader
 
@@ -82,11 +77,7 @@ def key_batches(
     reader: StoreReader, start: int, end: int, *, with_tags: bool
 ) -> Iterator[KeyBatch]:
     """All keys of the good records between two physical offsets, in the order of the log."""
-    records = (
-        Unfiled(each.topic, each.properties, each.physical_offset, each.store_timestamp)
-        for each in reader.scan(start, end)
-        if isinstance(each, LogRecord) and is_filed(each.sys_flag)
-    )
+    records = (each for each in reader.scan(start, end) if isinstance(each, LogRecord))
     while batch := list(islice(records, BATCH_COUNT)):
         yield key_batch(batch, with_tags=with_tags)
 

@@ -5,33 +5,12 @@ import pytest
 
 from roquet.disk import Disk, SystemDisk
 from roquet.store.commit_log import CommitLog
-from roquet.store.key_index import KeyIndex, KeyIndexConfig, Unfiled, has_key, keys_of
+from roquet.store.key_index import KeyIndex, KeyIndexConfig
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
 
 FOREVER = 2**60
-
-
-@pytest.mark.parametrize(
-    ("properties", "keys"),
-    [
-        (b"", []),
-        (b"UNIQ_KEY\x01u", [b"T#u"]),
-        (b"KEYS\x01a b", [b"T#a", b"T#b"]),
-        (b"KEYS\x01 a  b ", [b"T#a", b"T#b"]),
-        (b"KEYS\x01a\x02TAGS\x01t\x02UNIQ_KEY\x01u", [b"T#u", b"T#a"]),
-    ],
-)
-def test_a_message_is_filed_under_its_unique_key_and_all_its_keys(
-    properties: bytes, keys: list[bytes]
-) -> None:
-    assert keys_of(b"T", properties, with_tags=False) == keys
-
-
-def test_tags_are_keys_only_when_wanted() -> None:
-    properties = b"TAGS\x01t\x02KEYS\x01k"
-    assert keys_of(b"T", properties, with_tags=True) == [b"T#k", b"T#T#t"]
 
 
 @pytest.fixture
@@ -57,7 +36,7 @@ def open_index(
     note = (ignored if distrusted is None else distrusted).append
     index.load(log, was_clean=was_clean, index_timestamp=until, distrust=note)
     # What tests append to the log they do not note down, unless they say so.
-    index.fall_behind(log.end)
+    index.is_following = False
     return index
 
 
@@ -69,7 +48,7 @@ def append(log: CommitLog, *keys: str, index: KeyIndex | None = None) -> list[in
         message = draft(properties={"UNIQ_KEY": f"id-of-{text}", "KEYS": text})
         offsets.append(log.append(message, 0, timestamp))
         if index is not None:
-            index.unfiled.append(Unfiled(b"TopicA", message.properties, offsets[-1], timestamp))
+            index.unfiled.append(offsets[-1])
     return offsets
 
 
@@ -118,7 +97,7 @@ def test_what_is_noted_down_is_filed_with_the_next_batch(tmp_path: Path, log: Co
     assert index.is_following
     offsets = append(log, "b", "c", index=index)
     assert find(index, "b") == []
-    index.file_unfiled(log.end)
+    index.file_unfiled(log)
     assert find(index, "b") == [offsets[0]]
     assert index.next_offset == log.end
     assert index.unfiled == []
@@ -132,7 +111,7 @@ def test_a_following_index_is_the_same_as_one_made_from_the_log(
     assert following.catch_up(log)
     for _ in range(9):
         append(log, *"abcd", index=following)
-        following.file_unfiled(log.end)
+        following.file_unfiled(log)
     later = open_index(tmp_path / "2", log)
     assert later.catch_up(log)
     contents = [
@@ -276,7 +255,7 @@ def test_a_full_disk_delays_filing_and_loses_nothing(tmp_path: Path, log: Commit
     assert index.catch_up(log)
     disk.is_full = True
     offsets = append(log, *"abc", index=index)
-    index.file_unfiled(log.end)
+    index.file_unfiled(log)
     assert not index.is_following
     assert index.unfiled == []
     with pytest.raises(OSError, match="No space"):
@@ -326,22 +305,3 @@ def test_file_names_grow_even_when_the_clock_stands_still(tmp_path: Path, log: C
     assert all(len(name) == 17 and name.isdigit() for name in names)
     assert len(names) == 5
     index.close()
-
-
-@pytest.mark.parametrize(
-    ("topic", "key", "is_meant"),
-    [
-        (b"TopicA", b"a", True),
-        (b"TopicA", b"b", True),
-        (b"TopicA", b"u", True),
-        (b"TopicA", b"T#t", True),
-        (b"TopicA", b"t", False),
-        (b"TopicA", b"a b", False),
-        (b"TopicB", b"a", False),
-    ],
-)
-def test_a_message_that_only_has_the_same_hash_is_not_meant(
-    log: CommitLog, topic: bytes, key: bytes, is_meant: bool
-) -> None:
-    offset = log.append(draft(properties={"KEYS": "a b", "UNIQ_KEY": "u", "TAGS": "t"}), 0, 1)
-    assert has_key(log.record_at(offset), topic, key) == is_meant
