@@ -48,15 +48,26 @@ class Deletions:
         """Remember queues that are deleted now. Raises StateNotSaved."""
         kept = {key: end for key, end in self._ends.items() if end > log_start}
         kept.update(dict.fromkeys(queues, log_end))
+        self._save(kept)
+
+    def limit(self, log_end: int) -> None:
+        """The log lost its tail: what is appended there from now on was never deleted.
+
+        Raises StateNotSaved.
+        """
+        if any(end > log_end for end in self._ends.values()):
+            self._save({key: min(end, log_end) for key, end in self._ends.items()})
+
+    def _save(self, ends: dict[tuple[bytes, int], int]) -> None:
         self._file.save(
             msgspec.json.encode(
                 [
                     _Deletion(topic.decode(), queue_id, end)
-                    for (topic, queue_id), end in kept.items()
+                    for (topic, queue_id), end in ends.items()
                 ]
             )
         )
-        self._ends = kept
+        self._ends = ends
 
 
 def _parse(content: bytes) -> list[_Deletion]:

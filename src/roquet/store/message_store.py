@@ -445,6 +445,7 @@ class MessageStore:
             ),
         )
         self._log.resume()
+        self._deletions.limit(self._log.end)
         if self._index is not None:
             self._index.load(
                 self._log,

@@ -33,6 +33,15 @@ def test_what_the_log_has_forgotten_need_not_be_remembered(tmp_path: Path) -> No
     assert load(path).end_of(b"TopicB", 0) == 900
 
 
+def test_what_comes_behind_a_lost_tail_is_not_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "deleted-queues.json"
+    load(path).add([(b"TopicA", 0), (b"TopicB", 0)], log_start=0, log_end=500)
+    load(path).limit(500)
+    assert load(path).end_of(b"TopicA", 0) == 500
+    load(path).limit(300)
+    assert load(path).end_of(b"TopicA", 0) == load(path).end_of(b"TopicB", 0) == 300
+
+
 def test_an_unreadable_list_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "deleted-queues.json"
     path.write_bytes(b"[{}]")

@@ -307,6 +307,20 @@ def test_a_deleted_topic_does_not_come_back(
         assert bodies(store) == [b"new"]
 
 
+def test_a_deletion_ends_where_the_log_lost_its_tail(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.append(draft(b"deleted"))
+    store.delete_topic("TopicA")
+    crash(store)
+    for path in (tmp_path / "commitlog").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    with opened(tmp_path) as store:
+        store.append(draft(b"new"))
+    rmtree(tmp_path / "consumequeue")
+    with opened(tmp_path) as store:
+        assert bodies(store) == [b"new"]
+
+
 # Opening and closing
 
 
