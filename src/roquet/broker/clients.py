@@ -259,7 +259,8 @@ class _Roster(Generic[C]):
 
     def _drop_id(self, client_id: str, connection: C) -> None:
         """Forgets where a client is, unless it is there in another group or elsewhere by now."""
-        if self._connection_of[client_id] != connection:
+        # It may be gone already: a client can have had several connections.
+        if self._connection_of.get(client_id) != connection:
             return
         groups = self._groups_of.get(connection, ())
         if not any(self._members[group][connection].client_id == client_id for group in groups):

@@ -166,6 +166,16 @@ def test_a_producer_is_found_by_its_id_where_it_was_heard_last() -> None:
     assert producers.connection_of("a") is None
 
 
+def test_the_connections_of_a_producer_may_be_lost_in_any_order() -> None:
+    producers = Producers[str]()
+    producers.register("g", "old", client("a"))
+    producers.register("g", "new", client("a"))
+    producers.forget("new")
+    producers.forget("old")
+    assert producers.connection_of("a") is None
+    assert producers.groups() == []
+
+
 def test_a_producer_of_several_groups_is_found_until_it_left_the_last() -> None:
     producers = Producers[str]()
     producers.register("g", "c1", client("a"))
