@@ -163,10 +163,9 @@ async def _move(
 async def _way(servers: AdminServers, group: str, master: Master) -> _Way:
     if await members_at(servers, group, master) is None:
         return _Way.COMMIT
-    # Every reply says what kind of broker it comes from.
-    reply = await servers.brokers.ask(
-        master.address, RequestCode.GET_BROKER_RUNTIME_INFO, NoFields()
-    )
+    # Every reply says what kind of broker it comes from, and this one can always be had: Apache's
+    # statistics, for example, are not there in the first seconds of a broker.
+    reply = await servers.brokers.ask(master.address, RequestCode.GET_BROKER_CONFIG, NoFields())
     is_able = reply.version >= VERSION_5_0_0 or reply.language == OUR_LANGUAGE
     return _Way.AT_BROKER if is_able else _Way.AT_MEMBERS
 
