@@ -17,6 +17,7 @@ from time import perf_counter, process_time, sleep
 
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
+from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.host import pack_host
 from roquet.protocol.record import RecordDraft
 from roquet.store.config import FlushMode, StoreConfig
@@ -59,7 +60,7 @@ def main() -> None:
 def print_appends(directory: Path, size: int) -> None:
     drafts = [draft(size, number % QUEUES) for number in range(COUNT)]
     in_one_queue = [draft(size, 0) for _ in range(COUNT)]
-    batches = [in_one_queue[start : start + BATCH] for start in range(0, COUNT, BATCH)]
+    batches = [DraftBatch(in_one_queue[start : start + BATCH]) for start in range(0, COUNT, BATCH)]
     floor = write_floor(directory, drafts[0].size)
     with opened(directory, index_keys=False) as store:
         cost = best(lambda: deque(map(draft, repeat(size, COUNT), repeat(0)), 0))

@@ -9,6 +9,7 @@ from tempfile import mkdtemp
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.message import StoredMessage
 from roquet.protocol.record import read_record
 from roquet.store.config import FlushMode
@@ -67,7 +68,7 @@ class StoreModel(RuleBasedStateMachine):
         topic, queue_id = place
         self.clock.advance(2)
         batch = [draft(body, topic=topic, queue_id=queue_id) for body in several]
-        assert self.store.append_batch(batch).queue_offset == len(self.appended[place])
+        assert self.store.append_batch(DraftBatch(batch)).queue_offset == len(self.appended[place])
         self.appended[place] += several
 
     @rule()

@@ -16,6 +16,7 @@ from typing import Final
 
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
+from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.record import RecordDraft
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.damage import Damage
@@ -194,6 +195,6 @@ def _write(root: Path, seed: int, sender: Connection, dies_at: int | None) -> No
             one = store.append(drafts[0])
             reporter.took(one.queue_offset, one.physical_offset, one.store_timestamp)
         else:
-            many = store.append_batch(drafts)
+            many = store.append_batch(DraftBatch(drafts))
             reporter.took(many.queue_offset, many.physical_offsets[0], many.store_timestamp)
         store.file_keys()

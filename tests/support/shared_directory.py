@@ -15,6 +15,7 @@ from roquet.broker.offsets import OffsetTable
 from roquet.broker.topics import TopicTable
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
+from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.host import pack_host
 from roquet.protocol.record import RecordDraft, read_record
 from roquet.state_file import StateFile
@@ -112,7 +113,7 @@ class SharedDirectory:
                 one = store.append(drafts[0])
                 self._note(drafts[0], one.queue_offset, one.physical_offset)
             else:
-                many = store.append_batch(drafts)
+                many = store.append_batch(DraftBatch(drafts))
                 for index, each in enumerate(drafts):
                     place = many.physical_offsets[index]
                     self._note(each, many.queue_offset + index, place)

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from roquet.disk import PAGE_SIZE
+from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.record import RecordDraft
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import StoreUnavailable
@@ -87,7 +88,7 @@ class Workload:
         queue = self._queue()
         drafts = [self._draft(*queue) for _ in range(self.chance.randint(1, 5))]
         with self._handing_over(drafts):
-            self.ledger.took_batch(drafts, self._opened().append_batch(drafts))
+            self.ledger.took_batch(drafts, self._opened().append_batch(DraftBatch(drafts)))
 
     def pass_time(self, seconds: float) -> None:
         """With rounds of the flusher on the way, as its thread would do them."""

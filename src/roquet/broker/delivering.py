@@ -16,6 +16,7 @@ from roquet.broker.putting import put_batch
 from roquet.broker.turn import BATCH_COUNT_MAX, Turn
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
+from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.errors import BadMessage, ProtocolError
 from roquet.protocol.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.record import CHECKSUM_SIZE, RecordDraft, read_record
@@ -95,7 +96,7 @@ def redeliver(broker: Broker, records: Sequence[bytes]) -> None:
 def _put_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
     """Together they may be too large, or one of them may be bad: then each is put by itself."""
     try:
-        put_batch(broker, topic, drafts)
+        put_batch(broker, topic, DraftBatch(drafts))
     except (ProtocolError, Refused) as error:
         if isinstance(error, Refused) and error.code is not ResponseCode.MESSAGE_ILLEGAL:
             raise

@@ -4,12 +4,11 @@ Whoever stores a message on behalf of a peer comes through here: sends, and what
 writes later for delays, retries and transactions.
 """
 
-from collections.abc import Sequence
-
 from roquet.broker.broker import Broker
 from roquet.broker.durability import Outcome
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
+from roquet.protocol.drafts import RecordBatch
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.record import RecordDraft
 from roquet.store.errors import StoreUnavailable
@@ -28,15 +27,15 @@ def put(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
     return appended
 
 
-def put_batch(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> AppendedBatch:
+def put_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatch:
     """The same for messages of one queue, of which all are stored or none."""
     try:
-        appended = broker.store.append_batch(drafts)
+        appended = broker.store.append_batch(batch)
     except (TooLarge, StoreUnavailable) as error:
         broker.statistics.count_failed_put()
         raise refusal(error) from None
-    broker.statistics.count_put(topic, len(drafts), appended.size)
-    _announce(broker, topic, drafts[0].queue_id, appended.physical_offsets[0] + appended.size)
+    broker.statistics.count_put(topic, len(batch.sizes), appended.size)
+    _announce(broker, topic, batch.queue_id, appended.physical_offsets[0] + appended.size)
     return appended
 
 

@@ -23,6 +23,7 @@ from roquet.protocol.record import CRC_MASK
 BATCH_COUNT_MAX: Final = 65536
 
 _FIXED: Final = Struct(">iiiii")  # size, 0, 0, flag, size of the body
+_FIXED_SIZE: Final = _FIXED.size
 _INT16: Final = Struct(">h")
 _unpack_fixed = _FIXED.unpack_from
 _unpack_int16 = _INT16.unpack_from
@@ -56,24 +57,27 @@ def encode_batch(items: Iterable[tuple[int, bytes, bytes]]) -> bytes:
 
 def decode_batch(data: bytes, count_max: int = BATCH_COUNT_MAX) -> list[BatchItem]:
     """Raises TooLarge for more than `count_max` messages, BadMessage when sizes do not add up."""
-    items: list[BatchItem] = []
+    return [BatchItem(*item) for item in split_batch(data, count_max)]
+
+
+def split_batch(data: bytes, count_max: int = BATCH_COUNT_MAX) -> list[tuple[int, bytes, bytes]]:
+    """The same as plain tuples, for those in a hurry: flag, body and properties."""
+    items: list[tuple[int, bytes, bytes]] = []
     position = 0
+    end = len(data)
     try:
-        while position < len(data):
+        while position < end:
             size, _, _, flag, body_size = _unpack_fixed(data, position)
-            body_start = position + _FIXED.size
-            body_end = body_start + body_size
             if body_size < 0:
                 raise BadMessage(f"batch item with a body of {body_size} bytes")
+            body_start = position + _FIXED_SIZE
+            body_end = body_start + body_size
             (properties_size,) = _unpack_int16(data, body_end)
-            properties_start = body_end + _INT16.size
             position += size
-            parts_end = properties_start + properties_size
-            if properties_size < 0 or parts_end != position or parts_end > len(data):
+            parts_end = body_end + 2 + properties_size
+            if properties_size < 0 or parts_end != position or parts_end > end:
                 raise BadMessage(f"the parts of a batch item do not add up to its {size} bytes")
-            items.append(
-                BatchItem(flag, data[body_start:body_end], data[properties_start:position])
-            )
+            items.append((flag, data[body_start:body_end], data[body_end + 2 : position]))
             if len(items) > count_max:
                 raise TooLarge("batch", len(items), count_max)
     except struct.error:

@@ -89,8 +89,8 @@ _PREFIX: Final = Struct(">ii")  # total size and magic: all that a blank has
 
 CRC_MASK: Final = 0x7FFFFFFF
 _SEPARATOR_BYTE: Final = 2
-_CHECKSUM_NAME: Final = b"__CRC32#"
-_CHECKSUM_MARK: Final = _CHECKSUM_NAME + b"\x01"
+CHECKSUM_NAME: Final = b"__CRC32#"
+_CHECKSUM_MARK: Final = CHECKSUM_NAME + b"\x01"
 CHECKSUM_SIZE: Final = len(_CHECKSUM_MARK) + 11  # ... ten digits and a separator
 
 
@@ -141,7 +141,7 @@ class RecordDraft(msgspec.Struct, kw_only=True, gc=False):
         if topic_size > topic_size_max:
             raise TooLarge("topic", topic_size, topic_size_max)
         # A checksum that came along belongs to another record and would condemn this one.
-        properties = without_property_bytes(self.properties, _CHECKSUM_NAME)
+        properties = without_property_bytes(self.properties, CHECKSUM_NAME)
         checksum_size = 0
         if self.has_checksum:
             checksum_size = CHECKSUM_SIZE
@@ -215,7 +215,7 @@ def pack_record(
     except struct.error as error:
         raise BadMessage(f"record: {error}") from None
     record: bytes = fixed + draft.tail
-    return record + _checksum(record) if draft.has_checksum else record
+    return record + checksum_of(record) if draft.has_checksum else record
 
 
 @final
@@ -300,7 +300,7 @@ def verify_record(buffer: ReadBuffer, head: RecordHead) -> None:
     properties = b"\x02" + buffer[head.properties_start : end]
     if properties[-CHECKSUM_SIZE - 1 :].startswith(b"\x02" + _CHECKSUM_MARK):
         covered = buffer[end - head.size : end - CHECKSUM_SIZE]
-        if not properties.endswith(_checksum(covered)):
+        if not properties.endswith(checksum_of(covered)):
             raise BadMessage(f"the message at {head.physical_offset} breaks its checksum")
 
 
@@ -429,6 +429,7 @@ def _check_sizes(
     return topic_start, topic_end
 
 
-def _checksum(covered: bytes | bytearray | memoryview) -> bytes:
+def checksum_of(covered: bytes | bytearray | memoryview) -> bytes:
+    """The property that a record of these bytes ends with."""
     # Formatted back to front, because the digits are.
     return (b"\x02%010d\x01#23CRC__" % (crc32(covered) & CRC_MASK))[::-1]

@@ -18,6 +18,7 @@ from threading import Lock
 from typing import final
 
 from roquet.disk import Disk, make_safe_directory
+from roquet.protocol.drafts import RecordBatch
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.record import MAGIC_BLANK, RecordDraft, pack_record
 from roquet.store.errors import BadRecord, refusal_of
@@ -99,28 +100,21 @@ class CommitLog:
         self.end = end
         return physical_offset
 
-    def append_batch(
-        self, drafts: Sequence[RecordDraft], queue_offset: int, store_timestamp: int
-    ) -> int:
+    def append_batch(self, batch: RecordBatch, queue_offset: int, store_timestamp: int) -> int:
         """Write records with consecutive queue offsets to one file; the first one's offset.
 
         Raises as `append` does; then none of them is there.
         """
-        size = sum([draft.size for draft in drafts])
+        size = sum(batch.sizes)
         physical_offset = self.end
         if physical_offset + size > self._used_end:
             physical_offset = self._make_room(size)
-        records = []
-        end = physical_offset
-        for draft in drafts:
-            records.append(pack_record(draft, queue_offset, end, store_timestamp))
-            queue_offset += 1
-            end += draft.size
         position = physical_offset - self._file_start
         assert self._mapping is not None, "the log was not resumed"
-        self._mapping[position : position + size] = b"".join(records)
+        records = batch.pack(queue_offset, physical_offset, store_timestamp)
+        self._mapping[position : position + size] = records
         self.last_store_timestamp = store_timestamp
-        self.end = end
+        self.end = physical_offset + size
         return physical_offset
 
     def make_next_file(self) -> None:

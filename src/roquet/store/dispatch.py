@@ -25,6 +25,7 @@ TRANSACTIONS_WITHOUT_QUEUE: Final = frozenset(
 )
 
 _TAGS: Final = b"\x02TAGS\x01"
+_FIRST_TAGS: Final = _TAGS[1:]
 _DELAY: Final = b"\x02DELAY\x01"
 # Python refuses to make a number of some thousand digits.
 _DELAY_DIGITS_MAX: Final = 10
@@ -62,6 +63,8 @@ def tags_code_of(properties: bytes) -> int:
             code = _known_tags.get(properties[start:end])
             if code is not None:
                 return code
+    elif properties[: len(_FIRST_TAGS)] != _FIRST_TAGS:
+        return 0
     return _tags_code_of(properties)
 
 

@@ -5,8 +5,8 @@ and then. Durability comes later, from the thread that flushes: `StoreListener.f
 how far. See `Flusher` for what that thread does, `recover` for what happens at opening.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final, NamedTuple, Self, final
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
+from roquet.protocol.drafts import RecordBatch
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.message import SysFlag
 from roquet.protocol.record import RecordDraft
@@ -220,36 +221,27 @@ class MessageStore:
             self._flusher.want()
         return Appended(queue_offset, physical_offset, size, store_timestamp)
 
-    def append_batch(self, drafts: Sequence[RecordDraft]) -> AppendedBatch:
+    def append_batch(self, batch: RecordBatch) -> AppendedBatch:
         """Store messages of one queue one behind the other, all or none. Raises as `append`."""
         if self._admission.refusal is not None:
             self._admission.check()
-        topic = drafts[0].topic
-        queue_id = drafts[0].queue_id
-        self._check_body_size(sum([len(draft.body) for draft in drafts]))
-        queue = self._queues.find_or_add(topic, queue_id)
+        self._check_body_size(batch.body_size)
+        queue = self._queues.find_or_add(batch.topic, batch.queue_id)
         store_timestamp = self._clock.now_ms()
         queue_offset = queue.max_offset
+        sizes = batch.sizes
         try:
-            queue.reserve(len(drafts))
-            physical_offset = self._log.append_batch(drafts, queue_offset, store_timestamp)
+            queue.reserve(len(sizes))
+            start = self._log.append_batch(batch, queue_offset, store_timestamp)
         except (OSError, StoreUnavailable) as error:
             raise self._admission.refused(error) from error
-        physical_offsets: list[int] = []
-        entries: list[bytes] = []
-        for draft in drafts:
-            assert draft.topic == topic
-            assert draft.queue_id == queue_id
-            properties = draft.properties
-            entries.append(pack_entry(physical_offset, draft.size, tags_code_of(properties)))
-            physical_offsets.append(physical_offset)
-            physical_offset += draft.size
-        queue.append_many(b"".join(entries))
+        *physical_offsets, end = accumulate(sizes, initial=start)
+        tags_codes = map(tags_code_of, batch.properties)
+        queue.append_many(b"".join(map(pack_entry, physical_offsets, sizes, tags_codes)))
         self._note_unfiled(physical_offsets)
         if self._is_sync:
             self._flusher.want()
-        size = physical_offset - physical_offsets[0]
-        return AppendedBatch(queue_offset, physical_offsets, size, store_timestamp)
+        return AppendedBatch(queue_offset, physical_offsets, end - start, store_timestamp)
 
     # Reading
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import Disk, SystemDisk
+from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.store.commit_log import CommitLog
 from roquet.store.errors import BadRecord, BadStoreDirectory, DiskFull, StoreUnavailable
@@ -82,7 +83,10 @@ def test_a_record_that_would_leave_fewer_goes_to_the_next_file(log: CommitLog) -
 
 def test_a_batch_lies_in_one_file(log: CommitLog) -> None:
     fill_file(log, left=3 * draft().size + 7)
-    assert log.append_batch([draft(b"00000"), draft(b"11111"), draft(b"22222")], 9, 1) == FILE_SIZE
+    assert (
+        log.append_batch(DraftBatch([draft(b"00000"), draft(b"11111"), draft(b"22222")]), 9, 1)
+        == FILE_SIZE
+    )
     offsets = [record.queue_offset for record in log.scan(FILE_SIZE, log.end)]
     assert offsets == [9, 10, 11]
 
@@ -93,7 +97,7 @@ def test_a_batch_with_one_bad_draft_leaves_nothing(log: CommitLog) -> None:
     bad = draft()
     bad.flag = 2**31
     with pytest.raises(BadMessage):
-        log.append_batch([draft(), bad], 1, 1)
+        log.append_batch(DraftBatch([draft(), bad]), 1, 1)
     assert log.end == end
     assert log.files[0].is_zero_from(end)
 

@@ -5,6 +5,7 @@ from shutil import rmtree
 import pytest
 
 from roquet.disk import SystemDisk
+from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.record import read_record
 from roquet.store.errors import (
@@ -65,7 +66,7 @@ def test_offsets_are_assigned_by_the_append(store: MessageStore, clock: FakeCloc
 
 def test_a_batch_gets_consecutive_offsets(store: MessageStore) -> None:
     store.append(draft(b"0"))
-    batch = store.append_batch([draft(b"%d" % number) for number in range(1, 26)])
+    batch = store.append_batch(DraftBatch([draft(b"%d" % number) for number in range(1, 26)]))
     assert batch.queue_offset == 1
     assert batch.size == 25 * draft(b"1").size + 16
     assert bodies(store) == [b"%d" % number for number in range(26)]
@@ -75,17 +76,17 @@ def test_a_batch_gets_consecutive_offsets(store: MessageStore) -> None:
 
 
 def test_a_batch_that_fits_no_queue_file_is_spread_over_several(store: MessageStore) -> None:
-    store.append_batch([draft(b"")] * 25)
+    store.append_batch(DraftBatch([draft(b"")] * 25))
     assert store.max_offset("TopicA", 0) == 25
 
 
 def test_a_body_over_the_limit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with opened(tmp_path, body_size_max=100) as store:
-        for refused in (store.append, lambda each: store.append_batch([each])):
+        for refused in (store.append, lambda each: store.append_batch(DraftBatch([each]))):
             with pytest.raises(TooLarge, match="body of 101 is over the limit of 100"):
                 refused(draft(b"x" * 101))
         with pytest.raises(TooLarge):
-            store.append_batch([draft(b"x" * 50), draft(b"x" * 51)])
+            store.append_batch(DraftBatch([draft(b"x" * 50), draft(b"x" * 51)]))
         assert store.log_end == 0
         assert store.append(draft(b"x" * 100)).queue_offset == 0
 
@@ -94,7 +95,7 @@ def test_a_record_over_the_size_of_a_file_is_refused(store: MessageStore) -> Non
     with pytest.raises(TooLarge, match="record"):
         store.append(draft(b"x" * 4096))
     with pytest.raises(TooLarge, match="record"):
-        store.append_batch([draft(b"x" * 1000)] * 4)
+        store.append_batch(DraftBatch([draft(b"x" * 1000)] * 4))
     assert bodies(store) == []
     assert store.append(draft(b"fits")).queue_offset == 0
 
@@ -111,7 +112,7 @@ def test_a_member_that_does_not_fit_its_field_is_refused(store: MessageStore) ->
     with pytest.raises(BadMessage):
         store.append(bad)
     with pytest.raises(BadMessage):
-        store.append_batch([draft(b"1"), bad])
+        store.append_batch(DraftBatch([draft(b"1"), bad]))
     assert store.append(draft(b"good")).queue_offset == 0
     assert bodies(store) == [b"good"]
 
@@ -165,11 +166,11 @@ def test_a_batch_on_a_full_disk_leaves_nothing(tmp_path: Path, clock: FakeClock)
         log_end = store.log_end
         disk.is_full = True
         with pytest.raises(DiskFull):
-            store.append_batch([draft(b"1")] * 15)
+            store.append_batch(DraftBatch([draft(b"1")] * 15))
         disk.is_full = False
         clock.advance(1)
         assert store.log_end == log_end
-        assert store.append_batch([draft(b"1")] * 15).queue_offset == 1
+        assert store.append_batch(DraftBatch([draft(b"1")] * 15)).queue_offset == 1
         assert len(bodies(store)) == 16
 
 

@@ -22,9 +22,10 @@ from roquet.broker.topics import TopicFlag
 from roquet.broker.transactions import begins_transaction, prepare
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
-from roquet.protocol.batch import decode_batch
+from roquet.protocol.batch import split_batch
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
+from roquet.protocol.drafts import SentBatch
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.sending import (
@@ -128,15 +129,13 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     shared = without_property(shared, Property.UNIQUE_KEY)
     tail = with_property(shared, Property.CLUSTER, broker.config.cluster_name).encode()
     try:
-        drafts = [
-            _draft(broker, request, topic, queue_id, flag, body, _joined(properties, tail))
-            for flag, body, properties in decode_batch(request.command.body)
-        ]
+        common = _draft(broker, request, topic, queue_id, 0, b"", tail)
+        batch = SentBatch(common, split_batch(request.command.body))
     except TooLarge as error:
         raise refusal(error) from None
-    if not drafts:
+    if not batch.sizes:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch without a message")
-    appended = put_batch(broker, topic.topic_name, drafts)
+    appended = put_batch(broker, topic.topic_name, batch)
     prefix = broker.id_prefix
     msg_ids = ",".join([f"{prefix}{offset:016X}" for offset in appended.physical_offsets])
     end = None if _NO_WAIT_MARK in shared else appended.physical_offsets[0] + appended.size
@@ -279,12 +278,6 @@ def _sys_flag(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
     if topic.topic_filter_type == TopicFilterType.MULTI_TAG:
         sys_flag |= _MULTI_TAGS
     return sys_flag
-
-
-def _joined(properties: bytes, tail: bytes) -> bytes:
-    if not properties or properties.endswith(b"\x02"):
-        return properties + tail
-    return properties + b"\x02" + tail
 
 
 def _answer(

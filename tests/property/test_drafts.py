@@ -1,0 +1,61 @@
+"""The records of a batch are those that its messages would become one by one."""
+
+from hypothesis import given, strategies as st
+
+from roquet.protocol.drafts import DraftBatch, SentBatch
+from roquet.protocol.host import pack_host
+from roquet.protocol.properties import parse_properties
+from roquet.protocol.record import RecordDraft
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+HOSTS = st.sampled_from((pack_host("10.0.0.1", 1), pack_host("::1", 1)))
+PROPERTIES = st.lists(
+    st.sampled_from(
+        (b"A\x01b", b"\x02", b"__CRC32#\x01", b"__CRC32#\x010123456789\x02", b"\x01", b"\xff")
+    ),
+    max_size=5,
+).map(b"".join)
+
+
+@given(
+    items=st.lists(st.tuples(INT32, st.binary(max_size=9), PROPERTIES), min_size=1, max_size=4),
+    properties=PROPERTIES,
+    hosts=st.tuples(HOSTS, HOSTS),
+    has_checksum=st.booleans(),
+    sys_flag=INT32,
+)
+def test_a_batch_is_packed_as_its_messages_would_be(
+    items: list[tuple[int, bytes, bytes]],
+    properties: bytes,
+    hosts: tuple[bytes, bytes],
+    has_checksum: bool,
+    sys_flag: int,
+) -> None:
+    def draft(flag: int, body: bytes, properties: bytes) -> RecordDraft:
+        return RecordDraft(
+            queue_id=3,
+            flag=flag,
+            sys_flag=sys_flag,
+            born_timestamp=11,
+            born_host=hosts[0],
+            store_host=hosts[1],
+            body=body,
+            topic=b"TopicA",
+            properties=properties,
+            reconsume_times=5,
+            has_checksum=has_checksum,
+        )
+
+    sent = SentBatch(draft(0, b"", properties), items)
+    one_by_one = DraftBatch(
+        [
+            draft(flag, body, all_)
+            for (flag, body, _), all_ in zip(items, sent.properties, strict=True)
+        ]
+    )
+    assert (sent.sizes, sent.body_size) == (one_by_one.sizes, one_by_one.body_size)
+    assert sent.pack(7, 1000, 12) == one_by_one.pack(7, 1000, 12)
+    for (_, _, own), all_ in zip(items, sent.properties, strict=True):
+        expected = parse_properties(str(own + b"\x02" + properties, "latin-1"))
+        expected.pop("__CRC32#", None)
+        assert parse_properties(str(all_, "latin-1")) == expected
