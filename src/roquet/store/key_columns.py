@@ -1,15 +1,17 @@
 """The keys of many records at once, read where they lie in the log.
 
-The sizes of all records are gathered in columns. Then their properties are joined, with a
-separator in front of each and at the end, so that every property looks the same,
+The sizes of all records are gathered in columns. Then what lies from their topics to their
+ends is joined, with a separator behind each and one in place of the low byte of the size of
+the properties, so that every property looks the same:
 
-    02 UNIQ_KEY 01 7F00..01 02 TAGS 01 a 02 UNIQ_KEY 01 7F00..02 02 TAGS 01 b 02
-    ^-------- row 0 ---------------------^--------- row 1 ---------------------^
-       mark        value    mark
+    TopicA 00 02 UNIQ_KEY 01 7F00..01 02 TAGS 01 a 02 TopicA 00 02 UNIQ_KEY 01 7F00..02 02
+    ^- row 0 --------------------------------------^- row 1 -------------------------------
+    topic        mark        value    mark
 
-and a value is what lies between a mark and the next separator. Rows that are unusual in any
-way (another magic, a property twice or empty, several keys, sizes that do not add up) are
-left to `message_keys.py`, which decides what a key is: the result is the same.
+A value is what lies between a mark and the next separator. Rows that are unusual in any way
+(another magic, a property twice or empty, several keys, sizes that do not add up, letters
+beyond ASCII) are left to `message_keys.py`, which decides what a key is: the result is the
+same.
 """
 
 from bisect import bisect_left
@@ -21,6 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from roquet.protocol.java_hash import PartHashes, index_hashes, joined_hashes
 from roquet.protocol.record import LAYOUTS, MAGIC_V1, TOPIC_SIZE_MAX_V1
 from roquet.store.commit_log import CommitLog
 from roquet.store.dispatch import TRANSACTION_MASK
@@ -34,17 +37,18 @@ from roquet.store.message_keys import (
     TAGS_MARK,
     UNIQUE_KEY_MARK,
     key_batch,
-    key_hashes,
 )
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Positions: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-# Larger properties are unusual, and many of them at once would take much memory.
-_PROPERTIES_SIZE_MAX: Final = 4096
+# Larger properties are unusual. Together these limits say how much memory is needed at most.
+_PROPERTIES_SIZE_MAX: Final = 1024
+_ROW_COUNT_MAX: Final = 1024
 _SEPARATOR: Final = 2
 _SPACE: Final = 32
+_ASCII_MAX: Final = 127
 # Behind the last separator: whoever looks for a mark there looks at bytes that exist.
 _ROOM: Final = bytes(16)
 
@@ -73,9 +77,9 @@ def keys_in_log(log: CommitLog, physical_offsets: Sequence[int], *, with_tags: b
     for file in log.files:
         first = bisect_left(physical_offsets, file.start)
         behind = bisect_left(physical_offsets, file.end)
-        if first < behind:
-            offsets = np.array(physical_offsets[first:behind], np.int64)
-            batches.append(_keys_in_file(log, file, offsets, with_tags=with_tags))
+        for start in range(first, behind, _ROW_COUNT_MAX):
+            part = physical_offsets[start : min(start + _ROW_COUNT_MAX, behind)]
+            batches.append(_keys_in_file(log, file, np.array(part), with_tags=with_tags))
     return join_batches(batches)
 
 
@@ -83,12 +87,23 @@ def _keys_in_file(
     log: CommitLog, file: MappedFile, offsets: Positions, *, with_tags: bool
 ) -> KeyBatch:
     rows, is_usual = _rows_at(file.mapping, offsets - file.start)
-    usual_offsets = offsets[is_usual]
     found, is_odd = _find_values(rows, with_tags=with_tags)
-    batches = [
-        KeyBatch(key_hashes(each.texts(rows)), usual_offsets[each.rows], rows.timestamps[each.rows])
-        for each in (values.without(is_odd) for values in found)
-    ]
+    usual_offsets = offsets[is_usual]
+    part_hashes = PartHashes(rows.units)
+    topic_hashes = part_hashes.of(rows.topic_starts, rows.topic_ends)
+    batches = []
+    for values in found:
+        each = values.without(is_odd)
+        prefix_hashes = _extended(topic_hashes[each.rows], each.infix)
+        value_hashes = part_hashes.of(each.starts, each.ends)
+        hashes = joined_hashes(prefix_hashes, value_hashes, each.ends - each.starts)
+        batches.append(
+            KeyBatch(
+                index_hashes(hashes.view(np.int32)),
+                usual_offsets[each.rows],
+                rows.timestamps[each.rows],
+            )
+        )
     odd_offsets = np.concatenate((offsets[~is_usual], usual_offsets[is_odd]))
     odd_records = [record for each in odd_offsets.tolist() if (record := _record_at(log, each))]
     batches.append(key_batch(odd_records, with_tags=with_tags))
@@ -96,33 +111,27 @@ def _keys_in_file(
 
 
 class _Rows(NamedTuple):
-    """Records of the usual kind."""
+    """Records of the usual kind. Positions are those in `units`, which are joined as drawn."""
 
-    prefixes: list[bytes]  # `topic#`
+    units: Bytes
+    topic_starts: Positions
+    topic_ends: Positions
+    property_marks: Positions  # the separators before the first properties
+    ends: Positions
     timestamps: Positions
-    joined: bytes
-    starts: Positions  # where their properties begin in it, with the separator in front
 
 
 class _Values(NamedTuple):
-    """The values of one property: of which row, and where they lie in what is joined."""
+    """The values of one property: of which row, and where they lie."""
 
     rows: Positions
     starts: Positions
     ends: Positions
-    infix: bytes
+    infix: bytes  # between topic and value
 
     def without(self, is_odd: Mask) -> "_Values":
         is_usual = ~is_odd[self.rows]
         return _Values(self.rows[is_usual], self.starts[is_usual], self.ends[is_usual], self.infix)
-
-    def texts(self, rows: _Rows) -> list[bytes]:
-        prefixes = rows.prefixes
-        joined = rows.joined
-        places = zip(self.rows.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True)
-        if self.infix:
-            return [prefixes[row] + self.infix + joined[start:end] for row, start, end in places]
-        return [prefixes[row] + joined[start:end] for row, start, end in places]
 
 
 def _rows_at(mapping: mmap, starts: Positions) -> tuple[_Rows, Mask]:
@@ -137,9 +146,8 @@ def _rows_at(mapping: mmap, starts: Positions) -> tuple[_Rows, Mask]:
     topic_starts = body_starts + body_sizes + 1
     topic_sizes = _items_at(buffer, topic_starts - 1, "u1")
     topic_ends = topic_starts + topic_sizes
-    property_sizes = _items_at(buffer, topic_ends, ">i2").astype(np.int64)
-    property_starts = topic_ends + 2
-    property_ends = property_starts + property_sizes
+    property_sizes = _items_at(buffer, topic_ends, ">i2")
+    ends = topic_ends + 2 + property_sizes
     is_usual = (
         (heads["magic"] == MAGIC_V1)
         & (sys_flags & TRANSACTION_MASK != ROLLBACK)
@@ -147,49 +155,73 @@ def _rows_at(mapping: mmap, starts: Positions) -> tuple[_Rows, Mask]:
         & (topic_sizes <= TOPIC_SIZE_MAX_V1)
         & (property_sizes >= 0)
         & (property_sizes <= _PROPERTIES_SIZE_MAX)
-        & (property_ends == starts + heads["size"])
-        & (property_ends <= buffer.size)
+        & (ends == starts + heads["size"])
+        & (ends <= buffer.size)
     )
-    joined = b"\x02".join(_slices(mapping, property_starts[is_usual], property_ends[is_usual]))
-    row_ends = np.cumsum(property_sizes[is_usual] + 1)
-    rows = _Rows(
-        [topic + b"#" for topic in _slices(mapping, topic_starts[is_usual], topic_ends[is_usual])],
+    places = zip(topic_starts[is_usual].tolist(), ends[is_usual].tolist(), strict=True)
+    rows = _joined_rows(
+        [mapping[start:end] for start, end in places],
+        topic_sizes[is_usual],
         timestamps[is_usual].astype(np.int64),
-        b"\x02" + joined + b"\x02" + _ROOM,
-        row_ends - property_sizes[is_usual] - 1,
     )
     return rows, is_usual
 
 
+def _joined_rows(texts: Sequence[bytes], topic_sizes: Bytes, timestamps: Positions) -> _Rows:
+    units = np.frombuffer(bytearray(b"\x02".join((*texts, _ROOM))), np.uint8)
+    sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+    ends = np.cumsum(sizes + 1) - 1
+    starts = ends - sizes
+    topic_ends = starts + topic_sizes
+    property_marks = topic_ends + 1
+    units[property_marks] = _SEPARATOR
+    return _Rows(units, starts, topic_ends, property_marks, ends, timestamps)
+
+
 def _find_values(rows: _Rows, *, with_tags: bool) -> tuple[list[_Values], Mask]:
     """The values that are keys, and which rows are odd all the same."""
-    units = np.frombuffer(rows.joined, np.uint8)
+    units = rows.units
     separators = np.flatnonzero(units == _SEPARATOR)
+    beyond_ascii = np.flatnonzero(units > _ASCII_MAX)
     spaces = np.flatnonzero(units == _SPACE)
-    is_odd = np.zeros(len(rows.prefixes), np.bool_)
-    found = [
-        _values_of(rows, units, separators, UNIQUE_KEY_MARK),
-        _values_of(rows, units, separators, KEYS_MARK),
-    ]
-    # Several keys are separated by spaces.
-    keys = found[-1]
-    first_spaces = np.searchsorted(spaces, keys.starts)
-    is_odd[keys.rows[first_spaces != np.searchsorted(spaces, keys.ends)]] = True
+    unique_keys = _values_of(rows, separators, UNIQUE_KEY_MARK, b"#")
+    keys = _values_of(rows, separators, KEYS_MARK, b"#")
+    found = [unique_keys, keys]
     if with_tags:
-        found.append(_values_of(rows, units, separators, TAGS_MARK, b"T#"))
+        found.append(_values_of(rows, separators, TAGS_MARK, b"#T#"))
+    is_odd = _contain(beyond_ascii, rows.topic_starts, rows.topic_ends)
+    # Several keys are separated by spaces.
+    is_odd[keys.rows[_contain(spaces, keys.starts, keys.ends)]] = True
     for each in found:
         is_odd |= np.bincount(each.rows, minlength=is_odd.size) > 1
-        is_odd[each.rows[each.starts == each.ends]] = True
+        is_empty = each.starts == each.ends
+        is_odd[each.rows[is_empty | _contain(beyond_ascii, each.starts, each.ends)]] = True
     return found, is_odd
 
 
-def _values_of(
-    rows: _Rows, units: Bytes, separators: Positions, mark: bytes, infix: bytes = b""
-) -> _Values:
-    found = np.flatnonzero(_items_at(units, separators, f"S{len(mark)}") == mark)
+def _values_of(rows: _Rows, separators: Positions, mark: bytes, infix: bytes) -> _Values:
+    found = np.flatnonzero(_items_at(rows.units, separators, f"S{len(mark)}") == mark)
+    row_numbers = np.searchsorted(rows.property_marks, separators[found], "right") - 1
+    # What looks like a mark in a topic would count for the row before it, or for none.
+    is_property = (row_numbers >= 0) & (separators[found] < rows.ends[row_numbers])
+    found = found[is_property]
     starts = separators[found] + len(mark)
-    row_numbers = np.searchsorted(rows.starts, starts, "right") - 1
-    return _Values(row_numbers, starts, separators[found + 1], infix)
+    return _Values(row_numbers[is_property], starts, separators[found + 1], infix)
+
+
+def _contain(positions: Positions, starts: Positions, ends: Positions) -> Mask:
+    """Whether there is one of the positions in each of these parts."""
+    if not positions.size:
+        return np.zeros(starts.size, np.bool_)
+    contain: Mask = np.searchsorted(positions, starts) != np.searchsorted(positions, ends)
+    return contain
+
+
+def _extended(hashes: npt.NDArray[np.uint32], infix: bytes) -> npt.NDArray[np.uint32]:
+    """The hashes of longer texts."""
+    for unit in infix:
+        hashes = hashes * np.uint32(31) + np.uint32(unit)
+    return hashes
 
 
 def _items_at(buffer: Bytes, positions: Positions, item_type: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -202,10 +234,6 @@ def _items_at(buffer: Bytes, positions: Positions, item_type: npt.DTypeLike) -> 
     opaque = np.dtype((np.void, item.itemsize))
     items = np.ndarray((buffer.size - item.itemsize + 1,), opaque, buffer, strides=(1,))
     return items[np.clip(positions, 0, items.size - 1)].view(item)
-
-
-def _slices(mapping: mmap, starts: Positions, ends: Positions) -> list[bytes]:
-    return [mapping[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def _record_at(log: CommitLog, physical_offset: int) -> LogRecord | None:
