@@ -68,7 +68,7 @@ _BODY_AT: Final = np.array([layout.size for layout in LAYOUTS])
 
 
 def keys_in_log(log: CommitLog, physical_offsets: Sequence[int], *, with_tags: bool) -> KeyBatch:
-    """What `key_batch` says of the records that lie there, in a fraction of the time.
+    """What `key_batch` says of the records that lie there, in about half of the time.
 
     The offsets ascend, and records were found or written at them. What is gone or damaged
     since has no keys. Raises OSError.
