@@ -7,6 +7,7 @@ found by reading the log: `next_offset` says where to go on, so nothing has to b
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -144,7 +145,7 @@ class KeyIndex:
             self._files.append(file)
             kept += 1
         if entries[kept:]:
-            distrust(self._full_timestamp)
+            distrust(self._settled_timestamp)
         for entry in entries[kept:]:
             self._disk.remove(self._directory / entry.name)
         if entries[kept:]:
@@ -163,12 +164,12 @@ class KeyIndex:
     def sync(self) -> int:
         """Return when all that is filed survives a power cut.
 
-        Returns the last store timestamp of the full files, for the checkpoint. After a crash
-        Apache removes every file that is newer, and files again from that time on: with a time
-        out of a file that is not full, it would lose the messages at its beginning.
+        Returns the store timestamp for the checkpoint. After a crash Apache removes every file
+        that ends later, and files again from the newest log file that begins no later. So the
+        time is one between two files, or messages at the beginning of the second were lost.
         """
         # Read first: what is filed from now on needs another round.
-        timestamp = self._full_timestamp
+        timestamp = self._settled_timestamp
         has_new_file, self._has_new_file = self._has_new_file, False
         for file in tuple(self._files):
             file.sync()
@@ -177,9 +178,13 @@ class KeyIndex:
         return timestamp
 
     @property
-    def _full_timestamp(self) -> int:
-        newest_full = next((file for file in reversed(self._files) if file.is_full), None)
-        return 0 if newest_full is None else newest_full.header.end_timestamp
+    def _settled_timestamp(self) -> int:
+        """The end of the newest full file behind which nothing of the same millisecond follows."""
+        for file, next_file in reversed(list(pairwise(self._files))):
+            end = file.header.end_timestamp
+            if file.is_full and next_file.header.begin_timestamp > end:
+                return end
+        return 0
 
     def close(self) -> None:
         for file in self._files:

@@ -93,12 +93,14 @@ def test_the_checkpoint_is_written_after_the_queues_are_safe(tmp_path: Path) -> 
     disk = FaultyDisk(tmp_path)
     # The first entry is number 1, so one key fills a file of two.
     with opened(tmp_path, clock=clock, disk=disk, index_entry_count=2) as store:
-        stored_at = store.append(draft(b"1", properties={"KEYS": "a"})).store_timestamp
+        first_at = store.append(draft(b"1", properties={"KEYS": "a"})).store_timestamp
+        clock.advance(1)
+        last_at = store.append(draft(b"2", properties={"KEYS": "b"})).store_timestamp
         assert store.file_keys()
         clock.advance(60)
         tick(store)
         assert load_checkpoint(disk, tmp_path / "checkpoint") == Checkpoint(
-            stored_at, stored_at, stored_at
+            last_at, last_at, first_at
         )
         assert disk.unsynced() == []
 

@@ -276,7 +276,7 @@ def test_a_sync_covers_files_and_their_names(tmp_path: Path, log: CommitLog) -> 
     index.close()
 
 
-def test_a_checkpoint_speaks_of_full_files_only(tmp_path: Path, log: CommitLog) -> None:
+def test_a_checkpoint_has_a_time_between_two_files(tmp_path: Path, log: CommitLog) -> None:
     """After a crash Apache files again from that time on, and removes whatever is newer."""
     index = open_index(tmp_path, log)
     append(log, "k")
