@@ -4,6 +4,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.support.second_try"]
+
 # Shared machines are slow in bursts, so neither a slow example nor slow data generation is
 # a finding. A failure prints the blob that replays it.
 settings.register_profile(
