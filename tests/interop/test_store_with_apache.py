@@ -61,21 +61,13 @@ def test_a_store_changes_hands(
             assert directory.wrong_with(store) == []
             directory.write(store, OURS)
         broker.start()
-        # Of a store that crashed twice 5.5.0 did not find some keys in two of five whole runs; that
-        # its recovery drops them is likely, but not proved. 4.9.7 finds them all.
-        has_all_keys = not (is_killed and apache.version is ApacheVersion.V5_5_0)
-        assert_java_finds_all(java, names, broker, directory, has_all_keys=has_all_keys)
+        assert_java_finds_all(java, names, broker, directory)
     with directory.opened(is_killed=False) as store:
         assert directory.wrong_with(store) == []
 
 
 def assert_java_finds_all(
-    java: JavaDriver,
-    names: str,
-    broker: ApacheBroker,
-    directory: SharedDirectory,
-    *,
-    has_all_keys: bool = True,
+    java: JavaDriver, names: str, broker: ApacheBroker, directory: SharedDirectory
 ) -> None:
     # New clients each time: old ones would try their dead connections first.
     with JavaPullConsumer(java, names, GROUP) as consumer:
@@ -94,8 +86,6 @@ def assert_java_finds_all(
                 for each, message in zip(written, received, strict=True)
             )
             assert consumer.earliest_store_time(queue) == received[0].store_timestamp
-    if not has_all_keys:
-        return
     with JavaProducer(java, names, "lookers") as producer:
         # Recovering from a crash, Apache files some messages twice.
         assert {
