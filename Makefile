@@ -8,7 +8,9 @@ READY := .venv/.ready
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml constraints.txt scripts/make_venv.sh
+NATIVE := $(shell find src -name '*.pyx' -o -name '*.pxd')
+
+$(READY): pyproject.toml constraints.txt scripts/make_venv.sh $(NATIVE)
 	@scripts/make_venv.sh
 	@touch $@
 
@@ -40,6 +42,7 @@ bench: $(READY)  ## measure; numbers are ratios within one run
 
 clean:  ## remove everything that is made, not written
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	@find src -name '*.so' -delete -o -name '*.c' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help setup java demo check unit test test-long bench clean

@@ -13,13 +13,14 @@ from msgspec import Raw
 
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.fields import fields_of, header_reader
 from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON, FrameDecoder
 from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
 from roquet.protocol.host import pack_host
 from roquet.protocol.hot_replies import SendReplyTemplate
 from roquet.protocol.properties import parse_properties, properties_text
-from roquet.protocol.record import RecordDraft, read_record, write_record
+from roquet.protocol.record import read_record
 from roquet.protocol.record_batch import PropertiesForm, decode_records
 
 REPEATS = 25
@@ -147,7 +148,7 @@ def reply_writing() -> Callable[[], bytes]:
 def record_writing() -> Callable[[], None]:
     buffer = bytearray(1024)
     properties = TEXT.encode()
-    return lambda: write_record(buffer, 0, draft(BODY, properties), 17, 4096, 1_700_000_000_001)
+    return lambda: draft(BODY, properties).write(buffer, 0, 17, 4096, 1_700_000_000_001)
 
 
 def draft(body: bytes, properties: bytes) -> RecordDraft:
@@ -168,7 +169,7 @@ def record(number: int) -> bytes:
     text = TEXT.replace("order-000017", f"order-{number:06}")
     drafted = draft(CHUNK_BODY, text.encode())
     data = bytearray(drafted.size)
-    write_record(data, 0, drafted, number, number * drafted.size, 1_700_000_000_001)
+    drafted.write(data, 0, number, number * drafted.size, 1_700_000_000_001)
     return bytes(data)
 
 

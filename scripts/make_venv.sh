@@ -17,4 +17,13 @@ if ! "$python" -m venv .venv; then
         exit 1
     fi
 fi
+# The loops that are compiled want a C compiler and zlib's header.
+if ! echo '#include <zlib.h>' | ${CC:-cc} -E - >/dev/null 2>&1; then
+    if [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ]; then
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev zlib1g-dev
+    else
+        echo "a C compiler or zlib.h is missing: install them (on Debian: apt-get install gcc zlib1g-dev)" >&2
+        exit 1
+    fi
+fi
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'

@@ -6,11 +6,12 @@ from zlib import crc32
 import pytest
 
 from roquet.protocol.compression import Compression, compress
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
 from roquet.protocol.message import SysFlag
 from roquet.protocol.message_id import offset_id
 from roquet.protocol.properties import properties_text
-from roquet.protocol.record import CRC_MASK, MAGIC_V1, MAGIC_V2, RecordDraft, write_record
+from roquet.protocol.record import CRC_MASK, MAGIC_V1, MAGIC_V2
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import Received, decode_records
 from tests.support.java_driver import JavaDriver
@@ -110,10 +111,9 @@ def record(
         has_checksum=has_checksum,
     )
     buffer = bytearray(draft.size)
-    write_record(
+    draft.write(
         buffer,
         0,
-        draft,
         queue_offset=2**40,
         physical_offset=2**41,
         store_timestamp=1_700_000_000_001,

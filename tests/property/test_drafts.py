@@ -2,16 +2,26 @@
 
 from hypothesis import given, strategies as st
 
-from roquet.protocol.drafts import DraftBatch, SentBatch
+from roquet.protocol.batch import encode_batch
+from roquet.protocol.drafts import DraftBatch, RecordDraft, SentBatch
 from roquet.protocol.host import pack_host
 from roquet.protocol.properties import parse_properties
-from roquet.protocol.record import RecordDraft
+from roquet.protocol.record import split_records
+from tests.support.records import batch_records
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 HOSTS = st.sampled_from((pack_host("10.0.0.1", 1), pack_host("::1", 1)))
 PROPERTIES = st.lists(
     st.sampled_from(
-        (b"A\x01b", b"\x02", b"__CRC32#\x01", b"__CRC32#\x010123456789\x02", b"\x01", b"\xff")
+        (
+            b"A\x01b",
+            b"TAGS\x01t",
+            b"\x02",
+            b"__CRC32#\x01",
+            b"__CRC32#\x010123456789\x02",
+            b"\x01",
+            b"\xff",
+        )
     ),
     max_size=5,
 ).map(b"".join)
@@ -46,16 +56,21 @@ def test_a_batch_is_packed_as_its_messages_would_be(
             has_checksum=has_checksum,
         )
 
-    sent = SentBatch(draft(0, b"", properties), items)
+    sent = SentBatch(draft(0, b"", properties), encode_batch(items))
+    packed = batch_records(sent, 7, 1000)
+    messages = split_records(packed)
     one_by_one = DraftBatch(
         [
-            draft(flag, body, all_)
-            for (flag, body, _), all_ in zip(items, sent.properties, strict=True)
+            draft(flag, body, message.raw_properties)
+            for (flag, body, _), message in zip(items, messages, strict=True)
         ]
     )
     assert (sent.sizes, sent.body_size) == (one_by_one.sizes, one_by_one.body_size)
-    assert sent.pack(7, 1000, 12) == one_by_one.pack(7, 1000, 12)
-    for (_, _, own), all_ in zip(items, sent.properties, strict=True):
+    assert packed == batch_records(one_by_one, 7, 1000)
+    assert sent.entries(1000) == one_by_one.entries(1000)
+    for (_, _, own), message in zip(items, messages, strict=True):
         expected = parse_properties(str(own + b"\x02" + properties, "latin-1"))
         expected.pop("__CRC32#", None)
-        assert parse_properties(str(all_, "latin-1")) == expected
+        found = parse_properties(str(message.raw_properties, "latin-1"))
+        assert bool(found.pop("__CRC32#", None)) == has_checksum
+        assert found == expected

@@ -6,8 +6,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, strategies as st
 
 from roquet.disk import SystemDisk
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
-from roquet.protocol.record import MAGIC_V1, MAGIC_V2, RecordDraft
+from roquet.protocol.record import MAGIC_V1, MAGIC_V2
 from roquet.store.commit_log import CommitLog
 from roquet.store.key_columns import _PROPERTIES_SIZE_MAX, keys_in_log
 from roquet.store.message_keys import key_batch

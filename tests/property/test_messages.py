@@ -11,6 +11,7 @@ from hypothesis import assume, given, strategies as st
 from roquet.protocol.acl_signature import SIGNATURE, has_valid_signature, sign, signed_bytes
 from roquet.protocol.batch import BatchItem, decode_batch, encode_batch
 from roquet.protocol.compression import Compression, compress, decompress
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.host import pack_host, unpack_host
 from roquet.protocol.java_hash import java_hash, java_hashes
@@ -33,12 +34,10 @@ from roquet.protocol.record import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    RecordDraft,
     peek_record,
     read_record,
     split_records,
     verify_record,
-    write_record,
 )
 from roquet.protocol.subscription import parse_subscription
 from tests.support.golden_records import golden_records
@@ -80,7 +79,7 @@ def drafts(draw: st.DrawFn) -> RecordDraft:
 
 def record(draft: RecordDraft, queue_offset: int = 0, physical_offset: int = 0) -> bytes:
     buffer = bytearray(draft.size)
-    write_record(buffer, 0, draft, queue_offset, physical_offset, 0)
+    draft.write(buffer, 0, queue_offset, physical_offset, 0)
     return bytes(buffer)
 
 
@@ -89,7 +88,7 @@ def test_what_is_written_is_read(
     draft: RecordDraft, queue_offset: int, physical_offset: int, store_timestamp: int
 ) -> None:
     buffer = bytearray(draft.size + 6)
-    write_record(buffer, 3, draft, queue_offset, physical_offset, store_timestamp)
+    draft.write(buffer, 3, queue_offset, physical_offset, store_timestamp)
     message = read_record(buffer, 3)
     assert (message.queue_offset, message.physical_offset) == (queue_offset, physical_offset)
     assert message.store_timestamp == store_timestamp

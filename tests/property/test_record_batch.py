@@ -9,8 +9,9 @@ from hypothesis import given, strategies as st
 
 from roquet.protocol.batch import BatchItem, encode_batch
 from roquet.protocol.compression import Compression, compress
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.errors import BadMessage, ProtocolError
-from roquet.protocol.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RecordDraft, write_record
+from roquet.protocol.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from roquet.protocol.record_batch import COLUMN_NAMES, PropertiesForm, decode_records
 from tests.support.message_rows import only, rows_in, rows_of
 
@@ -100,7 +101,7 @@ def hosts(*, is_v6: bool) -> st.SearchStrategy[bytes]:
 def records(draw: st.DrawFn, draft: st.SearchStrategy[RecordDraft]) -> bytes:
     drawn = draw(draft)
     data = bytearray(drawn.size)
-    write_record(data, 0, drawn, draw(QUEUE_OFFSETS), draw(INT64), draw(INT64))
+    drawn.write(data, 0, draw(QUEUE_OFFSETS), draw(INT64), draw(INT64))
     return bytes(data)
 
 

@@ -1,13 +1,14 @@
 """Records in bytes: the one of the documentation, any draft, and a message written again."""
 
+from typing import Any
+
+from roquet.protocol.drafts import RecordBatch, RecordDraft
 from roquet.protocol.host import pack_host
 from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import RecordDraft, write_record
 
 BORN_TIMESTAMP = 1_700_000_000_000
 STORE_TIMESTAMP = BORN_TIMESTAMP + 123
 
-# Change single values with `msgspec.structs.replace`.
 PLAIN_DRAFT = RecordDraft(
     queue_id=2,
     flag=0,
@@ -21,9 +22,35 @@ PLAIN_DRAFT = RecordDraft(
 )
 
 
+def changed(draft: RecordDraft, **changes: Any) -> RecordDraft:
+    """The same draft with other values of some members."""
+    members = (
+        "queue_id",
+        "flag",
+        "sys_flag",
+        "born_timestamp",
+        "born_host",
+        "store_host",
+        "body",
+        "topic",
+        "properties",
+        "reconsume_times",
+        "prepared_transaction_offset",
+        "magic",
+        "has_checksum",
+    )
+    return RecordDraft(**({name: getattr(draft, name) for name in members} | changes))
+
+
+def batch_records(batch: RecordBatch, queue_offset: int, physical_offset: int) -> bytes:
+    buffer = bytearray(batch.size)
+    batch.write(buffer, 0, queue_offset, physical_offset, STORE_TIMESTAMP)
+    return bytes(buffer)
+
+
 def record_of(draft: RecordDraft, queue_offset: int = 7, physical_offset: int = 4096) -> bytes:
     buffer = bytearray(draft.size)
-    write_record(buffer, 0, draft, queue_offset, physical_offset, STORE_TIMESTAMP)
+    draft.write(buffer, 0, queue_offset, physical_offset, STORE_TIMESTAMP)
     return bytes(buffer)
 
 
@@ -44,7 +71,5 @@ def written_again(message: StoredMessage, *, has_checksum: bool = False) -> byte
         has_checksum=has_checksum,
     )
     buffer = bytearray(draft.size)
-    write_record(
-        buffer, 0, draft, message.queue_offset, message.physical_offset, message.store_timestamp
-    )
+    draft.write(buffer, 0, message.queue_offset, message.physical_offset, message.store_timestamp)
     return bytes(buffer)

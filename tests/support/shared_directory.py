@@ -15,9 +15,9 @@ from roquet.broker.offsets import OffsetTable
 from roquet.broker.topics import TopicTable
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
-from roquet.protocol.drafts import DraftBatch
+from roquet.protocol.drafts import DraftBatch, RecordDraft
 from roquet.protocol.host import pack_host
-from roquet.protocol.record import RecordDraft, read_record
+from roquet.protocol.record import read_record
 from roquet.state_file import StateFile
 from roquet.store.config import StoreConfig
 from roquet.store.message_store import MessageStore

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from roquet.protocol.record import RecordDraft, read_record, write_record
+from roquet.protocol.drafts import RecordDraft
+from roquet.protocol.record import read_record
 from roquet.store.damage import Damage
 from roquet.store.errors import SyncFailed
 from roquet.store.message_store import Appended, AppendedBatch
@@ -74,7 +75,7 @@ def record_of(
 ) -> bytes:
     """The bytes that a draft becomes, made apart from the store."""
     record = bytearray(draft.size)
-    write_record(record, 0, draft, queue_offset, physical_offset, store_timestamp)
+    draft.write(record, 0, queue_offset, physical_offset, store_timestamp)
     return bytes(record)
 
 

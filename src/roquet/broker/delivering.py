@@ -16,10 +16,10 @@ from roquet.broker.putting import put_batch
 from roquet.broker.turn import BATCH_COUNT_MAX, Turn
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
-from roquet.protocol.drafts import DraftBatch
+from roquet.protocol.drafts import DraftBatch, RecordDraft
 from roquet.protocol.errors import BadMessage, ProtocolError
 from roquet.protocol.properties import PROPERTIES_SIZE_MAX
-from roquet.protocol.record import CHECKSUM_SIZE, RecordDraft, read_record
+from roquet.protocol.record import CHECKSUM_SIZE, read_record
 from roquet.store.dispatch import value_of
 
 log = logging.getLogger(__name__)

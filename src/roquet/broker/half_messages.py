@@ -20,9 +20,9 @@ from roquet.broker.outgoing import Outgoing
 from roquet.broker.pending_halves import HALF_QUEUE_ID, OVER_TAG
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.message import Property, StoredMessage, SysFlag
 from roquet.protocol.properties import property_of
-from roquet.protocol.record import RecordDraft, write_record
 from roquet.store.message_store import Appended
 
 _OP_PROPERTIES: Final = f"{Property.WAIT}\x01true\x02{Property.TAGS}\x01{OVER_TAG}"
@@ -133,10 +133,9 @@ def question_record(half: StoredMessage, again: Outgoing, appended: Appended) ->
         reconsume_times=half.reconsume_times,
     )
     record = bytearray(draft.size)
-    write_record(
+    draft.write(
         record,
         0,
-        draft,
         appended.queue_offset,
         appended.physical_offset,
         half.store_timestamp,

@@ -9,10 +9,10 @@ from typing import Self
 
 from roquet.broker.broker import Broker
 from roquet.broker.putting import put, refusal
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.message import StoredMessage
 from roquet.protocol.properties import parse_properties, properties_text
-from roquet.protocol.record import RecordDraft
 from roquet.store.message_store import Appended
 
 

@@ -8,9 +8,8 @@ from roquet.broker.broker import Broker
 from roquet.broker.durability import Outcome
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
-from roquet.protocol.drafts import RecordBatch
+from roquet.protocol.drafts import RecordBatch, RecordDraft
 from roquet.protocol.errors import TooLarge
-from roquet.protocol.record import RecordDraft
 from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import Appended, AppendedBatch
 

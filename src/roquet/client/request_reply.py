@@ -23,12 +23,12 @@ from roquet.net.errors import BadAddress
 from roquet.net.peers import split_address
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.codes import RequestCode
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.headers.sending import PushReplyHeader
 from roquet.protocol.host import pack_host
 from roquet.protocol.message import Message, Property
 from roquet.protocol.properties import property_of, with_property
-from roquet.protocol.record import RecordDraft, pack_record
 
 _REPLY_TOPIC: Final = "{}_REPLY_TOPIC"
 _REPLY_TYPE: Final = "reply"
@@ -118,7 +118,7 @@ def _received(request: Request[PushReplyHeader], now_ms: int) -> ReceivedMessage
         reconsume_times=header.reconsume_times or 0,
     )
     # The broker does not say its name, so it is known by its address.
-    return received_of(pack_record(draft, 0, 0, header.store_timestamp), request.connection.peer)
+    return received_of(draft.pack(0, 0, header.store_timestamp), request.connection.peer)
 
 
 def _host(address: str) -> bytes:

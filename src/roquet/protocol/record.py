@@ -31,10 +31,9 @@ from zlib import crc32
 
 import msgspec
 
-from roquet.protocol.errors import BadMessage, TooLarge
+from roquet.protocol.errors import BadMessage
 from roquet.protocol.host import HOST_SIZE_V4, HOST_SIZE_V6
 from roquet.protocol.message import StoredMessage, SysFlag
-from roquet.protocol.properties import PROPERTIES_SIZE_MAX, without_property_bytes
 
 MAGIC_V1: Final = -626843481  # 0xDAA320A7
 MAGIC_V2: Final = -626843477  # 0xDAA320AB, written by 5.x for topics over 127 bytes
@@ -51,7 +50,6 @@ _pack_int16 = _INT16.pack
 BODY_SIZE_MAX: Final = 2**30
 
 ReadBuffer: TypeAlias = bytes | bytearray | memoryview | mmap
-WriteBuffer: TypeAlias = bytearray | memoryview | mmap
 
 
 def _layout(born_host_size: int, store_host_size: int) -> Struct:
@@ -92,130 +90,6 @@ _SEPARATOR_BYTE: Final = 2
 CHECKSUM_NAME: Final = b"__CRC32#"
 _CHECKSUM_MARK: Final = CHECKSUM_NAME + b"\x01"
 CHECKSUM_SIZE: Final = len(_CHECKSUM_MARK) + 11  # ... ten digits and a separator
-
-
-@final
-class RecordDraft(msgspec.Struct, kw_only=True, gc=False):
-    """Everything of a record but what the append assigns: offsets and store time.
-
-    The address bits of `sys_flag` follow from the hosts, whatever was handed in. Raises
-    TooLarge when body, topic or properties do not fit into a record, and BadMessage when a host
-    is neither IPv4 nor IPv6.
-    """
-
-    queue_id: int
-    flag: int
-    sys_flag: int
-    born_timestamp: int
-    born_host: bytes
-    store_host: bytes
-    body: bytes | memoryview
-    topic: bytes
-    properties: bytes
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
-    magic: int = MAGIC_V1
-    has_checksum: bool = False
-    # The draft fills in the rest itself.
-    size: int = 0
-    body_crc: int = 0
-    layout: Struct = LAYOUTS[0]
-    tail: bytes = b""  # all between the fixed part and the checksum
-
-    def __post_init__(self) -> None:
-        if (
-            len(self.born_host) == HOST_SIZE_V4
-            and len(self.store_host) == HOST_SIZE_V4
-            and not self.sys_flag & _ADDRESS_BITS
-        ):
-            self.layout = LAYOUTS[0]
-        else:
-            self._find_layout()
-        body = self.body
-        if len(body) > BODY_SIZE_MAX:
-            raise TooLarge("body", len(body), BODY_SIZE_MAX)
-        self.body_crc = crc32(body) & CRC_MASK
-        topic = self.topic
-        topic_size = len(topic)
-        topic_size_max = TOPIC_SIZE_MAX_V1 if self.magic == MAGIC_V1 else TOPIC_SIZE_MAX_V2
-        if topic_size > topic_size_max:
-            raise TooLarge("topic", topic_size, topic_size_max)
-        # A checksum that came along belongs to another record and would condemn this one.
-        properties = without_property_bytes(self.properties, CHECKSUM_NAME)
-        checksum_size = 0
-        if self.has_checksum:
-            checksum_size = CHECKSUM_SIZE
-            if properties and properties[-1] != _SEPARATOR_BYTE:
-                properties += b"\x02"
-        properties_size = len(properties) + checksum_size
-        if properties_size > PROPERTIES_SIZE_MAX:
-            raise TooLarge("properties", properties_size, PROPERTIES_SIZE_MAX)
-        self.tail = tail = b"".join(
-            (
-                body,
-                _TOPIC_SIZES[self.magic].pack(topic_size),
-                topic,
-                _pack_int16(properties_size),
-                properties,
-            )
-        )
-        self.size = self.layout.size + len(tail) + checksum_size
-
-    def _find_layout(self) -> None:
-        host_sizes = len(self.born_host), len(self.store_host)
-        if host_sizes not in _HOST_SIZES:
-            raise BadMessage(f"hosts of {host_sizes} bytes are neither IPv4 nor IPv6")
-        addresses = _HOST_SIZES.index(host_sizes)
-        self.sys_flag = self.sys_flag & ~_ADDRESS_BITS | addresses << _ADDRESS_SHIFT
-        self.layout = LAYOUTS[addresses]
-
-
-def write_record(
-    buffer: WriteBuffer,
-    position: int,
-    draft: RecordDraft,
-    queue_offset: int,
-    physical_offset: int,
-    store_timestamp: int,
-) -> None:
-    """Writes `draft.size` bytes or, when a number does not fit its field, none.
-
-    Raises BadMessage in that case.
-    """
-    buffer[position : position + draft.size] = pack_record(
-        draft, queue_offset, physical_offset, store_timestamp
-    )
-
-
-def pack_record(
-    draft: RecordDraft, queue_offset: int, physical_offset: int, store_timestamp: int
-) -> bytes:
-    """The record of a draft. Raises BadMessage when a number does not fit its field.
-
-    A broker does nothing more often.
-    """
-    try:
-        fixed = draft.layout.pack(
-            draft.size,
-            draft.magic,
-            draft.body_crc,
-            draft.queue_id,
-            draft.flag,
-            queue_offset,
-            physical_offset,
-            draft.sys_flag,
-            draft.born_timestamp,
-            draft.born_host,
-            store_timestamp,
-            draft.store_host,
-            draft.reconsume_times,
-            draft.prepared_transaction_offset,
-            len(draft.body),
-        )
-    except struct.error as error:
-        raise BadMessage(f"record: {error}") from None
-    record: bytes = fixed + draft.tail
-    return record + checksum_of(record) if draft.has_checksum else record
 
 
 @final

@@ -18,9 +18,9 @@ from threading import Lock
 from typing import final
 
 from roquet.disk import Disk, make_safe_directory
-from roquet.protocol.drafts import RecordBatch
+from roquet.protocol.drafts import RecordBatch, RecordDraft
 from roquet.protocol.errors import TooLarge
-from roquet.protocol.record import MAGIC_BLANK, RecordDraft, pack_record
+from roquet.protocol.record import MAGIC_BLANK
 from roquet.store.errors import BadRecord, refusal_of
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,
@@ -82,39 +82,24 @@ class CommitLog:
 
     # Writing
 
-    def append(self, draft: RecordDraft, queue_offset: int, store_timestamp: int) -> int:
-        """Write one record; its physical offset.
+    def append(
+        self, draft: RecordDraft | RecordBatch, queue_offset: int, store_timestamp: int
+    ) -> int:
+        """Write one record, or several to one file; the physical offset of the first.
 
         Raises DiskFull or StoreUnavailable when a new file is needed and cannot be had, and
-        TooLarge or BadMessage for a draft that makes no record. Then nothing has changed.
+        TooLarge for what no file can hold. Then nothing has changed.
         """
         physical_offset = self.end
         end = physical_offset + draft.size
         if end > self._used_end:
             physical_offset = self._make_room(draft.size)
             end = physical_offset + draft.size
+        assert self._mapping is not None, "the log was not resumed"
         position = physical_offset - self._file_start
-        record = pack_record(draft, queue_offset, physical_offset, store_timestamp)
-        self._mapping[position : position + draft.size] = record  # type: ignore[index]
+        draft.write(self._mapping, position, queue_offset, physical_offset, store_timestamp)
         self.last_store_timestamp = store_timestamp
         self.end = end
-        return physical_offset
-
-    def append_batch(self, batch: RecordBatch, queue_offset: int, store_timestamp: int) -> int:
-        """Write records with consecutive queue offsets to one file; the first one's offset.
-
-        Raises as `append` does; then none of them is there.
-        """
-        size = sum(batch.sizes)
-        physical_offset = self.end
-        if physical_offset + size > self._used_end:
-            physical_offset = self._make_room(size)
-        position = physical_offset - self._file_start
-        assert self._mapping is not None, "the log was not resumed"
-        records = batch.pack(queue_offset, physical_offset, store_timestamp)
-        self._mapping[position : position + size] = records
-        self.last_store_timestamp = store_timestamp
-        self.end = physical_offset + size
         return physical_offset
 
     def make_next_file(self) -> None:

@@ -43,7 +43,6 @@ _NOWHERE: Final = 2**63
 _ENTRY: Final = Struct(">qiq")
 _BLANK: Final = _ENTRY.pack(0, BLANK_SIZE, 0)
 _pack_entry_into = _ENTRY.pack_into
-pack_entry: Final = _ENTRY.pack
 unpack_entries: Final = _ENTRY.iter_unpack
 assert _ENTRY.size == ENTRY_TYPE.itemsize == ENTRY_SIZE
 

@@ -6,8 +6,8 @@ Keys are not handed on one by one: the key index follows the log by itself (`key
 
 from typing import Final, final
 
+from roquet.protocol.drafts import tags_code_of
 from roquet.protocol.errors import BadMessage
-from roquet.protocol.java_hash import java_hash
 from roquet.protocol.message import SysFlag
 from roquet.protocol.properties import property_of_bytes
 from roquet.store.consume_queue import ConsumeQueue
@@ -24,14 +24,9 @@ TRANSACTIONS_WITHOUT_QUEUE: Final = frozenset(
     (SysFlag.TRANSACTION_PREPARED.value, SysFlag.TRANSACTION_ROLLBACK.value)
 )
 
-_TAGS: Final = b"\x02TAGS\x01"
-_FIRST_TAGS: Final = _TAGS[1:]
 _DELAY: Final = b"\x02DELAY\x01"
 # Python refuses to make a number of some thousand digits.
 _DELAY_DIGITS_MAX: Final = 10
-# A broker sees few different tags, but nobody can promise that.
-_KNOWN_TAGS_MAX: Final = 10_000
-_known_tags: Final[dict[bytes, int]] = {}
 
 
 def value_of(properties: bytes, mark: bytes) -> bytes:
@@ -50,32 +45,6 @@ def value_of(properties: bytes, mark: bytes) -> bytes:
     value = properties[start:] if end < 0 else properties[start:end]
     # An empty property does not exist, but an earlier one of its name may.
     return value or property_of_bytes(properties, mark[1:-1]) or b""
-
-
-def tags_code_of(properties: bytes) -> int:
-    """The hash of the tag; 0 without one."""
-    # The usual case without a call: the tag of earlier messages, in the midst of properties.
-    start = properties.rfind(_TAGS)
-    if start >= 0:
-        start += len(_TAGS)
-        end = properties.find(b"\x02", start)
-        if end >= 0:
-            code = _known_tags.get(properties[start:end])
-            if code is not None:
-                return code
-    elif properties[: len(_FIRST_TAGS)] != _FIRST_TAGS:
-        return 0
-    return _tags_code_of(properties)
-
-
-def _tags_code_of(properties: bytes) -> int:
-    tags = value_of(properties, _TAGS)
-    if not tags:
-        return 0
-    if len(_known_tags) >= _KNOWN_TAGS_MAX:
-        _known_tags.clear()
-    code = _known_tags[tags] = java_hash(str(tags, "utf-8", "replace"))
-    return code
 
 
 def delay_level_of(properties: bytes) -> int:

@@ -14,18 +14,17 @@ import msgspec
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
-from roquet.protocol.drafts import RecordBatch
+from roquet.protocol.drafts import RecordBatch, RecordDraft, tags_code_of
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.message import SysFlag
-from roquet.protocol.record import RecordDraft
 from roquet.store.admission import Admission
 from roquet.store.checkpoint import load_checkpoint, save_checkpoint
 from roquet.store.cleaning import Cleaner, CleanReport
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
-from roquet.store.consume_queue import ConsumeQueue, QueueEntry, pack_entry, unpack_entries
+from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.deletions import Deletions
-from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of, tags_code_of
+from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
 from roquet.store.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
@@ -232,12 +231,11 @@ class MessageStore:
         sizes = batch.sizes
         try:
             queue.reserve(len(sizes))
-            start = self._log.append_batch(batch, queue_offset, store_timestamp)
+            start = self._log.append(batch, queue_offset, store_timestamp)
         except (OSError, StoreUnavailable) as error:
             raise self._admission.refused(error) from error
         *physical_offsets, end = accumulate(sizes, initial=start)
-        tags_codes = map(tags_code_of, batch.properties)
-        queue.append_many(b"".join(map(pack_entry, physical_offsets, sizes, tags_codes)))
+        queue.append_many(batch.entries(start))
         self._note_unfiled(physical_offsets)
         if self._is_sync:
             self._flusher.want()

@@ -20,7 +20,7 @@ from roquet.broker.postponing import postponed
 from roquet.broker.retries import next_level, sent_back
 from roquet.protocol.message import StoredMessage
 from roquet.protocol.properties import parse_properties
-from roquet.protocol.record import read_record, write_record
+from roquet.protocol.record import read_record
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.golden_records import GoldenRecord, golden_records
 
@@ -114,7 +114,7 @@ def test_a_delivered_message_is_byte_for_byte_what_apache_delivers(store: str) -
         ours = bytearray(draft.size)
         message = each.message
         place = (message.queue_offset, message.physical_offset, message.store_timestamp)
-        write_record(ours, 0, draft, *place)
+        draft.write(ours, 0, *place)
         assert bytes(ours) == each.record
 
 

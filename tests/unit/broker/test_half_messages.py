@@ -18,11 +18,12 @@ from roquet.broker.half_messages import (
 )
 from roquet.broker.outgoing import Outgoing
 from roquet.net.errors import Refused
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.fields import read_header
 from roquet.protocol.headers.transactions import CheckTransactionHeader
 from roquet.protocol.message import StoredMessage
 from roquet.protocol.properties import parse_properties
-from roquet.protocol.record import RecordDraft, read_record, write_record
+from roquet.protocol.record import read_record
 from roquet.store.message_store import Appended
 from tests.support.drafts import BORN_HOST, STORE_HOST
 from tests.support.golden_frames import golden_frames
@@ -214,7 +215,7 @@ def stored(message: Outgoing, queue_offset: int = 7, physical_offset: int = 4096
         reconsume_times=message.reconsume_times,
     )
     buffer = bytearray(draft.size)
-    write_record(buffer, 0, draft, queue_offset, physical_offset, 5)
+    draft.write(buffer, 0, queue_offset, physical_offset, 5)
     return read_record(buffer)
 
 

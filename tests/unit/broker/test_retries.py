@@ -7,14 +7,14 @@ from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.codes import VERSION_3_4_9, RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import read_record, write_record
+from roquet.protocol.record import read_record
 from tests.support.drafts import draft
 
 
 def stored(properties: dict[str, str], physical_offset: int = 0) -> StoredMessage:
     message = draft(properties=properties, has_checksum=False)
     record = bytearray(message.size)
-    write_record(record, 0, message, 0, physical_offset, 1_700_000_000_000)
+    message.write(record, 0, 0, physical_offset, 1_700_000_000_000)
     return read_record(record)
 
 

@@ -22,7 +22,7 @@ from roquet.broker.transaction_check import (
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
-from roquet.protocol.record import read_record, write_record
+from roquet.protocol.record import read_record
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.drafts import draft
@@ -142,7 +142,7 @@ def test_facts_are_read_from_a_record_and_what_cannot_be_read_is_as_good_as_abse
 def facts(properties: dict[str, str]) -> Half:
     record = draft(topic=HALF_TOPIC, properties=properties)
     buffer = bytearray(record.size)
-    write_record(buffer, 0, record, 0, 0, 0)
+    record.write(buffer, 0, 0, 0, 0)
     return facts_of(read_record(buffer), RULES)
 
 

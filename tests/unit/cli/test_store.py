@@ -18,6 +18,7 @@ from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.golden_stores import STORES_DIR, unpack_store
+from tests.support.records import changed
 from tests.support.stores import opened
 
 READ_BY_JAVA = ("v49_clean", "v49_crashed", "v55_clean", "v55_crashed")
@@ -254,9 +255,7 @@ def test_a_store_in_use_is_dumped(tmp_path: Path) -> None:
 
 def test_texts_that_are_no_utf_8_are_shown_with_replacements(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        message = draft(b"x", properties={"a": "b"})
-        message.tail = message.tail.replace(b"a\x01b", b"a\x01\xff")
-        store.append(message)
+        store.append(changed(draft(b"x"), properties=b"a\x01\xff"))
     (line,) = objects(run("dump", tmp_path))
     assert line["properties"]["a"] == "\ufffd"
 

@@ -24,7 +24,7 @@ from roquet.protocol.frame import SERIALIZER_BINARY, encode_frame
 from roquet.protocol.headers.pulling import PullMessageReplyHeader
 from roquet.protocol.headers.routes import GetRouteHeader
 from tests.support.golden_frames import FRAMES_DIR, GoldenFrame, golden_frames
-from tests.support.records import PLAIN_DRAFT, record_of
+from tests.support.records import PLAIN_DRAFT, changed, record_of
 
 ROUTE_REQUEST = Command(
     RequestCode.GET_ROUTEINFO_BY_TOPIC, 5, fields=fields_of(GetRouteHeader(topic="T"))
@@ -158,7 +158,7 @@ def test_the_fields_of_a_short_send_header_have_their_long_names(file: Path) -> 
 
 def test_messages_are_objects_with_properties_and_readable_bodies(file: Path) -> None:
     record = record_of(PLAIN_DRAFT)
-    squeezed = msgspec.structs.replace(
+    squeezed = changed(
         PLAIN_DRAFT,
         body=compress(b"squeezed", Compression.ZSTD),
         sys_flag=Compression.ZSTD.sys_flag,

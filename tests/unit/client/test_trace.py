@@ -21,9 +21,9 @@ from roquet.client.trace_records import (
     TraceRecord,
     parse_traces,
 )
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
 from roquet.protocol.properties import properties_text
-from roquet.protocol.record import RecordDraft, pack_record
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 
@@ -82,7 +82,7 @@ def received(body: bytes = b"x", topic: str = TOPIC, **properties: str) -> Recei
         properties=properties_text(properties).encode(),
         reconsume_times=3,
     )
-    return received_of(pack_record(draft, 0, 0, 1), "a")
+    return received_of(draft.pack(0, 0, 1), "a")
 
 
 def consuming(*messages: ReceivedMessage) -> Consuming:

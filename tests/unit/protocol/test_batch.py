@@ -3,14 +3,13 @@
 import zlib
 
 import pytest
-from msgspec.structs import replace
 
 from roquet.protocol.batch import BatchItem, decode_batch, encode_batch, unwrap
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.record import read_record
 from tests.support.golden_frames import golden_frames
-from tests.support.records import PLAIN_DRAFT, record_of
+from tests.support.records import PLAIN_DRAFT, changed, record_of
 
 ITEMS = [BatchItem(0, b"one", b"TAGS\x01TagA"), BatchItem(7, b"", b""), BatchItem(-1, b"3", b"p")]
 BODY = bytes.fromhex(
@@ -91,7 +90,7 @@ def test_an_item_that_does_not_fit_is_not_written() -> None:
     ("body", "sys_flag"), [(BODY, 0xC0), (zlib.compress(BODY), 0x3C1), (zlib.compress(BODY), 0xC1)]
 )
 def test_an_inner_batch_is_unwrapped(body: bytes, sys_flag: int) -> None:
-    message = read_record(record_of(replace(PLAIN_DRAFT, body=body, sys_flag=sys_flag | 0x8)))
+    message = read_record(record_of(changed(PLAIN_DRAFT, body=body, sys_flag=sys_flag | 0x8)))
     messages = unwrap(message)
     assert [message.queue_offset for message in messages] == [7, 8, 9]
     assert [message.decompressed_body() for message in messages] == [b"one", b"", b"3"]

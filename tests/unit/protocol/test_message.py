@@ -3,7 +3,6 @@
 import zlib
 
 import pytest
-from msgspec.structs import replace
 
 from roquet.protocol.compression import Compression
 from roquet.protocol.errors import TooLarge
@@ -11,11 +10,11 @@ from roquet.protocol.host import pack_host
 from roquet.protocol.message import Message, Property, StoredMessage, SysFlag
 from roquet.protocol.record import read_record
 from tests.support.golden_records import golden_records
-from tests.support.records import PLAIN_DRAFT, record_of
+from tests.support.records import PLAIN_DRAFT, changed, record_of
 
 
 def stored(properties: bytes = b"", body: bytes = b"hello", sys_flag: int = 0) -> StoredMessage:
-    draft = replace(PLAIN_DRAFT, properties=properties, body=body, sys_flag=sys_flag)
+    draft = changed(PLAIN_DRAFT, properties=properties, body=body, sys_flag=sys_flag)
     return read_record(record_of(draft))
 
 
@@ -55,7 +54,7 @@ def test_properties_that_are_no_utf8_are_shown_with_replacement_characters() -> 
 
 
 def test_a_topic_that_is_no_utf8_is_shown_with_replacement_characters() -> None:
-    assert read_record(record_of(replace(PLAIN_DRAFT, topic=b"\xff"))).topic == "\ufffd"
+    assert read_record(record_of(changed(PLAIN_DRAFT, topic=b"\xff"))).topic == "\ufffd"
 
 
 def test_properties_are_parsed_once() -> None:
@@ -79,9 +78,9 @@ def test_only_a_compressed_body_is_decompressed() -> None:
 
 
 def test_the_bits_of_the_system_flag_are_those_of_records() -> None:
-    draft = replace(PLAIN_DRAFT, born_host=pack_host("::1", 1))
+    draft = changed(PLAIN_DRAFT, born_host=pack_host("::1", 1))
     assert draft.sys_flag == SysFlag.BORN_HOST_V6
-    draft = replace(PLAIN_DRAFT, store_host=pack_host("::1", 1))
+    draft = changed(PLAIN_DRAFT, store_host=pack_host("::1", 1))
     assert draft.sys_flag == SysFlag.STORE_HOST_V6
     for compression in Compression:
         kind = SysFlag[f"COMPRESSION_{compression.name}"]

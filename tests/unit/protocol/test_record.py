@@ -6,9 +6,9 @@ from mmap import mmap
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from roquet.protocol.codes import RequestCode
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.host import pack_host
 from roquet.protocol.message import StoredMessage
@@ -16,17 +16,15 @@ from roquet.protocol.record import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    RecordDraft,
     peek_record,
     read_plain_body,
     read_record,
     split_records,
     verify_record,
-    write_record,
 )
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import RECORD_COUNT, STORES_DIR, golden_log_files, golden_records
-from tests.support.records import PLAIN_DRAFT, STORE_TIMESTAMP, record_of, written_again
+from tests.support.records import PLAIN_DRAFT, STORE_TIMESTAMP, changed, record_of, written_again
 
 PLAIN_RECORD = bytes.fromhex(
     "00000073 daa320a7 3610a686 00000002 00000000 0000000000000007 0000000000001000 00000000"
@@ -172,7 +170,7 @@ def test_the_blank_end_of_a_real_log_file_fills_it() -> None:
 
 def test_a_record_is_written_into_a_mapping_at_its_position() -> None:
     with mmap(-1, 4096) as mapping:
-        write_record(mapping, 100, PLAIN_DRAFT, 7, 4096, STORE_TIMESTAMP)
+        PLAIN_DRAFT.write(mapping, 100, 7, 4096, STORE_TIMESTAMP)
         assert mapping[100 : 100 + PLAIN_DRAFT.size] == PLAIN_RECORD
         assert mapping[:100] + mapping[100 + PLAIN_DRAFT.size :] == bytes(4096 - 115)
         assert read_record(mapping, 100) == read_record(PLAIN_RECORD)
@@ -198,7 +196,7 @@ def test_any_buffer_can_be_read(buffer_type: type[bytes | bytearray | memoryview
 def test_the_address_bits_follow_from_the_hosts(
     born: str, store: str, sys_flag: int, size: int, claimed: int
 ) -> None:
-    draft = replace(
+    draft = changed(
         PLAIN_DRAFT,
         sys_flag=claimed | 0x1,
         born_host=pack_host(born, 1),
@@ -215,14 +213,14 @@ def test_the_address_bits_follow_from_the_hosts(
 @pytest.mark.parametrize("host", [b"", bytes(7), bytes(16), bytes(21)])
 def test_a_host_of_another_size_is_refused(host: bytes) -> None:
     with pytest.raises(BadMessage):
-        replace(PLAIN_DRAFT, born_host=host)
+        changed(PLAIN_DRAFT, born_host=host)
 
 
 def test_a_long_topic_needs_the_second_magic() -> None:
     topic = b"t" * 128
     with pytest.raises(TooLarge, match="topic of 128 is over the limit of 127"):
-        replace(PLAIN_DRAFT, topic=topic)
-    record = record_of(replace(PLAIN_DRAFT, topic=topic, magic=MAGIC_V2))
+        changed(PLAIN_DRAFT, topic=topic)
+    record = record_of(changed(PLAIN_DRAFT, topic=topic, magic=MAGIC_V2))
     assert record[4:8].hex() == "daa320ab"
     assert len(record) == len(PLAIN_RECORD) + 126 + 1
     assert read_record(record).topic == "t" * 128
@@ -230,13 +228,13 @@ def test_a_long_topic_needs_the_second_magic() -> None:
 
 
 def test_the_largest_parts_fit() -> None:
-    draft = replace(PLAIN_DRAFT, topic=b"t" * 127, properties=b"p" * 32767)
+    draft = changed(PLAIN_DRAFT, topic=b"t" * 127, properties=b"p" * 32767)
     message = read_record(record_of(draft))
     assert (len(message.topic), len(message.raw_properties)) == (127, 32767)
 
 
 def test_the_smallest_record_has_91_bytes() -> None:
-    record = record_of(replace(PLAIN_DRAFT, body=b"", topic=b"", properties=b""))
+    record = record_of(changed(PLAIN_DRAFT, body=b"", topic=b"", properties=b""))
     assert len(record) == 91
     message = read_record(record)
     assert (message.body, message.topic, message.raw_properties) == (b"", "", b"")
@@ -248,29 +246,44 @@ def test_the_smallest_record_has_91_bytes() -> None:
 def test_a_body_over_the_limit_is_refused_before_it_is_looked_at() -> None:
     untouched = memoryview(mmap(-1, 2**30 + 1))
     with pytest.raises(TooLarge, match="body"):
-        replace(PLAIN_DRAFT, body=untouched)
+        changed(PLAIN_DRAFT, body=untouched)
 
 
 @pytest.mark.parametrize("has_checksum", [False, True])
 def test_properties_over_the_limit_are_refused(has_checksum: bool) -> None:
     room = 32767 - (21 if has_checksum else 0)
-    replace(PLAIN_DRAFT, properties=b"p" * room, has_checksum=has_checksum)
+    changed(PLAIN_DRAFT, properties=b"p" * room, has_checksum=has_checksum)
     with pytest.raises(TooLarge, match="properties"):
-        replace(PLAIN_DRAFT, properties=b"p" * (room + 1), has_checksum=has_checksum)
+        changed(PLAIN_DRAFT, properties=b"p" * (room + 1), has_checksum=has_checksum)
 
 
 def test_a_topic_over_the_limit_of_the_second_magic_is_refused() -> None:
     with pytest.raises(TooLarge, match="limit of 32767"):
-        replace(PLAIN_DRAFT, topic=b"t" * 32768, magic=MAGIC_V2)
+        changed(PLAIN_DRAFT, topic=b"t" * 32768, magic=MAGIC_V2)
 
 
 def test_a_number_that_does_not_fit_leaves_the_buffer_untouched() -> None:
     buffer = bytearray(200)
-    with pytest.raises(BadMessage):
-        write_record(buffer, 0, replace(PLAIN_DRAFT, flag=2**31), 7, 4096, STORE_TIMESTAMP)
-    with pytest.raises(BadMessage):
-        write_record(buffer, 0, PLAIN_DRAFT, 2**63, 4096, STORE_TIMESTAMP)
+    with pytest.raises(OverflowError):
+        PLAIN_DRAFT.write(buffer, 0, 2**63, 4096, STORE_TIMESTAMP)
     assert buffer == bytes(200)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [("flag", 2**31), ("queue_id", -(2**31) - 1), ("sys_flag", 2**32), ("born_timestamp", 2**63)],
+)
+def test_a_number_that_does_not_fit_its_field_is_refused(member: str, value: int) -> None:
+    with pytest.raises(BadMessage, match="record"):
+        changed(PLAIN_DRAFT, **{member: value})
+
+
+@pytest.mark.parametrize("position", [-1, 1, 2**40])
+def test_a_record_is_written_to_no_place_where_it_does_not_fit(position: int) -> None:
+    buffer = bytearray(PLAIN_DRAFT.size)
+    with pytest.raises(IndexError):
+        PLAIN_DRAFT.write(buffer, position, 7, 4096, STORE_TIMESTAMP)
+    assert buffer == bytes(PLAIN_DRAFT.size)
 
 
 # --- the checksum
@@ -291,7 +304,7 @@ def test_a_checksum_is_written_as_apache_writes_it() -> None:
     ],
 )
 def test_a_checksum_is_the_last_property_and_the_only_one(given: bytes, stored: bytes) -> None:
-    record = record_of(replace(PLAIN_DRAFT, properties=given, has_checksum=True))
+    record = record_of(changed(PLAIN_DRAFT, properties=given, has_checksum=True))
     properties = read_record(record).raw_properties
     assert properties[:-20] == stored
     assert properties[-20:].startswith(b"__CRC32#\x01")
@@ -300,14 +313,14 @@ def test_a_checksum_is_the_last_property_and_the_only_one(given: bytes, stored: 
 
 
 def test_a_foreign_checksum_is_dropped() -> None:
-    forged = replace(PLAIN_DRAFT, properties=b"A\x01b\x02__CRC32#\x010000000000\x02")
+    forged = changed(PLAIN_DRAFT, properties=b"A\x01b\x02__CRC32#\x010000000000\x02")
     record = record_of(forged)
     assert read_record(record).properties == {"A": "b"}
     verify_record(record, peek_record(record))
 
 
 def test_a_checksum_with_leading_zeros_keeps_ten_digits() -> None:
-    drafts = [replace(PLAIN_DRAFT, queue_id=queue_id, has_checksum=True) for queue_id in range(500)]
+    drafts = [changed(PLAIN_DRAFT, queue_id=queue_id, has_checksum=True) for queue_id in range(500)]
     ends = [record_of(draft)[-11:-1] for draft in drafts]
     assert all(end.isdigit() for end in ends)
     # The last digit is the most significant one.
@@ -422,7 +435,7 @@ def test_a_topic_or_property_size_that_cannot_be_is_refused(position: int) -> No
 
 def test_negative_sizes_are_refused_even_if_they_add_up() -> None:
     # A topic of 200 bytes, whose one-byte size Java reads as -56.
-    draft = replace(PLAIN_DRAFT, topic=b"t" * 127)
+    draft = changed(PLAIN_DRAFT, topic=b"t" * 127)
     record = bytearray(record_of(draft))
     record[93] = 200
     record[94 + 127 : 94 + 127] = b"t" * 73
@@ -480,7 +493,7 @@ def test_a_reply_is_refused_as_a_whole() -> None:
 
 def test_a_draft_takes_a_view_as_its_body() -> None:
     body = memoryview(b"--hello--")[2:7]
-    draft: RecordDraft = replace(PLAIN_DRAFT, body=body)
+    draft: RecordDraft = changed(PLAIN_DRAFT, body=body)
     assert record_of(draft) == PLAIN_RECORD
 
 

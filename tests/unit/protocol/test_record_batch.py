@@ -17,10 +17,11 @@ from roquet.errors import RoquetError
 from roquet.protocol.batch import BatchItem, encode_batch
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.compression import Compression, compress
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.host import pack_host
 from roquet.protocol.message import SysFlag
-from roquet.protocol.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RecordDraft, write_record
+from roquet.protocol.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from roquet.protocol.record_batch import (
     COLUMN_NAMES,
     PropertiesForm,
@@ -65,7 +66,7 @@ def record(
         magic=magic,
     )
     data = bytearray(draft.size)
-    write_record(data, 0, draft, queue_offset, 4096, 1_700_000_000_002)
+    draft.write(data, 0, queue_offset, 4096, 1_700_000_000_002)
     return bytes(data)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from roquet.disk import Disk, SystemDisk
 from roquet.protocol.drafts import DraftBatch
-from roquet.protocol.errors import BadMessage, TooLarge
+from roquet.protocol.errors import TooLarge
 from roquet.store.commit_log import CommitLog
 from roquet.store.errors import BadRecord, BadStoreDirectory, DiskFull, StoreUnavailable
 from tests.support.drafts import draft
@@ -84,22 +84,11 @@ def test_a_record_that_would_leave_fewer_goes_to_the_next_file(log: CommitLog) -
 def test_a_batch_lies_in_one_file(log: CommitLog) -> None:
     fill_file(log, left=3 * draft().size + 7)
     assert (
-        log.append_batch(DraftBatch([draft(b"00000"), draft(b"11111"), draft(b"22222")]), 9, 1)
+        log.append(DraftBatch([draft(b"00000"), draft(b"11111"), draft(b"22222")]), 9, 1)
         == FILE_SIZE
     )
     offsets = [record.queue_offset for record in log.scan(FILE_SIZE, log.end)]
     assert offsets == [9, 10, 11]
-
-
-def test_a_batch_with_one_bad_draft_leaves_nothing(log: CommitLog) -> None:
-    log.append(draft(), 0, 1)
-    end = log.end
-    bad = draft()
-    bad.flag = 2**31
-    with pytest.raises(BadMessage):
-        log.append_batch(DraftBatch([draft(), bad]), 1, 1)
-    assert log.end == end
-    assert log.files[0].is_zero_from(end)
 
 
 def test_a_record_larger_than_a_file_is_refused_before_anything_is_written(log: CommitLog) -> None:

@@ -11,58 +11,12 @@ from roquet.store.dispatch import (
     Dispatcher,
     EntriesMissing,
     delivery_time_of,
-    tags_code_of,
 )
 from roquet.store.layout import layout_of
 from roquet.store.log_scan import LogRecord
 from roquet.store.queues import QueueTable
 
 LEVELS_MS = (1_000, 5_000, 10_000)
-
-
-@pytest.mark.parametrize(
-    ("properties", "code"),
-    [
-        (b"", 0),
-        (b"KEYS\x01TAGS", 0),
-        (b"TAGS\x01TagA", 2598919),
-        (b"TAGS\x01TagA\x02", 2598919),
-        (b"KEYS\x01k\x02TAGS\x01TagA\x02a\x01b", 2598919),
-        (b"XTAGS\x01TagA", 0),
-        (b"KEYS\x01k\x02XTAGS\x01TagA", 0),
-        (b"TAGS\x01TagB\x02TAGS\x01TagA", 2598919),
-        (b"TAGS\x01TagA\x02TAGS\x01\x02", 2598919),
-        (b"TAGS\x01", 0),
-        ("TAGS\x01größe".encode(), 98762257),
-    ],
-)
-def test_the_tags_code_is_the_java_hash_of_the_last_tag(properties: bytes, code: int) -> None:
-    assert tags_code_of(properties) == code
-    assert tags_code_of(properties) == code
-
-
-@pytest.mark.parametrize(
-    ("properties", "code"),
-    [
-        (b"KEYS\x01TagA\x02a\x01b\x02", 0),
-        (b"TAGS\x01TagA", 2598919),
-        (b"a\x01b\x02TAGS\x01TagA", 2598919),
-        (b"a\x01b\x02TAGS\x01TagA\x02", 2598919),
-        (b"a\x01b\x02TAGS\x01TagAB", 80566555),
-        (b"a\x01b\x02TAGS\x01TagAB\x02", 80566555),
-        (b"a\x01b\x02TAGS\x01\x02", 0),
-    ],
-)
-def test_a_tag_that_was_seen_before_is_only_found_where_tags_are(
-    properties: bytes, code: int
-) -> None:
-    assert tags_code_of(b"TAGS\x01TagA") == 2598919
-    assert tags_code_of(properties) == code
-
-
-def test_a_flood_of_different_tags_is_still_hashed() -> None:
-    codes = {tags_code_of(b"TAGS\x01%d" % number) for number in range(20_000)}
-    assert len(codes) == 20_000
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import SystemDisk
+from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
-from roquet.protocol.record import MAGIC_BLANK, MAGIC_V2, RecordDraft, write_record
+from roquet.protocol.record import MAGIC_BLANK, MAGIC_V2
 from roquet.store.errors import BadRecord
 from roquet.store.log_scan import LogRecord, find_record, read_log_record, scan_file
 from roquet.store.mapped_file import MappedFile, create_file
@@ -24,7 +25,7 @@ def file(tmp_path: Path) -> Iterator[MappedFile]:
 
 def write(file: MappedFile, position: int, *drafts: RecordDraft) -> int:
     for number, each in enumerate(drafts):
-        write_record(file.mapping, position, each, number, file.start + position, 1000 + number)
+        each.write(file.mapping, position, number, file.start + position, 1000 + number)
         position += each.size
     return position
 
@@ -110,7 +111,7 @@ def test_zeros_are_no_record(file: MappedFile) -> None:
 
 
 def test_a_record_at_a_place_that_is_not_its_own_is_bad(file: MappedFile) -> None:
-    write_record(file.mapping, 0, draft(), 0, BASE + 1, 0)
+    draft().write(file.mapping, 0, 0, BASE + 1, 0)
     with pytest.raises(BadRecord, match="claims to lie at 65537"):
         scanned(file)
 

@@ -106,17 +106,6 @@ def test_a_topic_that_cannot_be_a_directory_is_refused(store: MessageStore) -> N
     assert store.log_end == 0
 
 
-def test_a_member_that_does_not_fit_its_field_is_refused(store: MessageStore) -> None:
-    bad = draft(b"1")
-    bad.flag = 2**31
-    with pytest.raises(BadMessage):
-        store.append(bad)
-    with pytest.raises(BadMessage):
-        store.append_batch(DraftBatch([draft(b"1"), bad]))
-    assert store.append(draft(b"good")).queue_offset == 0
-    assert bodies(store) == [b"good"]
-
-
 def test_prepared_messages_of_old_brokers_are_in_the_log_only(store: MessageStore) -> None:
     prepared = store.append(draft(b"1", properties={"KEYS": "k"}, sys_flag=4))
     assert prepared.queue_offset == 0

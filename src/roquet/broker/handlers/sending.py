@@ -22,10 +22,9 @@ from roquet.broker.topics import TopicFlag
 from roquet.broker.transactions import begins_transaction, prepare
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
-from roquet.protocol.batch import split_batch
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
-from roquet.protocol.drafts import SentBatch
+from roquet.protocol.drafts import RecordDraft, SentBatch
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.sending import (
@@ -35,7 +34,6 @@ from roquet.protocol.headers.sending import (
 )
 from roquet.protocol.message import Property, SysFlag
 from roquet.protocol.properties import with_property, without_property
-from roquet.protocol.record import RecordDraft
 from roquet.store.message_store import Appended
 
 _WRITE: Final = int(Permission.WRITE)
@@ -130,7 +128,7 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     tail = with_property(shared, Property.CLUSTER, broker.config.cluster_name).encode()
     try:
         common = _draft(broker, request, topic, queue_id, 0, b"", tail)
-        batch = SentBatch(common, split_batch(request.command.body))
+        batch = SentBatch(common, request.command.body)
     except TooLarge as error:
         raise refusal(error) from None
     if not batch.sizes:
