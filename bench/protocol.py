@@ -15,13 +15,14 @@ from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.fields import fields_of, header_reader
-from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON, FrameDecoder
+from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
+from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
 from roquet.protocol.host import pack_host
-from roquet.protocol.hot_replies import SendReplyTemplate
 from roquet.protocol.properties import parse_properties, properties_text
 from roquet.protocol.record import read_record
 from roquet.protocol.record_batch import PropertiesForm, decode_records
+from roquet.protocol.send_reply import SendReplyTemplate
 
 REPEATS = 25
 CALLS = 2000
@@ -125,8 +126,8 @@ def request_reading(serializer: int) -> Callable[[], SendMessageHeaderV2]:
 
 
 def template_filling() -> Callable[[], bytes]:
-    template = SendReplyTemplate("DefaultRegion", is_traced=True)
-    return partial(template.fill, 17, "7F00000100002A9F0000000000001000", 3, 123_456)
+    template = SendReplyTemplate(pack_host("127.0.0.1", 10911), "DefaultRegion", is_traced=True)
+    return partial(template.fill, 17, [4096], 3, 123_456)
 
 
 def reply_writing() -> Callable[[], bytes]:

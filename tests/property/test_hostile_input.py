@@ -24,7 +24,7 @@ from roquet.protocol.command import Command, decode_command
 from roquet.protocol.compression import Compression, compress, decompress
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import field_texts
-from roquet.protocol.frame import FrameDecoder
+from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.host import unpack_host
 from roquet.protocol.message_id import parse_offset_id, parse_unique_id
 from roquet.protocol.properties import (

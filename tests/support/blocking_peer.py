@@ -8,7 +8,8 @@ from typing import Self
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command, decode_command, encode_command
 from roquet.protocol.fields import Header, fields_of
-from roquet.protocol.frame import SERIALIZER_JSON, FrameDecoder
+from roquet.protocol.frame import SERIALIZER_JSON
+from roquet.protocol.frame_decoder import FrameDecoder
 
 _TIMEOUT_S = 20.0
 _PIECE_SIZE = 64 * 1024

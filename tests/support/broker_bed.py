@@ -24,7 +24,7 @@ from roquet.protocol.bodies.subscription_data import SubscriptionData
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.fields import Header, fields_of
-from roquet.protocol.frame import FrameDecoder
+from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.addressed import AddressedHeader
 from roquet.store.message_store import Appended
 from tests.support.drafts import draft

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from roquet.protocol.command import Command, decode_command
-from roquet.protocol.frame import FrameDecoder
+from roquet.protocol.frame_decoder import FrameDecoder
 
 FRAMES_DIR = Path(__file__).parent.parent / "golden" / "frames"
 FRAME_COUNT = 3098

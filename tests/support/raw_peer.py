@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from roquet.protocol.command import Command, decode_command, encode_command
-from roquet.protocol.frame import FrameDecoder
+from roquet.protocol.frame_decoder import FrameDecoder
 
 PATIENCE_S = 10.0
 

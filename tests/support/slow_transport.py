@@ -4,7 +4,7 @@ import asyncio
 
 from roquet.net.connection import Connection
 from roquet.protocol.command import Command, decode_command
-from roquet.protocol.frame import FrameDecoder
+from roquet.protocol.frame_decoder import FrameDecoder
 
 
 class SlowTransport(asyncio.Transport):

@@ -20,7 +20,7 @@ from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.service import Services
 from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.hot_replies import SendReplyTemplate
+from roquet.protocol.send_reply import SendReplyTemplate
 from roquet.store.message_store import MessageStore
 
 
@@ -55,7 +55,6 @@ class Broker:
     is_sync_flush: bool
     # Where clients find this broker, packed as records hold it, and as message ids begin.
     store_host: bytes
-    id_prefix: str
     send_reply: SendReplyTemplate
     # Tools that keep a copy of the configuration compare it.
     config_version: DataVersion = field(default_factory=DataVersion)

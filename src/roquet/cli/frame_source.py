@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from roquet.protocol.errors import BadFrame, ProtocolError
-from roquet.protocol.frame import FRAME_SIZE_MAX, PREFIX_SIZE, Frame, FrameDecoder
+from roquet.protocol.frame import FRAME_SIZE_MAX, PREFIX_SIZE, Frame
+from roquet.protocol.frame_decoder import FrameDecoder
 
 # Hex takes two digits for a byte; the rest is room for the other members of a JSON line.
 LINE_SIZE_MAX: Final = 2 * FRAME_SIZE_MAX + 64 * 1024

@@ -20,7 +20,8 @@ from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
 from roquet.protocol.codes import CommandFlag, ResponseCode
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.errors import ProtocolError
-from roquet.protocol.frame import Frame, FrameDecoder
+from roquet.protocol.frame import Frame
+from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.host import Address, pack_host
 
 log = logging.getLogger(__name__)

@@ -1,9 +1,11 @@
-"""Numbers in bytes, the most significant byte first, as everything of RocketMQ has them.
+"""Numbers in bytes, the most significant byte first, as everything of RocketMQ has them, and texts.
 
 Nothing here checks where it reads or writes: the caller has.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 cdef extern from "zlib.h":
     unsigned long crc32_z(unsigned long crc, const uint8_t* at, size_t size) noexcept nogil
@@ -50,3 +52,45 @@ cdef inline void put_int64(uint8_t* at, int64_t value) noexcept nogil:
 cdef inline uint32_t crc31(const uint8_t* at, Py_ssize_t size) noexcept nogil:
     """A CRC-32 without its sign, as RocketMQ keeps them."""
     return <uint32_t>(crc32_z(0, at, <size_t>size) & 0x7FFFFFFF)
+
+
+cdef inline uint8_t* put_bytes(uint8_t* at, bytes data) noexcept:
+    memcpy(at, PyBytes_AS_STRING(data), <size_t>PyBytes_GET_SIZE(data))
+    return at + PyBytes_GET_SIZE(data)
+
+
+cdef inline uint8_t* put_hex(uint8_t* at, int64_t value) noexcept nogil:
+    """Sixteen digits."""
+    cdef int shift = 60
+    while shift >= 0:
+        at[0] = <uint8_t>b"0123456789ABCDEF"[<uint64_t>value >> shift & 15]
+        at += 1
+        shift -= 4
+    return at
+
+
+cdef inline Py_ssize_t decimal_size(int64_t value) noexcept nogil:
+    cdef uint64_t rest = <uint64_t>value
+    cdef Py_ssize_t size = 1
+    if value < 0:
+        rest = 0 - rest
+        size = 2
+    while rest >= 10:
+        rest //= 10
+        size += 1
+    return size
+
+
+cdef inline uint8_t* put_decimal(uint8_t* at, int64_t value) noexcept nogil:
+    cdef uint64_t rest = <uint64_t>value
+    cdef uint8_t* end = at + decimal_size(value)
+    cdef uint8_t* digit = end
+    if value < 0:
+        at[0] = b"-"
+        rest = 0 - rest
+    while True:
+        digit -= 1
+        digit[0] = <uint8_t>(48 + rest % 10)
+        rest //= 10
+        if not rest:
+            return end

@@ -21,6 +21,7 @@ from roquet.protocol.binary cimport (
     get_int32,
     int32_t,
     int64_t,
+    put_bytes,
     put_int16,
     put_int32,
     put_int64,
@@ -243,9 +244,9 @@ cdef class RecordDraft:
         put_int64(at + 28, physical_offset)
         put_int32(at + 36, self.sys_flag)
         put_int64(at + 40, self.born_timestamp)
-        at = _put_bytes(at + 48, self.born_host)
+        at = put_bytes(at + 48, self.born_host)
         put_int64(at, store_timestamp)
-        at = _put_bytes(at + 8, self.store_host)
+        at = put_bytes(at + 8, self.store_host)
         put_int32(at, self.reconsume_times)
         put_int64(at + 4, self.prepared_transaction_offset)
         put_int32(at + 12, item.body_size)
@@ -257,7 +258,7 @@ cdef class RecordDraft:
         else:
             put_int16(at, <int32_t>PyBytes_GET_SIZE(self.topic))
             at += 2
-        at = _put_bytes(at, self.topic)
+        at = put_bytes(at, self.topic)
         put_int16(at, <int32_t>self._properties_size(item.properties, item.properties_size))
         at += 2
         memcpy(at, item.properties, item.properties_size)
@@ -265,9 +266,12 @@ cdef class RecordDraft:
         if _wants_separator(item.properties, item.properties_size):
             at[0] = _SEPARATOR
             at += 1
-        at = _put_bytes(at, self.kept_properties)
+        at = put_bytes(at, self.kept_properties)
         if self.has_checksum:
-            if at[-1] != _SEPARATOR and PyBytes_GET_SIZE(self.kept_properties):
+            if _wants_separator(
+                <const uint8_t*>PyBytes_AS_STRING(self.kept_properties),
+                PyBytes_GET_SIZE(self.kept_properties),
+            ):
                 at[0] = _SEPARATOR
                 at += 1
             checksum = crc31(start, at - start)
@@ -507,11 +511,6 @@ cdef int32_t _tags_code(const uint8_t* text, Py_ssize_t size, bint* is_tagged) e
 cdef inline bint _wants_separator(const uint8_t* properties, Py_ssize_t size) noexcept:
     """Whether one has to come between these and more of them."""
     return size > 0 and properties[size - 1] != _SEPARATOR
-
-
-cdef inline uint8_t* _put_bytes(uint8_t* at, bytes data) noexcept:
-    memcpy(at, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-    return at + PyBytes_GET_SIZE(data)
 
 
 cdef int _open_target(

@@ -1,21 +1,18 @@
-"""The two replies a broker writes most, filled into prepared text instead of built and encoded.
-
-    send success    SendReplyTemplate(region_id, is_traced).fill(opaque, msg_id, ...)  whole frame
-    pull found      found_reply_head(opaque, ..., body_size)       frame without its records
+"""The reply to a pull that found messages, filled into prepared text instead of built and encoded.
 
 Only for peers that speak JSON headers. The text is made by `reply_to` and `encode_command` once,
-with marks where the values go, so both ways cannot drift apart.
+with marks where the values go, so both ways cannot drift apart. See also `send_reply.pyx`.
 """
 
+from collections.abc import Sequence
 from struct import Struct
-from typing import Final, final
+from typing import Final
 
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.fields import Header
 from roquet.protocol.frame import PREFIX_SIZE
 from roquet.protocol.headers.pulling import PullMessageReplyHeader
-from roquet.protocol.headers.sending import SendMessageReplyHeader
 
 # Numbers that stand where a value goes; nothing else in a reply looks like them.
 _MARKS: Final = (1_111_111_111, 1_222_222_222, 1_333_333_333, 1_444_444_444)
@@ -23,30 +20,6 @@ _OPAQUE_MARK: Final = 1_999_999_999
 
 # In JSON the byte of the serializer is 0, so the size of the header fills a whole int32.
 _pack_prefix = Struct(">ii").pack
-
-
-@final
-class SendReplyTemplate:
-    """The success reply to a send; region and tracing are settings of the broker."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, region_id: str, *, is_traced: bool) -> None:
-        msg_id, queue_id, queue_offset = _MARKS[:3]
-        header = SendMessageReplyHeader(
-            msg_id=str(msg_id),
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            region_id=region_id,
-            is_traced=is_traced,
-        )
-        self._text = _template(header, None, (msg_id, queue_id, queue_offset, _OPAQUE_MARK))
-
-    def fill(self, opaque: int, msg_id: str, queue_id: int, queue_offset: int) -> bytes:
-        """The whole frame. `msg_id` is one or many of our own offset ids, so nothing to escape."""
-        header = (self._text % (msg_id, queue_id, queue_offset, opaque)).encode()
-        size = len(header)
-        return _pack_prefix(4 + size, size) + header
 
 
 # Six parameters, because building a value object would cost as much as the rest of the call.
@@ -65,26 +38,33 @@ def found_reply_head(
     return _pack_prefix(4 + size + body_size, size) + header
 
 
-def _template(header: Header, remark: str | None, marks: tuple[int, ...]) -> str:
-    """The text of the reply with `%s` for each mark; the marks come in this very order."""
+def reply_pieces(header: Header, remark: str | None, marks: Sequence[int]) -> list[bytes]:
+    """The header of the reply without its values: what lies before, between and behind them.
+
+    The values are the marks, which come in this very order, and the opaque.
+    """
     request = Command(code=0, opaque=_OPAQUE_MARK)
     frame = encode_command(reply_to(request, ResponseCode.SUCCESS, header=header, remark=remark))
-    rest = frame[PREFIX_SIZE:].decode().replace("%", "%%")
-    pieces: list[str] = []
-    for mark in marks:
-        assert rest.count(str(mark)) == 1, f"mark {mark} is not where the template wants it"
-        before, _, rest = rest.partition(str(mark))
+    rest = frame[PREFIX_SIZE:]
+    pieces: list[bytes] = []
+    for mark in (*marks, _OPAQUE_MARK):
+        text = b"%d" % mark
+        assert rest.count(text) == 1, f"mark {mark} is not where the template wants it"
+        before, _, rest = rest.partition(text)
         pieces.append(before)
-    return "%s".join([*pieces, rest])
+    return [*pieces, rest]
 
 
-_FOUND_TEXT: Final = _template(
-    PullMessageReplyHeader(
-        suggest_which_broker_id=_MARKS[0],
-        next_begin_offset=_MARKS[1],
-        min_offset=_MARKS[2],
-        max_offset=_MARKS[3],
-    ),
-    "FOUND",
-    (*_MARKS, _OPAQUE_MARK),
+_FOUND_TEXT: Final = "%d".join(
+    piece.decode().replace("%", "%%")
+    for piece in reply_pieces(
+        PullMessageReplyHeader(
+            suggest_which_broker_id=_MARKS[0],
+            next_begin_offset=_MARKS[1],
+            min_offset=_MARKS[2],
+            max_offset=_MARKS[3],
+        ),
+        "FOUND",
+        _MARKS,
+    )
 )

@@ -18,7 +18,7 @@ from roquet.net.peers import Peers, split_address
 from roquet.net.router import Reply, Router
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command
-from roquet.protocol.frame import FrameDecoder
+from roquet.protocol.frame_decoder import FrameDecoder
 from tests.support.echo_server import (
     PARK,
     ROUTES,

@@ -7,7 +7,8 @@ from roquet.protocol.codes import CommandFlag, Language, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.errors import BadHeader
 from roquet.protocol.fields import EMPTY_FIELDS, Header, field_texts, fields_text
-from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON, Frame, FrameDecoder
+from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON, Frame
+from roquet.protocol.frame_decoder import FrameDecoder
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

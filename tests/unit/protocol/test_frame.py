@@ -11,9 +11,9 @@ from roquet.protocol.frame import (
     SERIALIZER_BINARY,
     SERIALIZER_JSON,
     Frame,
-    FrameDecoder,
     encode_frame,
 )
+from roquet.protocol.frame_decoder import FrameDecoder
 
 raw_frames = st.builds(
     Frame,

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import decode_command
 from roquet.protocol.fields import read_header
-from roquet.protocol.frame import FrameDecoder
+from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.sending import SendMessageHeaderV2
 from roquet.protocol.hot_requests import SendTemplate
 

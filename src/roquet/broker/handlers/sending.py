@@ -33,6 +33,7 @@ from roquet.protocol.headers.sending import (
     SendMessageReplyHeader,
 )
 from roquet.protocol.message import Property, SysFlag
+from roquet.protocol.message_id import offset_id
 from roquet.protocol.properties import with_property, without_property
 from roquet.store.message_store import Appended
 
@@ -68,11 +69,8 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     else:
         appended = _put_plain(broker, request, topic, queue_id, properties)
     physical_offset = appended.physical_offset
-    end = physical_offset + appended.size
-    msg_id = f"{broker.id_prefix}{physical_offset:016X}"
-    return _answer(
-        broker, request, msg_id, queue_id, appended.queue_offset, end if is_waiting else None
-    )
+    end = physical_offset + appended.size if is_waiting else None
+    return _answer(broker, request, [physical_offset], queue_id, appended.queue_offset, end)
 
 
 def _put_plain(
@@ -134,10 +132,9 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     if not batch.sizes:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch without a message")
     appended = put_batch(broker, topic.topic_name, batch)
-    prefix = broker.id_prefix
-    msg_ids = ",".join([f"{prefix}{offset:016X}" for offset in appended.physical_offsets])
-    end = None if _NO_WAIT_MARK in shared else appended.physical_offsets[0] + appended.size
-    return _answer(broker, request, msg_ids, queue_id, appended.queue_offset, end)
+    offsets = appended.physical_offsets
+    end = None if _NO_WAIT_MARK in shared else offsets[0] + appended.size
+    return _answer(broker, request, offsets, queue_id, appended.queue_offset, end)
 
 
 def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicConfig:
@@ -281,7 +278,7 @@ def _sys_flag(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
 def _answer(
     broker: Broker,
     request: Request[SendMessageHeader],
-    msg_id: str,
+    physical_offsets: list[int],
     queue_id: int,
     queue_offset: int,
     awaited_end: int | None,
@@ -290,8 +287,8 @@ def _answer(
     command = request.command
     if awaited_end is None or not broker.is_sync_flush:
         if command.serializer == SERIALIZER_JSON:
-            return broker.send_reply.fill(command.opaque, msg_id, queue_id, queue_offset)
-        return _reply(broker, msg_id, queue_id, queue_offset)
+            return broker.send_reply.fill(command.opaque, physical_offsets, queue_id, queue_offset)
+        return _reply(broker, physical_offsets, queue_id, queue_offset)
     # Stored it is, whether or not its sender is still there to hear of it.
     parked = Parked(request)
 
@@ -301,7 +298,7 @@ def _answer(
             return
         late = outcome is Outcome.LATE
         code = ResponseCode.FLUSH_DISK_TIMEOUT if late else ResponseCode.SUCCESS
-        parked.answer(_reply(broker, msg_id, queue_id, queue_offset, code))
+        parked.answer(_reply(broker, physical_offsets, queue_id, queue_offset, code))
 
     broker.durability.wait(awaited_end, tell)
     return parked
@@ -309,13 +306,13 @@ def _answer(
 
 def _reply(
     broker: Broker,
-    msg_id: str,
+    physical_offsets: list[int],
     queue_id: int,
     queue_offset: int,
     code: ResponseCode = ResponseCode.SUCCESS,
 ) -> Reply:
     header = SendMessageReplyHeader(
-        msg_id=msg_id,
+        msg_id=",".join([offset_id(broker.store_host, each) for each in physical_offsets]),
         queue_id=queue_id,
         queue_offset=queue_offset,
         region_id=broker.config.region_id,
