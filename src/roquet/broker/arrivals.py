@@ -51,6 +51,8 @@ class Arrivals:
         # pull that is woken early leaves nothing behind.
         self._by_tick: dict[int, set[Sleeper]] = {}
         self._arrived: set[QueueName] = set()
+        # Queues with messages that cannot be read yet, and where in the log the last one ends.
+        self._awaited: dict[QueueName, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -85,6 +87,17 @@ class Arrivals:
             if not self._arrived:
                 asyncio.get_running_loop().call_soon(self._wake_arrived)
             self._arrived.add(queue)
+
+    def announce_when_durable(self, topic: str, queue_id: int, end: int) -> None:
+        """The same for a message that can be read when the log is on disk up to its `end`."""
+        self._awaited[QueueName(topic, queue_id)] = end
+
+    def log_is_durable(self, durable_end: int) -> None:
+        """The log is on disk up to here."""
+        # A queue may have messages on both sides: who is woken for nothing sleeps on.
+        for topic, queue_id in self._awaited:
+            self.announce(topic, queue_id)
+        self._awaited = {queue: end for queue, end in self._awaited.items() if end > durable_end}
 
     def close(self) -> None:
         """Answers everybody now, and whoever comes later at once: the broker stops.

@@ -37,8 +37,12 @@ class _Waiter(NamedTuple):
 class Durability:
     """Belongs to the event loop, except for what `StoreListener` says of the flush thread."""
 
-    def __init__(self, clock: Clock, timeout_s: float) -> None:
+    def __init__(
+        self, clock: Clock, timeout_s: float, on_durable: Callable[[int], None] = lambda _end: None
+    ) -> None:
+        """`on_durable` is told, once for all who waited, up to where the log is on disk."""
         self._clock = clock
+        self._on_durable = on_durable
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[_Waiter] = deque()
@@ -87,6 +91,7 @@ class Durability:
         waiters = self._waiters
         while waiters and waiters[0].end <= end:
             waiters.popleft().tell(Outcome.DURABLE)
+        self._on_durable(end)
 
     def _fail(self, error: SyncFailed) -> None:
         log.error("no message is acknowledged any more: %s", error)

@@ -5,7 +5,6 @@ writes later for delays, retries and transactions.
 """
 
 from roquet.broker.broker import Broker
-from roquet.broker.durability import Outcome
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.drafts import RecordBatch, RecordDraft
@@ -45,13 +44,8 @@ def refusal(error: TooLarge | StoreUnavailable) -> Refused:
 
 
 def _announce(broker: Broker, topic: str, queue_id: int, end: int) -> None:
-    if not broker.is_sync_flush:
+    if broker.is_sync_flush:
+        # What is not durable cannot be read, so there is nothing to announce yet.
+        broker.arrivals.announce_when_durable(topic, queue_id, end)
+    else:
         broker.arrivals.announce(topic, queue_id)
-        return
-
-    def tell(outcome: Outcome) -> None:
-        # What is not durable cannot be read, so there is nothing to announce.
-        if outcome is Outcome.DURABLE:
-            broker.arrivals.announce(topic, queue_id)
-
-    broker.durability.wait(end, tell)

@@ -118,7 +118,9 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     timer_saver = kept("timers.json", timer_state)
     if timer_state.value == TimerProgress():
         timer_state.value = _apache_progress(disk, config.store.layout.config / "timercheck")
-    durability = Durability(clock, _SYNC_TIMEOUT_S)
+    arrivals = Arrivals(clock)
+    stack.callback(arrivals.close)
+    durability = Durability(clock, _SYNC_TIMEOUT_S, arrivals.log_is_durable)
     stack.callback(durability.close)
     store = _opened_store(config, clock, disk, durability)
     pending_halves = PendingHalves(store, offsets)
@@ -135,8 +137,6 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     pending_halves.load()
     peers = Peers(Router(None, ()), clock)
     stack.push_async_callback(peers.close)
-    arrivals = Arrivals(clock)
-    stack.callback(arrivals.close)
     identity = _identity(config)
     store_host = pack_host(*split_address(identity.address))
     broker = Broker(

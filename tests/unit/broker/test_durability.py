@@ -46,6 +46,15 @@ async def test_one_round_releases_all_that_it_covers_in_their_order(waiters: Wai
     await eventually(lambda: len(waiters.told) == 3)
 
 
+async def test_whoever_follows_the_log_is_told_of_every_round_even_after_the_waiters() -> None:
+    durable: list[int] = []
+    durability = Durability(FakeClock(), 5, durable.append)
+    in_flush_thread(durability, 100)
+    await eventually(lambda: durable == [100])
+    in_flush_thread(durability, 250)
+    await eventually(lambda: durable == [100, 250])
+
+
 async def test_nobody_is_told_by_the_flush_thread_itself(waiters: Waiters) -> None:
     waiters.wait("a", 100)
     in_flush_thread(waiters.durability, 100, 150, 200)

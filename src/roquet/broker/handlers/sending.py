@@ -24,6 +24,7 @@ from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
+from roquet.protocol.command import Command
 from roquet.protocol.drafts import RecordDraft, SentBatch
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
@@ -286,30 +287,41 @@ def _answer(
     """Says "stored" at once or, if the disk is awaited, when that has everything before the end."""
     command = request.command
     if awaited_end is None or not broker.is_sync_flush:
-        if command.serializer == SERIALIZER_JSON:
-            return broker.send_reply.fill(command.opaque, physical_offsets, queue_id, queue_offset)
-        return _reply(broker, physical_offsets, queue_id, queue_offset)
+        return _success(broker, command, physical_offsets, queue_id, queue_offset)
     # Stored it is, whether or not its sender is still there to hear of it.
     parked = Parked(request)
 
     def tell(outcome: Outcome) -> None:
-        if outcome is Outcome.FAILED:
+        if outcome is Outcome.DURABLE:
+            parked.answer(_success(broker, command, physical_offsets, queue_id, queue_offset))
+        elif outcome is Outcome.LATE:
+            late = ResponseCode.FLUSH_DISK_TIMEOUT
+            parked.answer(_reply(broker, late, physical_offsets, queue_id, queue_offset))
+        else:
             parked.answer(Reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="the disk has failed"))
-            return
-        late = outcome is Outcome.LATE
-        code = ResponseCode.FLUSH_DISK_TIMEOUT if late else ResponseCode.SUCCESS
-        parked.answer(_reply(broker, physical_offsets, queue_id, queue_offset, code))
 
     broker.durability.wait(awaited_end, tell)
     return parked
 
 
-def _reply(
+def _success(
     broker: Broker,
+    command: Command,
     physical_offsets: list[int],
     queue_id: int,
     queue_offset: int,
-    code: ResponseCode = ResponseCode.SUCCESS,
+) -> Reply | bytes:
+    if command.serializer == SERIALIZER_JSON:
+        return broker.send_reply.fill(command.opaque, physical_offsets, queue_id, queue_offset)
+    return _reply(broker, ResponseCode.SUCCESS, physical_offsets, queue_id, queue_offset)
+
+
+def _reply(
+    broker: Broker,
+    code: ResponseCode,
+    physical_offsets: list[int],
+    queue_id: int,
+    queue_offset: int,
 ) -> Reply:
     header = SendMessageReplyHeader(
         msg_id=",".join([offset_id(broker.store_host, each) for each in physical_offsets]),
