@@ -154,9 +154,10 @@ class Router(Generic[S]):
         read, handle = route
         try:
             answer = handle(Request(read(command.fields), command, connection))
-            if isinstance(answer, Parked):
-                return None
-            return _encoded(command, answer)
+            # The common case first: this is asked for every request.
+            if type(answer) is bytes and not command.flag & _ONEWAY:
+                return answer
+            return None if isinstance(answer, Parked) else _encoded(command, answer)
         except Exception as error:  # noqa: BLE001  One bad request must not end the connection.
             return _failure(command, error)
 

@@ -128,7 +128,10 @@ cdef class RecordDraft:
         if PyBytes_GET_SIZE(topic) > topic_size_max:
             raise TooLarge("topic", PyBytes_GET_SIZE(topic), topic_size_max)
         # A checksum that came along belongs to another record and would condemn this one.
-        self.kept_properties = without_property_bytes(properties, CHECKSUM_NAME)
+        if properties.find(CHECKSUM_NAME) < 0:
+            self.kept_properties = properties
+        else:
+            self.kept_properties = without_property_bytes(properties, CHECKSUM_NAME)
         cdef Py_buffer view
         PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
         try:
