@@ -55,6 +55,8 @@ class Broker:
     is_sync_flush: bool
     # Where clients find this broker, packed as records hold it, and as message ids begin.
     store_host: bytes
+    # What the broker adds to the properties of every message.
+    cluster_property: bytes
     send_reply: SendReplyTemplate
     # Tools that keep a copy of the configuration compare it.
     config_version: DataVersion = field(default_factory=DataVersion)

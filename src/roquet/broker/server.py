@@ -40,6 +40,7 @@ from roquet.net.serving import Server
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address, pack_host
+from roquet.protocol.message import Property
 from roquet.protocol.send_reply import SendReplyTemplate
 from roquet.state_file import BadStateFile, StateFile
 from roquet.store.config import FlushMode
@@ -170,6 +171,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         services=Services(config.broker_name),
         is_sync_flush=config.store.flush_mode is FlushMode.SYNC,
         store_host=store_host,
+        cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),
         send_reply=SendReplyTemplate(store_host, config.region_id, is_traced=config.trace_on),
     )
     return broker

@@ -1,7 +1,7 @@
 """Sends: one message (10, 310) or a batch of them (320).
 
 The plain send is the hottest path of the broker. It moves property text and never parses it;
-what a property asks for is looked for by its mark, and handled apart.
+messages whose properties ask for more than to be stored are handled apart.
 """
 
 import random
@@ -36,19 +36,14 @@ from roquet.protocol.headers.sending import (
 from roquet.protocol.message import Property, SysFlag
 from roquet.protocol.message_id import offset_id
 from roquet.protocol.properties import with_property, without_property
+from roquet.protocol.sent_properties import stored_properties
 from roquet.store.message_store import Appended
 
 _WRITE: Final = int(Permission.WRITE)
 _MULTI_TAGS: Final = SysFlag.MULTI_TAGS.value
 _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
-_WAIT_MARK: Final = "WAIT\x01"
-_USUAL_WAIT: Final = "\x02WAIT\x01true"
 _NO_WAIT_MARK: Final = "WAIT\x01false"
 _DELAY_MARK: Final = "DELAY\x01"
-_TRANSACTION_MARK: Final = "TRAN_MSG\x01"
-# One of the two is part of the name of every property that asks for a delay.
-_DELAY: Final = "DELAY"
-_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 
 
 def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
@@ -57,18 +52,20 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
         return _send_batch(broker, request)
     topic = checked_topic(broker, request)
     queue_id = checked_queue_id(request, topic)
-    properties = header.properties or ""
-    is_waiting = _NO_WAIT_MARK not in properties
+    sent = header.properties or ""
+    is_waiting = broker.is_sync_flush and _NO_WAIT_MARK not in sent
     if header.topic.startswith(RETRY_PREFIX):
         topic, queue_id = _retry_target(broker, request, topic, queue_id)
-    if _TRANSACTION_MARK in properties and begins_transaction(header):
-        message = _outgoing(broker, request, topic, queue_id, properties)
-        appended = prepare(broker, message, header.producer_group)
-        is_waiting = True  # The sender ends it soon, and then it has to be readable.
-    elif _DELAY in properties or _DELIVER_MS in properties:
-        appended = _put_delayed(broker, request, topic, queue_id, properties)
-    else:
+    properties = stored_properties(sent, broker.cluster_property)
+    if properties is not None:
         appended = _put_plain(broker, request, topic, queue_id, properties)
+    elif begins_transaction(header):
+        message = _outgoing(broker, request, topic, queue_id, sent)
+        appended = prepare(broker, message, header.producer_group)
+        # The sender ends it soon, and then it has to be readable.
+        is_waiting = broker.is_sync_flush
+    else:
+        appended = _put_delayed(broker, request, topic, queue_id, sent)
     physical_offset = appended.physical_offset
     end = physical_offset + appended.size if is_waiting else None
     return _answer(broker, request, [physical_offset], queue_id, appended.queue_offset, end)
@@ -79,21 +76,12 @@ def _put_plain(
     request: Request[SendMessageHeader],
     topic: TopicConfig,
     queue_id: int,
-    properties: str,
+    properties: bytes,
 ) -> Appended:
-    if _WAIT_MARK in properties:
-        properties = _without_wait(properties)
-    properties = with_property(properties, Property.CLUSTER, broker.config.cluster_name)
+    flag = request.header.flag
+    body = request.command.body
     try:
-        draft = _draft(
-            broker,
-            request,
-            topic,
-            queue_id,
-            request.header.flag,
-            request.command.body,
-            properties.encode(),
-        )
+        draft = _draft(broker, request, topic, queue_id, flag, body, properties)
     except TooLarge as error:
         raise refusal(error) from None
     return put(broker, topic.topic_name, draft)
@@ -108,9 +96,12 @@ def _put_delayed(
 ) -> Appended:
     """Stores a message that seems to want to be delivered later."""
     waiting = postponed(broker, _outgoing(broker, request, topic, queue_id, properties))
-    if waiting is None:
-        return _put_plain(broker, request, topic, queue_id, properties)
-    return put_waiting(broker, waiting)
+    if waiting is not None:
+        return put_waiting(broker, waiting)
+    plain = with_property(
+        without_property(properties, Property.WAIT), Property.CLUSTER, broker.config.cluster_name
+    )
+    return _put_plain(broker, request, topic, queue_id, plain.encode())
 
 
 def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
@@ -134,7 +125,8 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch without a message")
     appended = put_batch(broker, topic.topic_name, batch)
     offsets = appended.physical_offsets
-    end = None if _NO_WAIT_MARK in shared else offsets[0] + appended.size
+    is_waiting = broker.is_sync_flush and _NO_WAIT_MARK not in shared
+    end = offsets[0] + appended.size if is_waiting else None
     return _answer(broker, request, offsets, queue_id, appended.queue_offset, end)
 
 
@@ -261,14 +253,6 @@ def _draft(
     )
 
 
-def _without_wait(properties: str) -> str:
-    # As most clients have it: in the middle or at the end, and true.
-    before, mark, after = properties.partition(_USUAL_WAIT)
-    if mark and (not after or after[0] == "\x02"):
-        return before + after
-    return without_property(properties, Property.WAIT)
-
-
 def _sys_flag(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
     sys_flag = request.header.sys_flag
     if topic.topic_filter_type == TopicFilterType.MULTI_TAG:
@@ -286,7 +270,7 @@ def _answer(
 ) -> Answer:
     """Says "stored" at once or, if the disk is awaited, when that has everything before the end."""
     command = request.command
-    if awaited_end is None or not broker.is_sync_flush:
+    if awaited_end is None:
         return _success(broker, command, physical_offsets, queue_id, queue_offset)
     # Stored it is, whether or not its sender is still there to hear of it.
     parked = Parked(request)
