@@ -1,16 +1,11 @@
-"""The blocking twins: the same methods for programs without an event loop.
-
-Each has a thread with a loop, in which its twin lives, and one line per method. Any number of
-threads may use one; a call costs about 0.1 ms for the way to the other thread and back.
-"""
+"""The blocking twin of the producer: the same methods for programs without an event loop."""
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Self, Unpack, final
+from typing import Unpack, final
 
+from roquet.client.blocking_twin import BlockingTwin
 from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.delay import Delay
-from roquet.client.loop_thread import LoopThread
 from roquet.client.producer import REQUEST_TIMEOUT_S, AsyncProducer
 from roquet.client.queue_choice import OrderKey
 from roquet.client.receipt import QueueRef, SendReceipt
@@ -20,36 +15,11 @@ from roquet.protocol.message import Message
 
 
 @final
-class Producer:
-    """Sends messages and waits; `AsyncProducer` says what each method does.
-
-    Belongs to the process that made it.
-    """
+class Producer(BlockingTwin[AsyncProducer]):
+    """Sends messages and waits; `AsyncProducer` says what each method does."""
 
     def __init__(self, name_server: str, group: str, **options: Unpack[ProducerOptions]) -> None:
-        self._twin = AsyncProducer(name_server, group, **options)
-        self._thread = LoopThread("producer")
-
-    def open(self) -> None:
-        self._thread.start()
-        self._thread.run(self._twin.open())
-
-    def close(self) -> None:
-        if self._thread.is_running:
-            self._thread.run(self._twin.close())
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        super().__init__(AsyncProducer(name_server, group, **options), "producer")
 
     def send(
         self,

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import Self, Unpack, final
+from typing import Unpack, final
 
 from roquet.client import admin_groups, admin_messages, admin_topics
 from roquet.client.admin import AsyncAdmin
@@ -13,7 +12,7 @@ from roquet.client.admin_groups import ClientConnection, GroupMembers, GroupSett
 from roquet.client.admin_progress import GroupProgress
 from roquet.client.admin_resets import ResetPlan, ResetTarget
 from roquet.client.admin_topics import BrokerRoute, TopicSettings, TopicStatistics
-from roquet.client.loop_thread import LoopThread
+from roquet.client.blocking_twin import BlockingTwin
 from roquet.client.receipt import QueueRef, SendReceipt
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.bodies.running_info import ConsumerRunningInfo
@@ -21,36 +20,11 @@ from roquet.protocol.codes import Permission
 
 
 @final
-class Admin:
-    """Asks and waits; `AsyncAdmin` says what each method does.
-
-    Belongs to the process that made it.
-    """
+class Admin(BlockingTwin[AsyncAdmin]):
+    """Asks and waits; `AsyncAdmin` says what each method does."""
 
     def __init__(self, name_server: str, **options: Unpack[AdminOptions]) -> None:
-        self._twin = AsyncAdmin(name_server, **options)
-        self._thread = LoopThread("admin")
-
-    def open(self) -> None:
-        self._thread.start()
-        self._thread.run(self._twin.open())
-
-    def close(self) -> None:
-        if self._thread.is_running:
-            self._thread.run(self._twin.close())
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        super().__init__(AsyncAdmin(name_server, **options), "admin")
 
     def topics(self, *, cluster: str | None = None, with_internal: bool = False) -> list[str]:
         return self._thread.run(self._twin.topics(cluster=cluster, with_internal=with_internal))

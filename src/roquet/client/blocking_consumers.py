@@ -1,14 +1,13 @@
-"""The blocking twins of consumers. See `blocking.py` for how they live."""
+"""The blocking twins of consumers."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from types import TracebackType
-from typing import Self, TypeVar, Unpack, final
+from typing import TypeVar, Unpack, final
 
+from roquet.client.blocking_twin import BlockingTwin
 from roquet.client.consumer_config import PushConsumerOptions
 from roquet.client.consumer_statistics import ConsumerStatistics
 from roquet.client.iteration import DeliveryIterator
-from roquet.client.loop_thread import LoopThread
 from roquet.client.outcome import BROKER_DECIDES
 from roquet.client.pull_config import PullConsumerOptions
 from roquet.client.pull_consumer import (
@@ -27,7 +26,7 @@ T = TypeVar("T")
 
 
 @final
-class PushConsumer:
+class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     """Hands messages to a listener; `AsyncPushConsumer` says what each method does.
 
     A function runs in threads of its own, a coroutine in the thread of the loop. Without a
@@ -41,29 +40,9 @@ class PushConsumer:
         listener: Listener | None = None,
         **options: Unpack[PushConsumerOptions],
     ) -> None:
-        self._twin = AsyncPushConsumer(name_server, group, listener, **options)
-        self._thread = LoopThread("push consumer")
-
-    def open(self) -> None:
-        self._thread.start()
-        self._thread.run(self._twin.open())
-
-    def close(self) -> None:
-        if self._thread.is_running:
-            self._thread.run(self._twin.close())
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        super().__init__(
+            AsyncPushConsumer(name_server, group, listener, **options), "push consumer"
+        )
 
     def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
         self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
@@ -106,7 +85,7 @@ class PushConsumer:
 
 
 @final
-class PullConsumer:
+class PullConsumer(BlockingTwin[AsyncPullConsumer]):
     """Asks for messages and waits; `AsyncPullConsumer` says what each method does.
 
     Belongs to the process that made it. `on_queues` is called in the thread of the loop.
@@ -115,29 +94,7 @@ class PullConsumer:
     def __init__(
         self, name_server: str, group: str, **options: Unpack[PullConsumerOptions]
     ) -> None:
-        self._twin = AsyncPullConsumer(name_server, group, **options)
-        self._thread = LoopThread("pull consumer")
-
-    def open(self) -> None:
-        self._thread.start()
-        self._thread.run(self._twin.open())
-
-    def close(self) -> None:
-        if self._thread.is_running:
-            self._thread.run(self._twin.close())
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        super().__init__(AsyncPullConsumer(name_server, group, **options), "pull consumer")
 
     def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
         self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self, Unpack, final
+from typing import Unpack, final
 
+from roquet.client.blocking_twin import BlockingTwin
 from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.hooks import TransactionState
-from roquet.client.loop_thread import LoopThread
 from roquet.client.statistics import ProducerStatistics
 from roquet.client.transaction_ends import Check
 from roquet.client.transaction_producer import AsyncTransactionProducer, Transaction
@@ -15,38 +14,19 @@ from roquet.protocol.message import Message
 
 
 @final
-class TransactionProducer:
+class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
     """Sends messages in transactions; `AsyncTransactionProducer` says what each method does.
 
-    `check` is called in a thread of its own. Belongs to the process that made it.
+    `check` is called in a thread of its own.
     """
 
     def __init__(
         self, name_server: str, group: str, *, check: Check, **options: Unpack[ProducerOptions]
     ) -> None:
-        self._twin = AsyncTransactionProducer(name_server, group, check=check, **options)
-        self._thread = LoopThread("transaction producer")
-
-    def open(self) -> None:
-        self._thread.start()
-        self._thread.run(self._twin.open())
-
-    def close(self) -> None:
-        if self._thread.is_running:
-            self._thread.run(self._twin.close())
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        super().__init__(
+            AsyncTransactionProducer(name_server, group, check=check, **options),
+            "transaction producer",
+        )
 
     @contextmanager
     def transaction(
