@@ -64,13 +64,13 @@ def rebuild_queues(reader: StoreReader, queues: QueueTable, deletions: Deletions
     )
     count = 0
     damages = []
-    for each in reader.scan():
+    for each in reader.stretches():
         if isinstance(each, DamagedRange):
             damages.append(each)
         else:
-            dispatcher.dispatch(each)
-            count += 1
-    return Rebuilt(count, damages, dispatcher.misfits)
+            dispatcher.dispatch_all(each)
+            count += each.record_count
+    return Rebuilt(count, damages, sorted(dispatcher.misfits))
 
 
 def key_batches(
