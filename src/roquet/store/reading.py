@@ -18,13 +18,13 @@ from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.damage import Damage, DamagedRange
 from roquet.store.errors import BadRecord, BadStoreDirectory
-from roquet.store.index_file import IndexFile
+from roquet.store.index_file import IndexFile, KeyBatch
 from roquet.store.index_shape import shape_of
 from roquet.store.key_index import find_in_files
 from roquet.store.layout import StoreLayout, layout_of
 from roquet.store.log_scan import LogRecord, Stretch
 from roquet.store.mapped_file import MappedFile
-from roquet.store.message_keys import has_key
+from roquet.store.message_keys import has_key, keys_in_log
 from roquet.store.queue_reading import (
     Limits,
     QueueReader,
@@ -156,6 +156,10 @@ class StoreReader:
     ) -> Iterator[Stretch | DamagedRange]:
         """The same, many records at once."""
         return self._with_damages(self._log.stretches, start, end)
+
+    def keys(self, physical_offsets: list[int], *, with_tags: bool) -> KeyBatch:
+        """What the good records that lie there are filed under; the offsets ascend."""
+        return keys_in_log(self._log, physical_offsets, with_tags=with_tags)
 
     def record_at(self, physical_offset: int) -> bytes:
         """The record that lies exactly there, checked. Raises BadRecord."""

@@ -96,6 +96,14 @@ cdef struct Run:
     uint8_t* at
 
 
+cdef struct Runs:
+    Run* runs
+    Py_ssize_t count
+    Py_ssize_t last_found
+    Entry* entries
+    Py_ssize_t entry_count
+
+
 def scan_heads(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssize_t size_max):
     """The records between two bytes of a file, and no more when they take `size_max` bytes.
 
@@ -130,57 +138,43 @@ def scan_runs(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssiz
     and entries of consecutive ones; runs of one queue come in the order of the log. The delayed
     ones are in no run, because their entries take more than the record.
     """
+    cdef Py_ssize_t start = position
+    cdef Py_ssize_t count_max = size_max // _RECORD_SIZE_MIN + 1
     cdef Py_buffer view
     cdef Head head
     cdef Verdict verdict = GOOD
     cdef Py_ssize_t count = 0
-    cdef Py_ssize_t entry_count = 0
-    cdef Py_ssize_t run_count = 0
-    cdef int64_t latest = 0
     cdef int64_t last = 0
-    cdef Py_ssize_t run = 0
+    cdef int64_t latest = 0
     cdef list delayed = []
-    cdef Py_ssize_t start = position
-    cdef Py_ssize_t count_max = size_max // _RECORD_SIZE_MIN + 1
-    cdef Entry* entries = <Entry*>PyMem_Malloc(count_max * sizeof(Entry))
-    cdef Run* runs = <Run*>PyMem_Malloc(_RUN_COUNT_MAX * sizeof(Run))
+    cdef Runs found
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
-        if entries is NULL or runs is NULL:
-            raise MemoryError
-        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-        try:
-            end = min(end, view.len)
-            while (
-                0 <= position <= end - _RECORD_SIZE_MIN
-                and position - start < size_max
-                and run_count < _RUN_COUNT_MAX
-            ):
-                verdict = _check(<const uint8_t*>view.buf, base, position, end, &head)
-                if verdict != GOOD:
-                    break
-                if not head.sys_flag & _PREPARED:
-                    if _is_delayed(&head):
-                        delayed.append(_members(&head))
-                    else:
-                        run = _run_of(runs, &run_count, run, &head)
-                        entries[entry_count] = Entry(
-                            head.physical_offset,
-                            head.size,
-                            tags_code(head.properties, head.properties_size, NULL),
-                            run,
-                        )
-                        entry_count += 1
-                last = head.store_timestamp
-                latest = max(latest, last)
-                count += 1
-                position += head.size
-            found = _packed_runs(runs, run_count, entries, entry_count)
-        finally:
-            PyBuffer_Release(&view)
+        _make_room(&found, count_max)
+        end = min(end, view.len)
+        while (
+            0 <= position <= end - _RECORD_SIZE_MIN
+            and position - start < size_max
+            and found.count < _RUN_COUNT_MAX
+        ):
+            verdict = _check(<const uint8_t*>view.buf, base, position, end, &head)
+            if verdict != GOOD:
+                break
+            if not head.sys_flag & _PREPARED:
+                if _is_delayed(&head):
+                    delayed.append(_members(&head))
+                else:
+                    _enter(&found, &head)
+            last = head.store_timestamp
+            latest = max(latest, last)
+            count += 1
+            position += head.size
+        runs = _packed_runs(&found)
     finally:
-        PyMem_Free(entries)
-        PyMem_Free(runs)
-    return count, last, latest, found, delayed, position, _reason(verdict, &head)
+        PyMem_Free(found.entries)
+        PyMem_Free(found.runs)
+        PyBuffer_Release(&view)
+    return count, last, latest, runs, delayed, position, _reason(verdict, &head)
 
 
 cdef Verdict _check(
@@ -271,18 +265,36 @@ cdef inline bint _is_delayed(const Head* head) noexcept:
     )
 
 
-cdef Py_ssize_t _run_of(
-    Run* runs, Py_ssize_t* run_count, Py_ssize_t last, const Head* head
-) noexcept:
+cdef int _make_room(Runs* found, Py_ssize_t count_max) except -1:
+    found.count = found.last_found = found.entry_count = 0
+    found.runs = <Run*>PyMem_Malloc(_RUN_COUNT_MAX * sizeof(Run))
+    found.entries = <Entry*>PyMem_Malloc(count_max * sizeof(Entry))
+    if found.runs is NULL or found.entries is NULL:
+        raise MemoryError
+    return 0
+
+
+cdef int _enter(Runs* found, const Head* head) except -1:
+    """There is room for one more run and one more entry."""
+    cdef Entry* entry = &found.entries[found.entry_count]
+    entry.physical_offset = head.physical_offset
+    entry.size = head.size
+    entry.tags_code = tags_code(head.properties, head.properties_size, NULL)
+    entry.run = found.last_found = _run_of(found, head)
+    found.entry_count += 1
+    return 0
+
+
+cdef Py_ssize_t _run_of(Runs* found, const Head* head) noexcept:
     """The number of the run that the record continues; if there is none, of a new one."""
     cdef Py_ssize_t step, index
     cdef Run* run
     # Queues tend to take turns, so the search begins behind the last one found.
-    for step in range(1, run_count[0] + 1):
-        index = last + step
-        if index >= run_count[0]:
-            index -= run_count[0]
-        run = &runs[index]
+    for step in range(1, found.count + 1):
+        index = found.last_found + step
+        if index >= found.count:
+            index -= found.count
+        run = &found.runs[index]
         if (
             run.queue_id == head.queue_id
             and run.topic_size == head.topic_size
@@ -295,31 +307,31 @@ cdef Py_ssize_t _run_of(
                 return index
             run.is_over = True
             break
-    runs[run_count[0]] = Run(
+    found.runs[found.count] = Run(
         head.topic, head.topic_size, head.queue_id, head.queue_offset, 1, False, NULL
     )
-    run_count[0] += 1
-    return run_count[0] - 1
+    found.count += 1
+    return found.count - 1
 
 
-cdef list _packed_runs(
-    Run* runs, Py_ssize_t run_count, const Entry* entries, Py_ssize_t entry_count
-):
+cdef list _packed_runs(Runs* found):
     cdef list packed = []
-    cdef bytes run_entries
+    cdef bytes entries
     cdef Run* run
+    cdef const Entry* entry
     cdef Py_ssize_t index
-    for index in range(run_count):
-        run = &runs[index]
-        run_entries = PyBytes_FromStringAndSize(NULL, run.count * _ENTRY_SIZE)
-        run.at = <uint8_t*>PyBytes_AS_STRING(run_entries)
+    for index in range(found.count):
+        run = &found.runs[index]
+        entries = PyBytes_FromStringAndSize(NULL, run.count * _ENTRY_SIZE)
+        run.at = <uint8_t*>PyBytes_AS_STRING(entries)
         topic = PyBytes_FromStringAndSize(<const char*>run.topic, run.topic_size)
-        packed.append((topic, run.queue_id, run.first_offset, run_entries))
-    for index in range(entry_count):
-        run = &runs[entries[index].run]
-        put_int64(run.at, entries[index].physical_offset)
-        put_int32(run.at + 8, entries[index].size)
-        put_int64(run.at + 12, entries[index].tags_code)
+        packed.append((topic, run.queue_id, run.first_offset, entries))
+    for index in range(found.entry_count):
+        entry = &found.entries[index]
+        run = &found.runs[entry.run]
+        put_int64(run.at, entry.physical_offset)
+        put_int32(run.at + 8, entry.size)
+        put_int64(run.at + 12, entry.tags_code)
         run.at += _ENTRY_SIZE
     return packed
 
