@@ -401,7 +401,7 @@ cdef class SentBatch:
         cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(self.body)
         cdef bytes shared = self.common.kept_properties
         cdef bint is_tagged = False
-        cdef int32_t shared_code = _tags_code(
+        cdef int32_t shared_code = tags_code(
             <const uint8_t*>PyBytes_AS_STRING(shared), PyBytes_GET_SIZE(shared), &is_tagged
         )
         cdef Item* item
@@ -418,7 +418,7 @@ cdef class SentBatch:
             )
             item.tags_code = shared_code
             if not is_tagged:
-                item.tags_code = _tags_code(item.properties, item.properties_size, NULL)
+                item.tags_code = tags_code(item.properties, item.properties_size, NULL)
             self.body_size += item.body_size
             self.size += item.size
             self.sizes.append(item.size)
@@ -476,12 +476,12 @@ RecordBatch = SentBatch | DraftBatch
 
 def tags_code_of(bytes properties not None):
     """The hash of the tag, which is what a queue knows of it; 0 without one."""
-    return _tags_code(
+    return tags_code(
         <const uint8_t*>PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties), NULL
     )
 
 
-cdef int32_t _tags_code(const uint8_t* text, Py_ssize_t size, bint* is_tagged) except? -1:
+cdef int32_t tags_code(const uint8_t* text, Py_ssize_t size, bint* is_tagged) except? -1:
     """`is_tagged`, if asked for, says whether there was a tag at all."""
     cdef const uint8_t* end = text + size
     cdef const uint8_t* at = text

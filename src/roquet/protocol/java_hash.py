@@ -6,7 +6,7 @@ The units are UTF-16 code units, so a character beyond the basic plane counts as
 """
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -56,61 +56,6 @@ def hashes_of_units(
     hashes = np.add.reduceat(weighted, ends - sizes, dtype=np.uint32)
     hashes[sizes == 0] = 0
     return hashes.view(np.int32)
-
-
-@final
-class PartHashes:
-    """The hashes of any parts of an ASCII text, for the price of one pass over it.
-
-    31 is odd, so in 32 bits there is a number that undoes a multiplication by it. Every unit
-    counts 31^-(i+1) for its place i; the sum of a part, times 31 to the power of its end, is
-    its hash.
-    """
-
-    __slots__ = ("_sums",)
-
-    def __init__(self, units: npt.NDArray[np.uint8]) -> None:
-        sums = np.zeros(len(units) + 1, np.uint32)
-        np.multiply(units, _INVERSE_POWERS.first(len(units) + 1)[1:], out=sums[1:])
-        self._sums = np.add.accumulate(sums, out=sums)
-
-    def of(
-        self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.uint32]:
-        powers = _POWERS.first(len(self._sums))
-        hashes: npt.NDArray[np.uint32] = (self._sums[ends] - self._sums[starts]) * powers[ends]
-        return hashes
-
-
-def joined_hashes(
-    firsts: npt.NDArray[np.uint32], seconds: npt.NDArray[np.uint32], sizes: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint32]:
-    """The hashes of texts of two parts; the sizes are those of the second ones."""
-    powers = _POWERS.first(int(sizes.max(initial=0)) + 1)
-    hashes: npt.NDArray[np.uint32] = firsts * powers[sizes] + seconds
-    return hashes
-
-
-@final
-class _Powers:
-    """Of one number, in 32 bits: kept, because they cost more than what is done with them."""
-
-    __slots__ = ("_base", "_known")
-
-    def __init__(self, base: int) -> None:
-        self._base = base
-        self._known = np.ones(1, np.uint32)
-
-    def first(self, count: int) -> npt.NDArray[np.uint32]:
-        if count > len(self._known):
-            known = np.full(1 << (count - 1).bit_length(), self._base, np.uint32)
-            known[0] = 1
-            self._known = np.multiply.accumulate(known, out=known)
-        return self._known[:count]
-
-
-_POWERS: Final = _Powers(31)
-_INVERSE_POWERS: Final = _Powers(pow(31, -1, _WORD))
 
 
 def index_hash(text: str) -> int:

@@ -43,6 +43,7 @@ _NOWHERE: Final = 2**63
 _ENTRY: Final = Struct(">qiq")
 _BLANK: Final = _ENTRY.pack(0, BLANK_SIZE, 0)
 _pack_entry_into = _ENTRY.pack_into
+pack_entry: Final = _ENTRY.pack
 unpack_entries: Final = _ENTRY.iter_unpack
 assert _ENTRY.size == ENTRY_TYPE.itemsize == ENTRY_SIZE
 
@@ -131,7 +132,10 @@ class ConsumeQueue:
         self.max_offset += 1
 
     def append_many(self, entries: bytes) -> None:
-        """Add packed entries, one behind the other; `reserve` was called for all of them."""
+        """Add packed entries, one behind the other.
+
+        Raises OSError after some of them, unless `reserve` was called for all.
+        """
         while entries:
             if self.position == self.reserved_position:
                 self.reserve()

@@ -10,10 +10,10 @@ from roquet.protocol.drafts import tags_code_of
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.message import SysFlag
 from roquet.protocol.properties import property_of_bytes
-from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, pack_entry, unpack_entries
 from roquet.store.deletions import Deletions
 from roquet.store.errors import StoreError
-from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord
+from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord, QueueRun, Stretch
 from roquet.store.queues import QueueTable
 
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
@@ -94,56 +94,73 @@ class Dispatcher:
     ) -> None:
         self._queues = queues
         self._deletions = deletions
-        # Asked for every record.
+        # Asked for every run.
         self._has_deletions = bool(deletions)
         self._delay_levels_ms = delay_levels_ms
         self._log_start = log_start
         self._dispatched_from = dispatched_from
-        # Records that no queue can take, because their own members contradict the log.
+        # Records that no queue can take, because their own members contradict the log; in the
+        # order in which that was noticed.
         self.misfits: list[int] = []
 
-    def dispatch(self, record: LogRecord) -> None:
+    def dispatch_all(self, stretch: Stretch) -> None:
         """Raises EntriesMissing if an earlier part of the log has to be dispatched first.
 
-        Raises OSError when there is no space for the entry.
+        Raises OSError when there is no space for the entries.
         """
+        for run in stretch.runs:
+            queue = self._queues.by_key.get((run.topic, run.queue_id))
+            if queue is None or queue.max_offset != run.queue_offset or self._has_deletions:
+                self._dispatch_unfit(run)
+            else:
+                queue.append_many(run.entries)
+        for record in stretch.others:
+            self.dispatch(record)
+
+    def dispatch(self, record: LogRecord) -> None:
+        """Raises as `dispatch_all`."""
         if record.sys_flag & TRANSACTION_MASK in TRANSACTIONS_WITHOUT_QUEUE:
             return
-        if self._has_deletions and record.physical_offset < self._deletions.end_of(
-            record.topic, record.queue_id
-        ):
-            return
-        queue = self._queues.by_key.get((record.topic, record.queue_id))
-        if queue is None or queue.max_offset != record.queue_offset:
-            queue = self._fitting_queue(record)
-            if queue is None:
-                self.misfits.append(record.physical_offset)
-                return
-        if queue.position == queue.reserved_position:
-            queue.reserve()
-        queue.append(record.physical_offset, record.size, code_of(record, self._delay_levels_ms))
+        code = code_of(record, self._delay_levels_ms)
+        entry = pack_entry(record.physical_offset, record.size, code)
+        self._dispatch_unfit(QueueRun(record.topic, record.queue_id, record.queue_offset, entry))
 
-    def _fitting_queue(self, record: LogRecord) -> ConsumeQueue | None:
-        """The record's queue, made to expect it; None if that cannot be right."""
+    def _dispatch_unfit(self, run: QueueRun) -> None:
+        """A run whose first messages may be deleted, or none that their queue expects."""
+        deleted_end = self._deletions.end_of(run.topic, run.queue_id)
+        for number, (physical_offset, _, _) in enumerate(unpack_entries(run.entries)):
+            if physical_offset < deleted_end:
+                continue
+            queue = self._fitting_queue(run, run.queue_offset + number, physical_offset)
+            if queue is not None:
+                # All that follow fit, too.
+                queue.append_many(run.entries[number * ENTRY_SIZE :])
+                return
+            self.misfits.append(physical_offset)
+
+    def _fitting_queue(
+        self, run: QueueRun, queue_offset: int, physical_offset: int
+    ) -> ConsumeQueue | None:
+        """The queue of a message, made to expect it; None if that cannot be right."""
         try:
-            queue = self._queues.find_or_add(record.topic, record.queue_id)
+            queue = self._queues.find_or_add(run.topic, run.queue_id)
         except BadMessage:
             return None
-        if record.queue_offset == 0 and queue.max_offset > 0:
+        if queue_offset == 0 and queue.max_offset > 0:
             # Apache deleted the topic and made it again; what it had before is not its any more.
             for file in self._queues.remove(queue):
                 file.close()
-            queue = self._queues.find_or_add(record.topic, record.queue_id)
-        elif record.queue_offset > queue.max_offset and self._is_gap(queue, record):
-            queue.append_blanks(record.queue_offset)
-        return queue if record.queue_offset == queue.max_offset else None
+            queue = self._queues.find_or_add(run.topic, run.queue_id)
+        elif queue_offset > queue.max_offset and self._is_gap(queue, queue_offset, physical_offset):
+            queue.append_blanks(queue_offset)
+        return queue if queue_offset == queue.max_offset else None
 
-    def _is_gap(self, queue: ConsumeQueue, record: LogRecord) -> bool:
-        """Whether all messages between the queue's last one and this record can be lost."""
+    def _is_gap(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
+        """Whether all messages between the queue's last one and this one can be lost."""
         last_end = queue.last_physical_end()
         known_from = max(last_end, self._log_start)
         if known_from < self._dispatched_from:
             raise EntriesMissing(known_from)
         # They had to lie somewhere. This keeps a damaged offset from filling the disk.
-        missing = record.queue_offset - queue.max_offset
-        return missing * RECORD_SIZE_MIN <= record.physical_offset - last_end
+        missing = queue_offset - queue.max_offset
+        return missing * RECORD_SIZE_MIN <= physical_offset - last_end

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roquet.disk import Disk
+from roquet.store.index_entries import put_entries
 from roquet.store.mapped_file import MappedFile, create_file
 
 _HEADER: Final = Struct(">qqqqii")
@@ -146,15 +147,17 @@ class IndexFile:
             return 0
         batch = batch.part(0, count)
         first = self.header.next_number
-        start = self._entries_start + first * _ENTRY.size
-        end = start + count * _ENTRY.size
+        end = self._entries_start + (first + count) * _ENTRY.size
         self.file.reserve(end, _RESERVE_STEP)
-        entries = np.empty(count, INDEX_ENTRY_TYPE)
-        entries["hash"] = batch.hashes
-        entries["physical_offset"] = batch.physical_offsets
-        entries["seconds"] = self._seconds(batch.timestamps)
-        entries["older"], new_slots = self._link(batch.hashes)
-        self.file.mapping[start:end] = entries.tobytes()
+        new_slots = put_entries(
+            self.file.mapping,
+            self._slot_count,
+            first,
+            self.header.begin_timestamp,
+            batch.hashes,
+            batch.physical_offsets,
+            batch.timestamps,
+        )
         self._set_header(batch, count, new_slots)
         return count
 
@@ -212,40 +215,6 @@ class IndexFile:
         if header != self._synced_header:
             self.file.sync()
             self._synced_header = header
-
-    def _seconds(self, timestamps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        begin = np.full(len(timestamps), self.header.begin_timestamp)
-        if self.header.next_number == 1:
-            # The first entry still counts from where the file before ended.
-            begin[1:] = timestamps[0]
-        seconds = np.where(begin > 0, (timestamps - begin) // 1000, 0)
-        return np.clip(seconds, 0, SECONDS_MAX)
-
-    def _link(self, hashes: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
-        """Make the new entries the newest of their slots.
-
-        Returns the number of the next older entry for each, and how many slots were empty.
-        """
-        count = len(hashes)
-        first = self.header.next_number
-        slots = np.frombuffer(self.file.mapping, ">i4", self._slot_count, _HEADER.size)
-        slot_of = hashes % self._slot_count
-        # Sorted by slot and, within a slot, by age: neighbours are linked.
-        order = np.argsort(slot_of, kind="stable")
-        sorted_slots = slot_of[order]
-        numbers = (first + order).astype(np.int32)
-        is_oldest = np.ones(count, np.bool_)
-        is_oldest[1:] = sorted_slots[1:] != sorted_slots[:-1]
-        is_newest = np.roll(is_oldest, -1)
-        oldest_slots = sorted_slots[is_oldest]
-        before = slots[oldest_slots].astype(np.int32)
-        before[(before < 0) | (before >= first)] = 0
-        older_sorted = np.roll(numbers, 1)
-        older_sorted[is_oldest] = before
-        slots[oldest_slots] = numbers[is_newest]
-        older = np.empty(count, np.int32)
-        older[order] = older_sorted
-        return older, int(np.count_nonzero(before == 0))
 
     def _set_header(self, batch: KeyBatch, count: int, new_slots: int) -> None:
         header = self.header

@@ -23,8 +23,8 @@ from roquet.store.index_file import (
     create_index_file,
     index_file_size,
 )
-from roquet.store.key_columns import keys_in_log
 from roquet.store.mapped_file import MappedFile
+from roquet.store.message_keys import keys_in_log
 
 # So many messages are filed at once: enough to make the batch cheap, few enough not to be felt.
 BATCH_COUNT: Final = 1024
@@ -193,7 +193,7 @@ class KeyIndex:
 
     # How it works
 
-    def _file_keys(self, log: CommitLog, offsets: Sequence[int]) -> None:
+    def _file_keys(self, log: CommitLog, offsets: list[int]) -> None:
         # Every query asks for it, and most find nothing left to do.
         if offsets:
             self.put(keys_in_log(log, offsets, with_tags=self._config.with_tags))

@@ -2,14 +2,14 @@
 
 A record is good when its sizes add up, its own physical offset is the place where it lies,
 and its checksum (or, if it carries none, the CRC of its body) is right. How a record is laid
-out is said in `protocol/record.py`; this is a second reader of the common case, because
-recovery and the key index read millions of them and want few of their members.
+out is said in `protocol/record.py`; `record_scan.pyx` is a second reader of the common case,
+because recovery and the key index read millions of them and want few of their members.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from mmap import mmap
 from struct import Struct
-from typing import Final, final
+from typing import Final, NamedTuple, final
 from zlib import crc32
 
 import msgspec
@@ -26,30 +26,15 @@ from roquet.protocol.record import (
 )
 from roquet.store.errors import BadRecord
 from roquet.store.mapped_file import MappedFile
+from roquet.store.record_scan import scan_heads, scan_runs
 
 RECORD_SIZE_MIN: Final = LAYOUTS[0].size + 3
 BLANK_SIZE_MIN: Final = 8
 
-# The layout of a record with two IPv4 hosts, without what nobody here asks for.
-_HEAD: Final = Struct(
-    ">i"  # size
-    "i"  # magic
-    "i"  # body CRC
-    "i"  # queue id
-    "4x"
-    "q"  # queue offset
-    "q"  # physical offset
-    "i"  # system flag
-    "16x"
-    "q"  # store timestamp
-    "20x"
-    "i"  # body size
-)
-_HEAD_SIZE: Final = LAYOUTS[0].size
-assert _HEAD.size == _HEAD_SIZE
-_unpack_head = _HEAD.unpack_from
+# So many bytes are checked before the first of their records is handed out.
+_HEADS_SIZE: Final = 1 << 16
+_STRETCH_SIZE: Final = 1 << 20
 _unpack_blank = Struct(">ii").unpack_from
-_ADDRESS_BITS: Final = 0x30
 _CHECKSUM_MARK: Final = b"__CRC32#\x01"
 _CHECKSUM_TAIL_SIZE: Final = CHECKSUM_SIZE - len(_CHECKSUM_MARK)
 # What both kinds of magic begin with.
@@ -57,7 +42,6 @@ _MAGIC_PREFIX: Final = MAGIC_V1.to_bytes(4, signed=True)[:3]
 _MAGIC_POSITION: Final = 4
 # A disk writes a sector as a whole or not at all.
 _SECTOR_SIZE: Final = 512
-_WRONG_SIZES: Final = "its sizes do not add up"
 _LOST_CHECKSUM: Final = "its checksum is damaged"
 
 
@@ -75,69 +59,80 @@ class LogRecord(msgspec.Struct, gc=False):
     properties: bytes
 
 
+class QueueRun(NamedTuple):
+    """Consecutive messages of one queue."""
+
+    topic: bytes
+    queue_id: int
+    queue_offset: int  # of the first
+    entries: bytes  # as `consume_queue.py` draws them
+
+
+class Stretch(NamedTuple):
+    """Good records one behind the other, as queues want them.
+
+    The runs of one queue come in the order of the log. Delayed and rare kinds of records are in
+    no run, and in no queue that one of the runs is of.
+    """
+
+    start: int
+    record_count: int
+    last_timestamp: int
+    latest_timestamp: int
+    runs: Sequence[QueueRun]
+    others: Sequence[LogRecord]
+
+
 def scan_file(file: MappedFile, position: int, end: int) -> Iterator[LogRecord]:
     """The records between two bytes of the file, up to the blank that ends it.
 
-    Raises BadRecord at the first thing that is neither. Longer than other functions, because
-    a call per step would double its time.
+    Raises BadRecord at the first thing that is neither.
     """
-    mapping = file.mapping
-    base = file.start
-    unpack_head = _unpack_head
     while position + RECORD_SIZE_MIN <= end:
-        (
-            size,
-            magic,
-            body_crc,
-            queue_id,
-            queue_offset,
-            physical_offset,
-            sys_flag,
-            store_timestamp,
-            body_size,
-        ) = unpack_head(mapping, position)
-        if magic != MAGIC_V1 or sys_flag & _ADDRESS_BITS:
+        heads, position, fault = scan_heads(file.mapping, file.start, position, end, _HEADS_SIZE)
+        for head in heads:
+            yield LogRecord(*head)
+        if fault is not None:
+            raise BadRecord(file.start + position, fault)
+        if not heads:
             if is_blank(file, position):
                 return
-            record = read_log_record(mapping, position, base)
+            record = read_log_record(file.mapping, position, file.start)
             yield record
             position += record.size
-            continue
-        if physical_offset != base + position:
-            raise BadRecord(base + position, f"claims to lie at {physical_offset}")
-        next_position = position + size
-        body_end = position + _HEAD_SIZE + body_size
-        if body_size < 0 or not body_end + 3 <= next_position <= end:
-            raise BadRecord(base + position, _WRONG_SIZES)
-        topic_end = body_end + 1 + mapping[body_end]
-        properties = mapping[topic_end + 2 : next_position]
-        if topic_end + 2 > next_position or mapping[topic_end : topic_end + 2] != len(
-            properties
-        ).to_bytes(2):
-            raise BadRecord(base + position, _WRONG_SIZES)
-        if properties[-CHECKSUM_SIZE:-_CHECKSUM_TAIL_SIZE] == _CHECKSUM_MARK:
-            # It covers the body, so the CRC of the body need not be made.
-            checksum = crc32(mapping[position : next_position - CHECKSUM_SIZE]) & CRC_MASK
-            # The digits lie back to front.
-            if properties[: -_CHECKSUM_TAIL_SIZE - 1 : -1] != b"\x02%010d" % checksum:
-                raise BadRecord(base + position, "breaks its checksum")
-        elif crc32(mapping[position + _HEAD_SIZE : body_end]) & CRC_MASK != body_crc:
-            raise BadRecord(base + position, "its body breaks its CRC")
-        elif _has_lost_checksum(mapping, position, next_position, properties):
-            raise BadRecord(base + position, _LOST_CHECKSUM)
-        yield LogRecord(
-            physical_offset,
-            size,
-            mapping[body_end + 1 : topic_end],
-            queue_id,
-            queue_offset,
-            sys_flag,
-            store_timestamp,
-            properties,
+    _check_rest(file, position, end)
+
+
+def scan_stretches(file: MappedFile, position: int, end: int) -> Iterator[Stretch]:
+    """The records that `scan_file` finds; raises as it does."""
+    while position + RECORD_SIZE_MIN <= end:
+        start = file.start + position
+        count, last_timestamp, latest_timestamp, runs, delayed, position, fault = scan_runs(
+            file.mapping, file.start, position, end, _STRETCH_SIZE
         )
-        position = next_position
+        if count:
+            yield Stretch(
+                start,
+                count,
+                last_timestamp,
+                latest_timestamp,
+                [QueueRun(*run) for run in runs],
+                [LogRecord(*head) for head in delayed],
+            )
+        if fault is not None:
+            raise BadRecord(file.start + position, fault)
+        if not count:
+            if is_blank(file, position):
+                return
+            record = read_log_record(file.mapping, position, file.start)
+            yield Stretch(start, 1, record.store_timestamp, record.store_timestamp, (), (record,))
+            position += record.size
+    _check_rest(file, position, end)
+
+
+def _check_rest(file: MappedFile, position: int, end: int) -> None:
     if position < end and not is_blank(file, position):
-        raise BadRecord(base + position, "no record fits before the end of the file")
+        raise BadRecord(file.start + position, "no record fits before the end of the file")
 
 
 def _has_lost_checksum(mapping: mmap, position: int, end: int, properties: bytes) -> bool:

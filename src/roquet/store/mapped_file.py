@@ -7,6 +7,7 @@ from typing import Final, final
 
 from roquet.disk import Disk
 from roquet.store.layout import aside
+from roquet.store.zeros import is_zero
 
 _CHUNK_SIZE: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK_SIZE)
@@ -101,7 +102,7 @@ class MappedFile:
         for range_start, range_end in self._disk.data_ranges(self._open(), position):
             for start in range(range_start, range_end, _CHUNK_SIZE):
                 end = min(start + _CHUNK_SIZE, range_end)
-                if self.mapping[start:end] != _ZEROS[: end - start]:
+                if not is_zero(self.mapping, start, end):
                     yield start, end
 
     def close(self) -> None:

@@ -5,10 +5,10 @@ gone. What comes back is a snapshot: what was there when it was opened. The size
 are taken from the files, so no configuration is needed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self, final
+from typing import Final, NamedTuple, Self, TypeVar, final
 
 from roquet.disk import Disk, SystemDisk
 from roquet.protocol.java_hash import index_hash
@@ -18,13 +18,13 @@ from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.damage import Damage, DamagedRange
 from roquet.store.errors import BadRecord, BadStoreDirectory
-from roquet.store.index_file import IndexFile
+from roquet.store.index_file import IndexFile, KeyBatch
 from roquet.store.index_shape import shape_of
 from roquet.store.key_index import find_in_files
 from roquet.store.layout import StoreLayout, layout_of
-from roquet.store.log_scan import LogRecord
+from roquet.store.log_scan import LogRecord, Stretch
 from roquet.store.mapped_file import MappedFile
-from roquet.store.message_keys import has_key
+from roquet.store.message_keys import has_key, keys_in_log
 from roquet.store.queue_reading import (
     Limits,
     QueueReader,
@@ -35,6 +35,8 @@ from roquet.store.queue_reading import (
 from roquet.store.queues import queues_on_disk
 from roquet.store.recovery import is_lost_in_between
 from roquet.store.time_search import Boundary, offset_by_time
+
+_Good = TypeVar("_Good", LogRecord, Stretch)
 
 _NO_LIMIT: Final = 1 << 60
 # Messages that are taken from a queue at once.
@@ -147,17 +149,17 @@ class StoreReader:
 
         `start` is the offset of a record; else what comes before the next one is damage.
         """
-        position = self._log.start if start is None else start
-        end = self._log.end if end is None else min(end, self._log.end)
-        while position < end:
-            try:
-                yield from self._log.scan(position, end)
-            except BadRecord as bad:
-                after = self._log.find_record(bad.physical_offset + 1)
-                position = end if after is None else min(after.physical_offset, end)
-                yield DamagedRange(bad.physical_offset, position, bad.reason)
-            else:
-                return
+        return self._with_damages(self._log.scan, start, end)
+
+    def stretches(
+        self, start: int | None = None, end: int | None = None
+    ) -> Iterator[Stretch | DamagedRange]:
+        """The same, many records at once."""
+        return self._with_damages(self._log.stretches, start, end)
+
+    def keys(self, physical_offsets: list[int], *, with_tags: bool) -> KeyBatch:
+        """What the good records that lie there are filed under; the offsets ascend."""
+        return keys_in_log(self._log, physical_offsets, with_tags=with_tags)
 
     def record_at(self, physical_offset: int) -> bytes:
         """The record that lies exactly there, checked. Raises BadRecord."""
@@ -280,6 +282,21 @@ class StoreReader:
         if queue.max_offset:
             self._queues[topic, queue_id] = queue
 
+    def _with_damages(
+        self, scan: Callable[[int, int], Iterator[_Good]], start: int | None, end: int | None
+    ) -> Iterator[_Good | DamagedRange]:
+        position = self._log.start if start is None else start
+        end = self._log.end if end is None else min(end, self._log.end)
+        while position < end:
+            try:
+                yield from scan(position, end)
+            except BadRecord as bad:
+                after = self._log.find_record(bad.physical_offset + 1)
+                position = end if after is None else min(after.physical_offset, end)
+                yield DamagedRange(bad.physical_offset, position, bad.reason)
+            else:
+                return
+
     def _find_end(self) -> int:
         """The queues know nearly where it is; from there on the log is read."""
         log = self._log
@@ -291,9 +308,8 @@ class StoreReader:
         timestamp = 0
         while True:
             try:
-                for record in log.scan(position, log.files_end):
-                    position = record.physical_offset + record.size
-                    timestamp = record.store_timestamp
+                for stretch in log.stretches(position, log.files_end):
+                    timestamp = stretch.last_timestamp
             except BadRecord as bad:
                 after = log.find_record(bad.physical_offset + 1)
                 if after is None or not is_lost_in_between(after, timestamp, durable_timestamp):

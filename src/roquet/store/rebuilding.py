@@ -26,7 +26,6 @@ from roquet.store.index_shape import shape_of
 from roquet.store.key_index import BATCH_COUNT, KeyIndexConfig
 from roquet.store.layout import StoreLayout
 from roquet.store.log_scan import LogRecord
-from roquet.store.message_keys import key_batch
 from roquet.store.queues import QueueTable, queues_on_disk
 from roquet.store.reading import StoreReader
 
@@ -64,22 +63,23 @@ def rebuild_queues(reader: StoreReader, queues: QueueTable, deletions: Deletions
     )
     count = 0
     damages = []
-    for each in reader.scan():
+    for each in reader.stretches():
         if isinstance(each, DamagedRange):
             damages.append(each)
         else:
-            dispatcher.dispatch(each)
-            count += 1
-    return Rebuilt(count, damages, dispatcher.misfits)
+            dispatcher.dispatch_all(each)
+            count += each.record_count
+    return Rebuilt(count, damages, sorted(dispatcher.misfits))
 
 
 def key_batches(
     reader: StoreReader, start: int, end: int, *, with_tags: bool
 ) -> Iterator[KeyBatch]:
     """All keys of the good records between two physical offsets, in the order of the log."""
-    records = (each for each in reader.scan(start, end) if isinstance(each, LogRecord))
-    while batch := list(islice(records, BATCH_COUNT)):
-        yield key_batch(batch, with_tags=with_tags)
+    found = reader.scan(start, end)
+    offsets = (each.physical_offset for each in found if isinstance(each, LogRecord))
+    while part := list(islice(offsets, BATCH_COUNT)):
+        yield reader.keys(part, with_tags=with_tags)
 
 
 def loaded_deletions(disk: Disk, layout: StoreLayout) -> Deletions:

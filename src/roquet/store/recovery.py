@@ -1,6 +1,6 @@
 """Bringing a store into order when it is opened, whatever state it was left in.
 
-The log is the truth. Its last part is read record by record: up to where it is good it is
+The log is the truth. Its last part is read, and every record checked: up to where it is good it is
 kept, what lies behind is cut off, and the queues are made to agree with it. How much has to
 be read is decided by what the last owner left: after a clean end the last files, after a
 crash everything since the checkpoint, and more if a queue turns out to lack entries.
@@ -94,7 +94,7 @@ def recover(
         cut_size=cut_size,
         cut_reason=walk.cut_reason if cut_size else "",
         damages=(*_missing_files(log), *walk.damages),
-        misfits=tuple(dispatcher.misfits),
+        misfits=tuple(sorted(dispatcher.misfits)),
     )
 
 
@@ -133,13 +133,13 @@ class _Walk:
         self, log: CommitLog, dispatcher: Dispatcher, durable_timestamp: int | None
     ) -> None:
         self._log = log
-        self._dispatch = dispatcher.dispatch
+        self._dispatch_all = dispatcher.dispatch_all
         self._durable_timestamp = durable_timestamp
         self.end = 0
         self.cut_reason = ""
         self.record_count = 0
         self.last_timestamp = 0
-        # The first record that is not known to be durable; None if all are.
+        # All records before it are known to be durable; None if all are.
         self.unsafe_from: int | None = None
         self.damages: list[DamagedRange] = []
 
@@ -162,21 +162,15 @@ class _Walk:
             return
 
     def _dispatch_good(self, start: int) -> None:
-        dispatch = self._dispatch
-        count = 0
-        timestamp = self.last_timestamp
         # No time is late enough for the records of a store that was closed.
         durable_timestamp = inf if self._durable_timestamp is None else self._durable_timestamp
-        try:
-            for record in self._log.scan(start, self._log.files_end):
-                dispatch(record)
-                timestamp = record.store_timestamp
-                if timestamp >= durable_timestamp and self.unsafe_from is None:
-                    self.unsafe_from = record.physical_offset
-                count += 1
-        finally:
-            self.last_timestamp = timestamp
-            self.record_count += count
+        for stretch in self._log.stretches(start, self._log.files_end):
+            self._dispatch_all(stretch)
+            self.last_timestamp = stretch.last_timestamp
+            self.record_count += stretch.record_count
+            if stretch.latest_timestamp >= durable_timestamp and self.unsafe_from is None:
+                # Some records before it may be durable: to write them again does no harm.
+                self.unsafe_from = stretch.start
 
 
 def _scan_start(

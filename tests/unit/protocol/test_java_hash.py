@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from roquet.protocol.java_hash import (
-    PartHashes,
-    index_hash,
-    index_hashes,
-    java_hash,
-    java_hashes,
-    joined_hashes,
-)
+from roquet.protocol.java_hash import index_hash, index_hashes, java_hash, java_hashes
 
 KNOWN = {
     "": 0,
@@ -59,27 +52,3 @@ def test_many_index_hashes_equal_each_of_them() -> None:
     hashes = index_hashes(java_hashes(list(KNOWN)))
     assert hashes.dtype == np.int32
     assert hashes.tolist() == [index_hash(text) for text in KNOWN]
-
-
-def test_the_parts_of_a_text_hash_like_texts() -> None:
-    text = "TopicTest#order-1 polygenelubricants" * 40
-    starts = np.array([0, 0, 3, 18, len(text) - 1, len(text)])
-    ends = np.array([0, len(text), 7, 36, len(text), len(text)])
-    found = PartHashes(np.frombuffer(text.encode(), np.uint8)).of(starts, ends)
-    assert found.view(np.int32).tolist() == [
-        java_hash(text[start:end]) for start, end in zip(starts, ends, strict=True)
-    ]
-
-
-def test_an_empty_text_has_empty_parts_only() -> None:
-    nowhere = np.zeros(2, np.int64)
-    assert PartHashes(np.zeros(0, np.uint8)).of(nowhere, nowhere).tolist() == [0, 0]
-
-
-def test_the_hash_of_two_texts_joined_follows_from_those_of_both() -> None:
-    pairs = [("TopicTest#", "order-1"), ("", "a"), ("a", ""), ("x" * 99, "y" * 999)]
-    firsts = java_hashes([first for first, _ in pairs]).view(np.uint32)
-    seconds = java_hashes([second for _, second in pairs]).view(np.uint32)
-    sizes = np.array([len(second) for _, second in pairs])
-    joined = joined_hashes(firsts, seconds, sizes)
-    assert joined.view(np.int32).tolist() == java_hashes(list(map("".join, pairs))).tolist()

@@ -7,8 +7,15 @@ from roquet.disk import SystemDisk
 from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
 from roquet.protocol.record import MAGIC_BLANK, MAGIC_V2
+from roquet.store.consume_queue import unpack_entries
 from roquet.store.errors import BadRecord
-from roquet.store.log_scan import LogRecord, find_record, read_log_record, scan_file
+from roquet.store.log_scan import (
+    LogRecord,
+    find_record,
+    read_log_record,
+    scan_file,
+    scan_stretches,
+)
 from roquet.store.mapped_file import MappedFile, create_file
 from tests.support.drafts import draft
 
@@ -191,3 +198,38 @@ def test_nothing_is_found_where_nothing_is(file: MappedFile) -> None:
     assert find_record(file, 0) is None
     file.mapping[-3:] = b"\xda\xa3\x20"
     assert find_record(file, 0) is None
+
+
+def test_more_than_properties_can_hold_is_none(tmp_path: Path) -> None:
+    """A body that seems shorter than it is leaves the rest of it to the properties."""
+    file = create_file(SystemDisk(), tmp_path / "large", BASE, 1 << 18)
+    end = write(file, 0, draft(bytes(1 << 17)))
+    file.mapping[84:88] = bytes(4)
+    with pytest.raises(BadRecord, match="sizes"):
+        scanned(file, end=end)
+    file.close()
+
+
+def test_many_records_come_in_stretches(tmp_path: Path) -> None:
+    """Of more queues than are kept apart at once, in no special order."""
+    file = create_file(SystemDisk(), tmp_path / "large", BASE, 1 << 21)
+    position = 0
+    expected: dict[int, list[int]] = {}
+    for number in range(3000):
+        queue_id = number * number % 701
+        each = draft(b"x" * 500, queue_id=queue_id)
+        offsets = expected.setdefault(queue_id, [])
+        each.write(file.mapping, position, len(offsets), BASE + position, number)
+        offsets.append(BASE + position)
+        position += each.size
+    stretches = list(scan_stretches(file, 0, position))
+    assert len(stretches) > 2
+    assert sum(each.record_count for each in stretches) == 3000
+    assert (stretches[-1].last_timestamp, stretches[-1].latest_timestamp) == (2999, 2999)
+    found: dict[int, list[int]] = {}
+    for run in (run for each in stretches for run in each.runs):
+        offsets = found.setdefault(run.queue_id, [])
+        assert run.queue_offset == len(offsets)
+        offsets += [physical_offset for physical_offset, _, _ in unpack_entries(run.entries)]
+    assert found == expected
+    file.close()

@@ -1,4 +1,4 @@
-"""Damage, and what is gone. That columns equal a reading one by one is proved in tests/property."""
+"""Damage, and what is gone. That keys equal those of records one by one is in tests/property."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from roquet.disk import SystemDisk
 from roquet.store.commit_log import CommitLog
 from roquet.store.index_file import KeyBatch
-from roquet.store.key_columns import keys_in_log
-from roquet.store.message_keys import key_batch
+from roquet.store.key_scan import scan_keys
+from roquet.store.message_keys import key_batch, keys_in_log
 from tests.support.drafts import draft
 
 FILE_SIZE = 1024
@@ -71,3 +71,22 @@ def test_a_damaged_byte_costs_no_more_than_the_keys_of_its_record(log: CommitLog
         found = columns(keys_in_log(log, offsets, with_tags=False))
         assert [each for each in found if each[1] != offsets[1]] == unhurt
         mapping[position] ^= 1 << bit
+
+
+def test_a_record_cut_off_anywhere_is_odd_and_has_no_keys(log: CommitLog) -> None:
+    (offset,) = append(log, 1)
+    content = log.files[0].mapping[: log.end]
+    for end in range(offset, len(content)):
+        assert scan_keys(content[:end], 0, [offset], True) == (b"", [offset])
+
+
+@pytest.mark.parametrize("offset", [-1, 99, 2**62, -(2**62)])
+def test_a_place_outside_of_the_file_is_odd(offset: int) -> None:
+    assert scan_keys(bytes(99), 0, [offset], True) == (b"", [offset])
+
+
+def test_the_mapping_can_be_closed_afterwards(log: CommitLog) -> None:
+    offsets = append(log, 1)
+    keys = keys_in_log(log, offsets, with_tags=True)
+    log.close()
+    assert len(keys) == 2

@@ -1,0 +1,16 @@
+"""Compiles every `.pyx`; all else about the package is said in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+SOURCE = Path("src")
+
+
+def extension(path: Path) -> Extension:
+    name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    declarations = [str(each) for each in SOURCE.rglob("*.pxd")]
+    return Extension(name, [str(path)], depends=declarations, libraries=["z"])
+
+
+setup(ext_modules=[extension(path) for path in sorted(SOURCE.rglob("*.pyx"))])

@@ -1,0 +1,14 @@
+from mmap import mmap
+from typing import TypeAlias
+
+# The members of a `LogRecord`.
+Head: TypeAlias = tuple[int, int, bytes, int, int, int, int, bytes]
+# The members of a `QueueRun`.
+Run: TypeAlias = tuple[bytes, int, int, bytes]
+
+def scan_heads(
+    buffer: bytes | mmap, base: int, position: int, end: int, size_max: int
+) -> tuple[list[Head], int, str | None]: ...
+def scan_runs(
+    buffer: bytes | mmap, base: int, position: int, end: int, size_max: int
+) -> tuple[int, int, int, list[Run], list[Head], int, str | None]: ...

@@ -1,0 +1,3 @@
+from mmap import mmap
+
+def is_zero(buffer: bytes | mmap, start: int, end: int) -> bool: ...
