@@ -1,7 +1,7 @@
 """The two replies a broker writes most, filled into prepared text instead of built and encoded.
 
     send success    SendReplyTemplate(region_id, is_traced).fill(opaque, msg_id, ...)  whole frame
-    pull found      found_reply_head(opaque, ..., body_size)       frame without its records
+    pull found      found_reply(opaque, ..., records)                                  whole frame
 
 Only for peers that speak JSON headers. The text is made by `reply_to` and `encode_command` once,
 with marks where the values go, so both ways cannot drift apart.
@@ -50,19 +50,19 @@ class SendReplyTemplate:
 
 
 # Six parameters, because building a value object would cost as much as the rest of the call.
-def found_reply_head(
+def found_reply(
     opaque: int,
     broker_id: int,
     next_begin_offset: int,
     min_offset: int,
     max_offset: int,
-    body_size: int,
+    records: bytes,
 ) -> bytes:
-    """All of the frame but the records, so that the caller joins head and records only once."""
+    """The whole frame. `records` are many bytes, so they are copied only once."""
     values = (broker_id, next_begin_offset, min_offset, max_offset, opaque)
     header = (_FOUND_TEXT % values).encode()
     size = len(header)
-    return _pack_prefix(4 + size + body_size, size) + header
+    return b"".join((_pack_prefix(4 + size + len(records), size), header, records))
 
 
 def _template(header: Header, remark: str | None, marks: tuple[int, ...]) -> str:
