@@ -40,7 +40,8 @@ class SendReplyTemplate:
             region_id=region_id,
             is_traced=is_traced,
         )
-        self._text = _template(header, None, (msg_id, queue_id, queue_offset, _OPAQUE_MARK))
+        pieces = _pieces(header, None, (msg_id, queue_id, queue_offset, _OPAQUE_MARK))
+        self._text = "%s".join([piece.replace("%", "%%") for piece in pieces])
 
     def fill(self, opaque: int, msg_id: str, queue_id: int, queue_offset: int) -> bytes:
         """The whole frame. `msg_id` is one or many of our own offset ids, so nothing to escape."""
@@ -59,26 +60,29 @@ def found_reply(
     records: bytes,
 ) -> bytes:
     """The whole frame. `records` are many bytes, so they are copied only once."""
-    values = (broker_id, next_begin_offset, min_offset, max_offset, opaque)
-    header = (_FOUND_TEXT % values).encode()
+    a, b, c, d, e, f = _FOUND_PIECES
+    # As one expression, which is twice as fast as a template.
+    header = (
+        f"{a}{broker_id}{b}{next_begin_offset}{c}{min_offset}{d}{max_offset}{e}{opaque}{f}"
+    ).encode()
     size = len(header)
     return b"".join((_pack_prefix(4 + size + len(records), size), header, records))
 
 
-def _template(header: Header, remark: str | None, marks: tuple[int, ...]) -> str:
-    """The text of the reply with `%s` for each mark; the marks come in this very order."""
+def _pieces(header: Header, remark: str | None, marks: tuple[int, ...]) -> list[str]:
+    """The text of the reply before, between and behind the marks, which come in this order."""
     request = Command(code=0, opaque=_OPAQUE_MARK)
     frame = encode_command(reply_to(request, ResponseCode.SUCCESS, header=header, remark=remark))
-    rest = frame[PREFIX_SIZE:].decode().replace("%", "%%")
+    rest = frame[PREFIX_SIZE:].decode()
     pieces: list[str] = []
     for mark in marks:
         assert rest.count(str(mark)) == 1, f"mark {mark} is not where the template wants it"
         before, _, rest = rest.partition(str(mark))
         pieces.append(before)
-    return "%s".join([*pieces, rest])
+    return [*pieces, rest]
 
 
-_FOUND_TEXT: Final = _template(
+_FOUND_PIECES: Final = _pieces(
     PullMessageReplyHeader(
         suggest_which_broker_id=_MARKS[0],
         next_begin_offset=_MARKS[1],

@@ -26,6 +26,10 @@ from roquet.store.queue_reading import Limits, ReadResult, ReadStatus
 _READ: Final = int(Permission.READ)
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND: Final = int(PullFlag.SUSPEND)
+# Looking up a member of an enum takes as long as a call.
+_FOUND: Final = ReadStatus.FOUND
+_SUCCESS: Final = ResponseCode.SUCCESS
+_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _MASTER_ID: Final = 0
 # The remark of a 5.x broker that was told to go on elsewhere.
 _RESET: Final = "OFFSET_RESET"
@@ -45,7 +49,7 @@ def pull_message(broker: Broker, request: Request[PullMessageHeader]) -> Answer:
     if pull.sys_flag & _COMMIT_OFFSET:
         broker.offsets.advance(pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
     outcome = _look(broker, pull, limits)
-    if outcome.code is ResponseCode.PULL_NOT_FOUND and pull.sys_flag & _SUSPEND:
+    if outcome.code is _NOT_FOUND and pull.sys_flag & _SUSPEND:
         return _wait(broker, request, limits)
     return _reply(broker, request, outcome)
 
@@ -100,8 +104,8 @@ def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Outcome:
 
 
 def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
-    if status is ReadStatus.FOUND:
-        return ResponseCode.SUCCESS
+    if status is _FOUND:
+        return _SUCCESS
     code = _CODES.get(status)
     if code is None:
         # The queue is empty: whoever believes to be further on has to come back.
@@ -117,7 +121,7 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -
 
     def answer_if_wanted() -> Reply | bytes | None:
         outcome = _look(broker, pull, limits)
-        if outcome.code is ResponseCode.PULL_NOT_FOUND:
+        if outcome.code is _NOT_FOUND:
             return None
         if (
             outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -147,7 +151,7 @@ def _reply(broker: Broker, request: Request[PullMessageHeader], outcome: _Outcom
     pull = request.header
     command = request.command
     result = outcome.result
-    if outcome.code is not ResponseCode.SUCCESS:
+    if outcome.code is not _SUCCESS:
         broker.statistics.count_miss()
     else:
         broker.statistics.count_get(pull.consumer_group, pull.topic, result.count, len(result.body))
