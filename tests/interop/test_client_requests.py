@@ -115,4 +115,4 @@ def pulled(broker: str, queue: QueueRef) -> list[ReceivedMessage]:
     )
     with BlockingPeer(broker) as peer:
         reply = peer.call(RequestCode.PULL_MESSAGE, header)
-    return list(received_messages(reply.body, queue))
+    return received_messages(reply.body, queue)

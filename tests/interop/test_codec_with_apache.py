@@ -6,7 +6,8 @@ from zlib import crc32
 
 import pytest
 
-from roquet.protocol.batch import BatchItem, encode_batch
+from roquet.protocol.batch import BatchItem
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.connection import ConsumerConnections
 from roquet.protocol.bodies.data_version import DataVersion

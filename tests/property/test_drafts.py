@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from roquet.protocol.batch import encode_batch
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.drafts import DraftBatch, RecordDraft, SentBatch
 from roquet.protocol.host import pack_host
 from roquet.protocol.properties import parse_properties

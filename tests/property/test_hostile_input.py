@@ -16,7 +16,8 @@ from hypothesis import settings
 from msgspec import Raw
 
 from roquet.protocol.acl_signature import has_valid_signature
-from roquet.protocol.batch import BatchItem, decode_batch, encode_batch, unwrap
+from roquet.protocol.batch import BatchItem, decode_batch, unwrap
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.properties_text import read_properties_text
 from roquet.protocol.catalog import CATALOG, decode_reply, decode_request
 from roquet.protocol.codes import ResponseCode

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from roquet.protocol.acl_signature import SIGNATURE, has_valid_signature, sign, signed_bytes
-from roquet.protocol.batch import BatchItem, decode_batch, encode_batch
+from roquet.protocol.batch import BatchItem, decode_batch
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.compression import Compression, compress, decompress
 from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.errors import ProtocolError

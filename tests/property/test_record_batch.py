@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from roquet.protocol.batch import BatchItem, encode_batch
+from roquet.protocol.batch import BatchItem
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.compression import Compression, compress
 from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.errors import BadMessage, ProtocolError

@@ -32,7 +32,7 @@ class BrokerConfig:
     broker_name: str = field(default_factory=gethostname)  # brokerName
     broker_id: int = 0  # brokerId
     role: BrokerRole = BrokerRole.ASYNC_MASTER  # brokerRole
-    permission: int = Permission.READ | Permission.WRITE  # brokerPermission
+    permission: int = int(Permission.READ | Permission.WRITE)  # brokerPermission
     region_id: str = "DefaultRegion"  # regionId
     trace_on: bool = True  # traceOn
 

@@ -25,7 +25,9 @@ from roquet.protocol.codes import Permission
 QUEUE_COUNT_MAX: Final = 65_536
 
 _TEMPLATE: Final = names.TEMPLATE_TOPIC
-_READ_WRITE: Final = Permission.READ | Permission.WRITE
+# Plain numbers: those of an enum take microseconds to be compared.
+_READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
+_INHERIT: Final = int(Permission.INHERIT)
 _SCHEDULE_QUEUE_COUNT: Final = 18
 _BENCHMARK_QUEUE_COUNT: Final = 1024
 _CLUSTER_TOPIC_QUEUE_COUNT: Final = 16
@@ -100,7 +102,7 @@ class TopicTable:
         if found is not None:
             return found
         parent = self._topics.get(template) if may_create or template != _TEMPLATE else None
-        if parent is not None and parent.perm & Permission.INHERIT:
+        if parent is not None and parent.perm & _INHERIT:
             return self._put(_inherited(topic, parent, queue_count, flags))
         if topic.startswith(names.RETRY_PREFIX):
             return self.find_or_create(topic, 1, flags)
@@ -214,7 +216,7 @@ def _topic(name: str, queue_count: int, flags: int = 0) -> TopicConfig:
 
 
 def _template(name: str, queue_count: int, is_open: bool) -> TopicConfig:
-    perm = Permission.INHERIT | (_READ_WRITE if is_open else 0)
+    perm = _INHERIT | (_READ_WRITE if is_open else 0)
     return replace(_topic(name, queue_count), perm=perm)
 
 
@@ -222,6 +224,6 @@ def _inherited(name: str, parent: TopicConfig, queue_count: int, flags: int) -> 
     queue_count = max(0, min(queue_count, parent.write_queue_nums))
     return replace(
         _topic(name, queue_count, flags),
-        perm=parent.perm & ~Permission.INHERIT,
+        perm=parent.perm & ~_INHERIT,
         topic_filter_type=parent.topic_filter_type,
     )

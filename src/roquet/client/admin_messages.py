@@ -186,7 +186,7 @@ async def _query(servers: AdminServers, header: QueryMessageHeader) -> list[Rece
             )
             # Which queues they are of, the records themselves say.
             anywhere = QueueRef(header.topic, master.broker_name, 0)
-            found = list(received_messages(reply.body, anywhere, servers.config.namespace))
+            found = received_messages(reply.body, anywhere, servers.config.namespace)
             for each in found:
                 each.queue = anywhere._replace(queue_id=each.record.queue_id)
         except RequestRefused as refused:

@@ -68,8 +68,7 @@ class ConcurrentFeed:
 
     def take_in(self, messages: list[ReceivedMessage], next_offset: int) -> None:
         """What a pull brought. Nothing of interest is left before `next_offset`."""
-        add = self.book.add
-        fresh = [each for each in messages if add(each.queue_offset, each.size)]
+        fresh = self.book.add_all(messages)
         self.book.skip_to(next_offset)
         self._counts.pulled_count += len(fresh)
         self._put(fresh)
@@ -95,9 +94,7 @@ class ConcurrentFeed:
         messages = delivery.messages
         if error is None:
             counts.done_count += len(messages)
-            finish = self.book.finish
-            for message in messages:
-                finish(message.queue_offset)
+            self.book.finish_all([message.queue_offset for message in messages])
             self.room.look()
         else:
             self._judge(messages, error)

@@ -10,7 +10,18 @@ must not pass any message which is not finished:
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import final
+from typing import Protocol, TypeVar, final
+
+
+class _Sized(Protocol):
+    @property
+    def queue_offset(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+M = TypeVar("M", bound=_Sized)
 
 
 @final
@@ -55,6 +66,24 @@ class OffsetBook:
         self._sizes[offset] = size
         return True
 
+    def add_all(self, messages: Iterable[M]) -> list[M]:
+        """The same for many, in the order of their offsets: those that are new."""
+        sizes = self._sizes
+        next_offset = self.next_offset
+        total_size = 0
+        new: list[M] = []
+        for message in messages:
+            offset = message.queue_offset
+            if offset < next_offset:
+                continue
+            next_offset = offset + 1
+            sizes[offset] = size = message.size
+            total_size += size
+            new.append(message)
+        self.next_offset = next_offset
+        self.size += total_size
+        return new
+
     def skip_to(self, offset: int) -> None:
         """No message of interest comes before this offset any more."""
         self.next_offset = max(self.next_offset, offset)
@@ -65,5 +94,4 @@ class OffsetBook:
 
     def finish_all(self, offsets: Iterable[int]) -> None:
         pop = self._sizes.pop
-        for offset in offsets:
-            self.size -= pop(offset, 0)
+        self.size -= sum([pop(offset, 0) for offset in offsets])

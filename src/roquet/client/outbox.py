@@ -17,11 +17,12 @@ from roquet.client.names import wrapped
 from roquet.client.outgoing import (
     Outgoing,
     Ready,
-    can_be_batched,
+    can_share,
     check_message,
     is_compressed,
     outgoing_batch,
     outgoing_of,
+    plain_ready,
     property_text,
 )
 from roquet.client.receipt import SendReceipt
@@ -38,6 +39,7 @@ from roquet.protocol.message import Message
 _CLOSING_TIMEOUT_S: Final = 3.0
 _TRACE_GROUP: Final = "_INNER_TRACE_PRODUCER-{}-{}"
 _SHOWN_GROUP_SIZE: Final = 200
+_NORMAL: Final = MessageKind.NORMAL
 # Larger bodies are compressed in a thread: the loop has other things to do meanwhile.
 _COMPRESSED_INLINE_SIZE_MAX: Final = 64 * 1024
 
@@ -144,7 +146,7 @@ class Outbox:
         self,
         message: Message,
         extra: Mapping[str, str],
-        kind: MessageKind = MessageKind.NORMAL,
+        kind: MessageKind = _NORMAL,
         *,
         is_request: bool = False,
     ) -> Ready:
@@ -230,12 +232,8 @@ class Outbox:
 
     def can_share(self, ready: Ready) -> bool:
         """Whether others may be sent in the same request."""
-        message = ready.message
         return (
-            ready.kind is MessageKind.NORMAL
-            and not ready.is_request
-            and can_be_batched(message)
-            and not is_compressed(message, self.config)
+            ready.kind is _NORMAL and not ready.is_request and can_share(ready.message, self.config)
         )
 
     def _heartbeat(self, client_id: str) -> Heartbeat:
@@ -249,9 +247,17 @@ def parts_to_share(
     """Neighbours that share a request, as many as fit, or what is wrong with a message."""
     part: list[Ready] = []
     part_size = 0
+    part_topic = ""
+    is_shared = False
+    size_max = min(size_max, GATHERED_SIZE_MAX)
+    config = outbox.config
     for message in messages:
         try:
-            ready = outbox.ready(message, {})
+            if not part:
+                # Once for each part: nobody closes the outbox while one is made.
+                make_id = outbox.usable().instance.unique_ids.make
+                now_ms = outbox.clock.now_ms()
+            ready = plain_ready(message, make_id(now_ms), config)
         except ClientError as error:
             if part:
                 yield part
@@ -259,15 +265,19 @@ def parts_to_share(
             yield error
             continue
         size = size_of(ready)
-        if part and (
-            message.topic != part[0].message.topic
-            or part_size + size > min(size_max, GATHERED_SIZE_MAX)
-            or len(part) >= GATHERED_COUNT_MAX
-            or not outbox.can_share(ready)
-            or not outbox.can_share(part[0])
+        may_share = can_share(message, config)
+        if part and not (
+            is_shared
+            and may_share
+            and message.topic == part_topic
+            and part_size + size <= size_max
+            and len(part) < GATHERED_COUNT_MAX
         ):
             yield part
             part, part_size = [], 0
+        if not part:
+            part_topic = message.topic
+            is_shared = may_share
         part.append(ready)
         part_size += size
     if part:

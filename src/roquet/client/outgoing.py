@@ -11,7 +11,7 @@ from roquet.client.hooks import MessageKind
 from roquet.client.names import RETRY_PREFIX, TEMPLATE_TOPIC, check_topic, wrapped
 from roquet.client.receipt import QueueRef
 from roquet.client.request_reply import ReplyMessage
-from roquet.protocol.batch import encode_batch
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.compression import compress
 from roquet.protocol.errors import BadMessage
@@ -85,6 +85,12 @@ def check_message(message: Message, config: ProducerConfig) -> None:
         )
     if message.keys and any(KEY_SEPARATOR in key for key in message.keys):
         raise BadArgument(f"keys {message.keys} must not have spaces, which stand between keys")
+
+
+def plain_ready(message: Message, message_id: str, config: ProducerConfig) -> Ready:
+    """A message that is sent as it is. Raises BadArgument."""
+    check_message(message, config)
+    return Ready(message, message_id, property_text(message, message_id, {}, config.namespace))
 
 
 def property_text(
@@ -164,6 +170,12 @@ def header_of(
         batch=outgoing.code is _BATCH,
         broker_name=queue.broker_name,
     )
+
+
+def can_share(message: Message, config: ProducerConfig) -> bool:
+    """Whether others may be sent in the same request as this plain one."""
+    compress_over = config.compress_over
+    return (compress_over is None or len(message.body) < compress_over) and can_be_batched(message)
 
 
 def can_be_batched(message: Message) -> bool:

@@ -142,7 +142,7 @@ class Puller:
             header = _read_reply(reply.fields)
             messages = []
             if status is PullStatus.FOUND:
-                messages = list(received_messages(reply.body, queue, self._namespace))
+                messages = received_messages(reply.body, queue, self._namespace)
                 subscription = order.subscription
                 # The broker compares hashes, and two tags may have the same.
                 if subscription.expression_type is ExpressionType.TAG and subscription.tags:

@@ -3,80 +3,31 @@
 Most programs look at a few members only, so a record is read when the first of them is asked for.
 """
 
-from collections.abc import Iterator, Mapping
-from struct import Struct
-from typing import Final, final
+from collections.abc import Mapping
+from typing import final
 
 from roquet.client.names import RETRY_PREFIX, unwrapped
 from roquet.client.receipt import QueueRef
-from roquet.protocol.errors import BadMessage
-from roquet.protocol.message import Property, StoredMessage
-from roquet.protocol.record import read_plain_body, read_record
-
-_HEAD: Final = Struct(">i16xq")  # total size and queue offset of a record
-# What precedes the body, the body's size included, when both hosts are IPv4.
-_RECORD_SIZE_MIN: Final = 91
+from roquet.protocol.message import Property
+from roquet.protocol.record import read_record
+from roquet.protocol.record_reading import LazyRecord, split_lazily
 
 
 @final
-class ReceivedMessage:
-    """One delivery of a message. Members raise BadMessage when the broker sent nonsense."""
+class ReceivedMessage(LazyRecord):
+    """One delivery of a message. Members raise BadMessage when the broker sent nonsense.
 
-    # A dict for what few messages have. What is read once has a member, because cached properties
-    # take a lock.
-    __slots__ = (
-        "__dict__",
-        "_body",
-        "_buffer",
-        "_namespace",
-        "_position",
-        "_record",
-        "queue",
-        "queue_offset",
-        "size",
-    )
+    `size` is that of its record: what it costs to keep. `queue` is where it was delivered from; for
+    a repeated delivery that is a queue of a retry topic.
+    """
+
+    # For what few messages have.
+    __slots__ = ("__dict__",)
+
+    queue: QueueRef
 
     # How often this consumer delivered it again by itself; few messages have one of their own.
     local_retry_count = 0
-
-    def __init__(
-        self,
-        buffer: bytes,
-        position: int,
-        size: int,
-        queue: QueueRef,
-        queue_offset: int,
-        namespace: str | None = None,
-    ) -> None:
-        self._body: bytes | None = None
-        self._record: StoredMessage | None = None
-        self._buffer = buffer
-        self._position = position
-        self._namespace = namespace
-        # The record's size: what the message costs to keep.
-        self.size = size
-        # Where it was delivered from; for a repeated delivery that is a queue of a retry topic.
-        self.queue = queue
-        self.queue_offset = queue_offset
-
-    @property
-    def record(self) -> StoredMessage:
-        """Everything a broker keeps of the message."""
-        record = self._record
-        if record is None:
-            record = self._record = read_record(self._buffer, self._position)
-        return record
-
-    @property
-    def body(self) -> bytes:
-        """Decompressed."""
-        body = self._body
-        if body is None:
-            body = read_plain_body(self._buffer, self._position, self._position + self.size)
-            if body is None:
-                body = self.record.decompressed_body()
-            self._body = body
-        return body
 
     @property
     def topic(self) -> str:
@@ -137,18 +88,9 @@ class ReceivedMessage:
 
 def received_messages(
     buffer: bytes, queue: QueueRef, namespace: str | None = None
-) -> Iterator[ReceivedMessage]:
+) -> list[ReceivedMessage]:
     """The messages of a pull reply, which is records and nothing else. Raises BadMessage."""
-    position = 0
-    end = len(buffer)
-    while position < end:
-        if end - position < _RECORD_SIZE_MIN:
-            raise BadMessage(f"{end - position} bytes are no record")
-        size, queue_offset = _HEAD.unpack_from(buffer, position)
-        if not _RECORD_SIZE_MIN <= size <= end - position:
-            raise BadMessage(f"a record of {size} bytes does not fit at byte {position}")
-        yield ReceivedMessage(buffer, position, size, queue, queue_offset, namespace)
-        position += size
+    return split_lazily(ReceivedMessage, buffer, queue, namespace)
 
 
 def received_of(record: bytes, broker_name: str, namespace: str | None = None) -> ReceivedMessage:

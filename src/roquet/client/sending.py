@@ -325,42 +325,34 @@ def receipts_of(
     if queue.topic != outgoing.topic or queue.queue_id != header.queue_id:
         queue = QueueRef(outgoing.topic, queue.broker_name, header.queue_id)
     messages = outgoing.messages
-    if len(messages) == 1:
-        receipts = [_receipt(messages[0], queue, header.queue_offset, header.msg_id, header)]
-    else:
-        receipts = _batch_receipts(messages, queue, header)
+    # One id for each, with commas between them. Some topics of 5.x keep a batch as one record.
+    offset_ids = header.msg_id.split(_ID_SEPARATOR)
+    if len(offset_ids) != len(messages):
+        offset_ids = [header.msg_id] * len(messages)
+    receipts = _receipts(messages, queue, offset_ids, header)
     if reply.code != _SUCCESS:
         raise NotYetSafe(outgoing.topic, _NOT_YET_SAFE[reply.code], receipts)
     return receipts
 
 
-def _batch_receipts(
-    messages: Sequence[Ready], queue: QueueRef, header: SendMessageReplyHeader
+def _receipts(
+    messages: Sequence[Ready],
+    queue: QueueRef,
+    offset_ids: Sequence[str],
+    header: SendMessageReplyHeader,
 ) -> list[SendReceipt]:
-    offset_ids = header.msg_id.split(_ID_SEPARATOR)
-    if len(offset_ids) != len(messages):
-        # Some topics of 5.x keep a batch as one record.
-        offset_ids = [header.msg_id] * len(messages)
     offsets = range(header.queue_offset, header.queue_offset + len(messages))
-    return [
-        _receipt(ready, queue, offset, offset_id, header)
-        for ready, offset, offset_id in zip(messages, offsets, offset_ids, strict=True)
-    ]
-
-
-def _receipt(
-    ready: Ready, queue: QueueRef, offset: int, offset_id: str, header: SendMessageReplyHeader
-) -> SendReceipt:
-    return SendReceipt(
-        ready.message_id,
-        queue,
-        offset,
-        offset_id,
+    # What all have in common.
+    rest = (
         header.transaction_id,
         header.recall_handle,
         header.region_id,
         header.is_traced is not False,
     )
+    return [
+        SendReceipt(ready.message_id, queue, offset, offset_id, *rest)
+        for ready, offset, offset_id in zip(messages, offsets, offset_ids, strict=True)
+    ]
 
 
 def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:

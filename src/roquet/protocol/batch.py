@@ -5,10 +5,10 @@
 
 The two zeros stand where a record has magic and CRC. All messages go to one queue of one
 topic. A batch topic of 5.x stores such a body as one record, and its readers unwrap it.
+`batch_writing` writes them.
 """
 
 import struct
-from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -17,7 +17,6 @@ import msgspec
 
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.message import StoredMessage, SysFlag
-from roquet.protocol.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.record import CRC_MASK
 
 BATCH_COUNT_MAX: Final = 65536
@@ -27,7 +26,6 @@ _FIXED_SIZE: Final = _FIXED.size
 _INT16: Final = Struct(">h")
 _unpack_fixed = _FIXED.unpack_from
 _unpack_int16 = _INT16.unpack_from
-_ITEM_SIZE_MIN: Final = _FIXED.size + _INT16.size
 _WRAPPING: Final = (
     SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 ).value
@@ -37,22 +35,6 @@ class BatchItem(NamedTuple):
     flag: int
     body: bytes
     properties: bytes
-
-
-def encode_batch(items: Iterable[tuple[int, bytes, bytes]]) -> bytes:
-    """Of items, or plain tuples of the same. Raises TooLarge for properties that do not fit, and
-    BadMessage for numbers that do not."""
-    parts: list[bytes] = []
-    for flag, body, properties in items:
-        if len(properties) > PROPERTIES_SIZE_MAX:
-            raise TooLarge("properties", len(properties), PROPERTIES_SIZE_MAX)
-        size = _ITEM_SIZE_MIN + len(body) + len(properties)
-        try:
-            parts.append(_FIXED.pack(size, 0, 0, flag, len(body)))
-        except struct.error as error:
-            raise BadMessage(f"batch item: {error}") from None
-        parts += (body, _INT16.pack(len(properties)), properties)
-    return b"".join(parts)
 
 
 def decode_batch(data: bytes, count_max: int = BATCH_COUNT_MAX) -> list[BatchItem]:

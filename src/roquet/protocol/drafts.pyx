@@ -29,7 +29,8 @@ from roquet.protocol.binary cimport (
     uint32_t,
 )
 
-from roquet.protocol.batch import BATCH_COUNT_MAX, encode_batch, split_batch
+from roquet.protocol.batch import BATCH_COUNT_MAX, split_batch
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.java_hash import java_hash
 from roquet.protocol.properties import without_property_bytes

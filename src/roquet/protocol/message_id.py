@@ -20,6 +20,8 @@ _PROCESS: Final = Struct(">HI")
 _MOMENT: Final = Struct(">IH")
 _IP_SIZES: Final = (4, 16)
 _ID_SIZES: Final = (16, 28)
+# Bytes as they are written: formatting costs more than anything else in making an id.
+_HEX: Final = tuple(f"{byte:02X}" for byte in range(256))
 
 
 class OffsetId(NamedTuple):
@@ -67,7 +69,15 @@ def parse_unique_id(text: str) -> UniqueId:
 class UniqueIdMaker:
     """Makes the ids of one process. The salt tells processes apart that share IP and number."""
 
-    __slots__ = ("_counter", "_month_end_ms", "_month_start_ms", "_prefix", "_zone")
+    __slots__ = (
+        "_counter",
+        "_month_end_ms",
+        "_month_start_ms",
+        "_now_ms",
+        "_prefix",
+        "_stem",
+        "_zone",
+    )
 
     def __init__(self, ip: bytes, process: int, salt: int, zone: tzinfo | None = None) -> None:
         assert len(ip) in _IP_SIZES
@@ -75,15 +85,23 @@ class UniqueIdMaker:
         self._zone = zone
         self._counter = 0
         self._month_start_ms = self._month_end_ms = 0
+        # All but the counter, and the moment that is in it.
+        self._stem = ""
+        self._now_ms = -1
 
     def make(self, now_ms: int) -> str:
+        if now_ms != self._now_ms:
+            self._note_moment(now_ms)
+        counter = self._counter
+        self._counter = counter + 1 & 0xFFFF
+        return f"{self._stem}{_HEX[counter >> 8]}{_HEX[counter & 0xFF]}"
+
+    def _note_moment(self, now_ms: int) -> None:
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._month_start_ms = month_start_ms(now_ms, self._zone)
             self._month_end_ms = next_month_start_ms(now_ms, self._zone)
-        counter = self._counter
-        self._counter = counter + 1 & 0xFFFF
-        # Moment and counter in one number: formatting costs more than anything else here.
-        return f"{self._prefix}{now_ms - self._month_start_ms << 16 | counter:012X}"
+        self._stem = f"{self._prefix}{now_ms - self._month_start_ms:08X}"
+        self._now_ms = now_ms
 
 
 def month_start_ms(now_ms: int, zone: tzinfo | None = None) -> int:

@@ -33,7 +33,7 @@ import msgspec
 
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.host import HOST_SIZE_V4, HOST_SIZE_V6
-from roquet.protocol.message import StoredMessage, SysFlag
+from roquet.protocol.message import StoredMessage
 
 MAGIC_V1: Final = -626843481  # 0xDAA320A7
 MAGIC_V2: Final = -626843477  # 0xDAA320AB, written by 5.x for topics over 127 bytes
@@ -225,37 +225,6 @@ def read_record(buffer: ReadBuffer, position: int = 0) -> StoredMessage:
         str(buffer[topic_start:topic_end], "utf-8", "replace"),
         bytes(buffer[topic_end + 2 : position + size]),
     )
-
-
-def read_plain_body(buffer: bytes, position: int, end: int) -> bytes | None:
-    """The body alone of the record from `position` to `end`, for who wants nothing else of it.
-
-    None if it is compressed, or lies elsewhere because of long addresses: then it takes
-    `read_record`. Raises BadMessage.
-    """
-    body_crc, sys_flag, body_size = _unpack_body_head(buffer, position)
-    if sys_flag & _NO_PLAIN_BODY:
-        return None
-    body_start = position + _BODY_HEAD.size
-    body = buffer[body_start : body_start + body_size]
-    if len(body) != body_size or body_start + body_size > end:
-        raise BadMessage(f"a body of {body_size} bytes does not fit its record")
-    if crc32(body) & CRC_MASK != body_crc:
-        raise BadMessage(f"the body at byte {body_start} breaks its CRC")
-    return body
-
-
-_BODY_HEAD: Final = struct.Struct(
-    ">8x"  # size, magic
-    "i"  # body_crc
-    "24x"  # queue_id to physical_offset
-    "i"  # sys_flag
-    "44x"  # born_timestamp to prepared_transaction_offset, with short addresses
-    "i"  # body_size
-)
-assert _BODY_HEAD.size == LAYOUTS[0].size
-_NO_PLAIN_BODY: Final = _ADDRESS_BITS | SysFlag.COMPRESSED.value
-_unpack_body_head = _BODY_HEAD.unpack_from
 
 
 def split_records(body: bytes) -> list[StoredMessage]:

@@ -39,10 +39,15 @@ class MappedRun:
 
     def file_at(self, offset: int) -> MappedFile | None:
         """The file that holds this byte; None if there is none."""
-        index = bisect_right(self.files, offset, key=_start_of_file) - 1
-        if index < 0:
-            return None
-        file = self.files[index]
+        files = self.files
+        # Most of what is asked for lies in the last one.
+        if files and offset >= files[-1].start:
+            file = files[-1]
+        else:
+            index = bisect_right(files, offset, key=_start_of_file) - 1
+            if index < 0:
+                return None
+            file = files[index]
         return file if offset < file.end else None
 
     def files_between(self, start: int, end: int) -> list[MappedFile]:

@@ -8,43 +8,21 @@ has looked at since the store was opened the checksums are compared, too.
 
 from collections.abc import Callable
 from enum import Enum
-from mmap import mmap
-from struct import Struct
 from typing import Final, final
 
 import msgspec
 
-from roquet.protocol.record import LAYOUTS
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
-from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry
 from roquet.store.damage import Damage
 from roquet.store.dispatch import code_of
 from roquet.store.entry_repair import find_by_neighbours, is_message
 from roquet.store.errors import BadRecord
-from roquet.store.log_scan import RECORD_SIZE_MIN
+from roquet.store.gathering import Gathering
 
 # So many entries are looked at for one read when a filter drops most of them.
 _SCAN_COUNT_MIN: Final = 800
-# What lies below is no hash but an address in a file that we do not write: every filter
-# has to let it pass.
-_TAGS_CODE_MIN: Final = -(2**31)
-
-# The layout of a record with two IPv4 hosts, without what is not compared. That there is a
-# record at all is clear from its physical offset.
-_HEAD: Final = Struct(
-    ">i"  # size
-    "8x"
-    "i"  # queue id
-    "4x"
-    "q"  # queue offset
-    "q"  # physical offset
-    "48x"
-    "i"  # body size
-)
-_HEAD_SIZE: Final = LAYOUTS[0].size
-assert _HEAD.size == _HEAD_SIZE
-_unpack_head = _HEAD.unpack_from
 
 
 class ReadStatus(Enum):
@@ -63,16 +41,32 @@ class ReadStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
+# Looking up a member of an enum takes as long as a call.
+_FOUND: Final = ReadStatus.FOUND
+
+
 @final
 class ReadResult(msgspec.Struct, gc=False):
     status: ReadStatus
     next_offset: int
     min_offset: int
     max_offset: int
-    # The records as stored; joined they are the body of a pull reply.
-    records: list[bytes] = []
-    # How far the last record looked at lies behind the end of the log.
-    behind_size: int = 0
+    # Records as stored, and how many: the body of a pull reply.
+    count: int = 0
+    body: bytes = b""
+
+    @property
+    def records(self) -> list[bytes]:
+        """One by one."""
+        body = self.body
+        found: list[bytes] = []
+        start = 0
+        while start < len(body):
+            # Each begins with its size, which was checked when it was read.
+            end = start + int.from_bytes(body[start : start + 4])
+            found.append(body[start:end])
+            start = end
+        return found
 
 
 @final
@@ -105,6 +99,9 @@ class QueueReader:
     def obey(self, config: StoreConfig) -> None:
         self._config = config
         self._in_memory_size = config.in_memory_size
+        # Of what is in memory and, less, of what has to come from disk: count and size.
+        self._bounds_in_memory = config.read_count_max_in_memory, config.read_size_max_in_memory
+        self._bounds_on_disk = config.read_count_max_on_disk, config.read_size_max_on_disk
 
     def read(self, queue: ConsumeQueue, offset: int, max_offset: int, limits: Limits) -> ReadResult:
         """Messages from `offset` on, but before `max_offset`.
@@ -127,89 +124,33 @@ class QueueReader:
         if not entries:
             next_offset = queue.next_file_offset(offset)
             return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset)
-        result = ReadResult(ReadStatus.FOUND, offset, min_offset, max_offset, [])
+        result = ReadResult(_FOUND, offset, min_offset, max_offset)
         self._collect(queue, entries, limits, result)
         return result
 
     def _collect(
         self, queue: ConsumeQueue, entries: bytes, limits: Limits, result: ReadResult
     ) -> None:
-        """Add the records of `entries` to the result.
-
-        Every message that anybody reads passes through this loop, so it calls as little as
-        it can.
-        """
+        """Add the records of `entries` to the result."""
         log = self._log
-        matches_code = limits.matches_code
-        matches_record = limits.matches_record
-        count_max, size_max = self._bounds(entries, limits)
-        queue_id = queue.queue_id
-        topic_field = queue.topic_field
-        records = result.records
-        unpack_head = _unpack_head
-        total_size = 0
-        offset = result.next_offset - 1
-        mapping: mmap
-        start = end = body_size = 0
-        for physical_offset, size, tags_code in unpack_entries(entries):
-            if records and (len(records) >= count_max or total_size + size > size_max):
-                break
-            offset += 1
-            # A code that is no hash says nothing, so it has to pass.
+        gathering = Gathering(limits, entries, result.next_offset, queue)
+        is_old = log.end - int.from_bytes(entries[:8]) > self._in_memory_size
+        gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
+        while (entry := gathering.next_entry()) is not None:
+            physical_offset, size = entry
+            file = log.file_at(physical_offset)
             if (
-                matches_code is not None
-                and tags_code >= _TAGS_CODE_MIN
-                and not matches_code(tags_code)
+                file is not None
+                and file.is_verified
+                and gathering.take_usual(file.mapping, file.start)
             ):
                 continue
-            if not start <= physical_offset < end:
-                start = end = 0
-                file = log.file_at(physical_offset)
-                if file is not None and file.is_verified:
-                    mapping = file.mapping
-                    start = file.start
-                    end = file.end - RECORD_SIZE_MIN
-            record = b""
-            if start <= physical_offset < end:
-                position = physical_offset - start
-                own_size, own_queue_id, own_offset, own_physical_offset, body_size = unpack_head(
-                    mapping, position
-                )
-                if (
-                    own_physical_offset == physical_offset
-                    and own_offset == offset
-                    and own_queue_id == queue_id
-                    and own_size == size
-                ):
-                    record = mapping[position : position + size]
-            # Where the topic lies is known for the usual records only; others are rare.
-            if not record.startswith(topic_field, _HEAD_SIZE + body_size):
-                record = self._look_closer(queue, offset, physical_offset, size)
-                if not record:
-                    continue
-                size = len(record)
-            if matches_record is not None and not matches_record(record):
-                continue
-            records.append(record)
-            total_size += size
-        result.next_offset = offset + 1
-        result.behind_size = log.end - physical_offset
-        if not records:
+            gathering.take(self._look_closer(queue, gathering.offset, physical_offset, size))
+        result.next_offset = gathering.offset
+        result.count = gathering.count
+        result.body = gathering.body()
+        if not result.count:
             result.status = ReadStatus.NO_MATCHED_MESSAGE
-
-    def _bounds(self, entries: bytes, limits: Limits) -> tuple[int, int]:
-        """Count and size for what is in memory or, less, for what has to come from disk."""
-        config = self._config
-        physical_offset = int.from_bytes(entries[:8])
-        if self._log.end - physical_offset > self._in_memory_size:
-            return (
-                min(limits.count_max, config.read_count_max_on_disk),
-                min(limits.size_max, config.read_size_max_on_disk),
-            )
-        return (
-            min(limits.count_max, config.read_count_max_in_memory),
-            min(limits.size_max, config.read_size_max_in_memory),
-        )
 
     def _look_closer(
         self, queue: ConsumeQueue, offset: int, physical_offset: int, size: int

@@ -15,7 +15,8 @@ from roquet.cli import frame_source, frame_view
 from roquet.cli.frame_source import Unreadable, recorded_frames
 from roquet.cli.frame_view import FrameViewer
 from roquet.cli.main import app
-from roquet.protocol.batch import BatchItem, encode_batch
+from roquet.protocol.batch import BatchItem
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.compression import Compression, compress

@@ -4,7 +4,8 @@ import zlib
 
 import pytest
 
-from roquet.protocol.batch import BatchItem, decode_batch, encode_batch, unwrap
+from roquet.protocol.batch import BatchItem, decode_batch, unwrap
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.record import read_record

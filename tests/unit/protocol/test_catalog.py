@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from roquet.protocol import headers
-from roquet.protocol.batch import BatchItem, encode_batch
+from roquet.protocol.batch import BatchItem
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.offset_table import ResetOffset, ResetOffsetList, ResetOffsets

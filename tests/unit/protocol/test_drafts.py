@@ -1,6 +1,6 @@
 import pytest
 
-from roquet.protocol.batch import encode_batch
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.drafts import DraftBatch, RecordBatch, SentBatch, tags_code_of
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.java_hash import java_hash

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from roquet.protocol.batch import BatchItem, encode_batch
+from roquet.protocol.batch import BatchItem
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.properties_text import write_properties_text
 from roquet.protocol.bodies.registration import Registration, write_compressed_registration

@@ -3,7 +3,7 @@ from hypothesis import given, strategies as st
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.headers.pulling import PullMessageReplyHeader
-from roquet.protocol.hot_replies import found_reply_head
+from roquet.protocol.hot_replies import found_reply
 
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
@@ -34,7 +34,5 @@ def test_a_filled_pull_head_and_its_records_equal_the_encoded_reply(
     reply = reply_to(
         Command(11, opaque), ResponseCode.SUCCESS, header=header, body=records, remark="FOUND"
     )
-    head = found_reply_head(
-        opaque, broker_id, next_begin_offset, min_offset, max_offset, len(records)
-    )
-    assert head + records == encode_command(reply)
+    frame = found_reply(opaque, broker_id, next_begin_offset, min_offset, max_offset, records)
+    assert frame == encode_command(reply)

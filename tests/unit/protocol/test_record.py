@@ -17,7 +17,6 @@ from roquet.protocol.record import (
     MAGIC_V1,
     MAGIC_V2,
     peek_record,
-    read_plain_body,
     read_record,
     split_records,
     verify_record,
@@ -495,25 +494,3 @@ def test_a_draft_takes_a_view_as_its_body() -> None:
     body = memoryview(b"--hello--")[2:7]
     draft: RecordDraft = changed(PLAIN_DRAFT, body=body)
     assert record_of(draft) == PLAIN_RECORD
-
-
-# The body alone.
-
-
-def test_the_body_alone_is_that_of_the_whole_record() -> None:
-    for golden in golden_records():
-        message = read_record(golden.data)
-        body = read_plain_body(golden.data, 0, len(golden.data))
-        assert body == (None if message.sys_flag & 0x31 else message.body)
-
-
-@pytest.mark.parametrize(
-    ("position", "value"), [(84, b"\xff\xff\xff\xff"), (84, b"\x7f"), (90, b"!")]
-)
-def test_a_broken_body_is_refused_without_the_rest_of_its_record(
-    position: int, value: bytes
-) -> None:
-    record = bytearray(record_of(PLAIN_DRAFT))
-    record[position : position + len(value)] = value
-    with pytest.raises(BadMessage):
-        read_plain_body(bytes(record), 0, len(record))

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from roquet.errors import RoquetError
-from roquet.protocol.batch import BatchItem, encode_batch
+from roquet.protocol.batch import BatchItem
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.compression import Compression, compress
 from roquet.protocol.drafts import RecordDraft

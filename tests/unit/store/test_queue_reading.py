@@ -99,13 +99,6 @@ def test_what_has_to_come_from_disk_comes_in_smaller_portions(tmp_path: Path) ->
         assert len(read(store, 8).records) == 2
 
 
-def test_a_read_says_how_far_behind_the_end_it_stopped(store: MessageStore) -> None:
-    append(store, 10)
-    size = draft(b"000").size
-    assert read(store, 0, count_max=8).behind_size == 3 * size
-    assert read(store, 0).behind_size == size
-
-
 def test_tags_are_filtered_by_the_code_in_the_entry(store: MessageStore) -> None:
     for number in range(9):
         store.append(draft(b"%d" % number, properties={"TAGS": "ab"[number % 2]}))

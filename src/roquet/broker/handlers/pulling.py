@@ -1,6 +1,8 @@
 """Pulls (11, and 361 of 5.x): messages of one queue, at once or when they come."""
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from roquet.broker.arrivals import QueueName, Sleeper
 from roquet.broker.broker import Broker
@@ -18,18 +20,21 @@ from roquet.protocol.codes import (
 )
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
-from roquet.protocol.hot_replies import found_reply_head
-from roquet.store.queue_reading import Limits, ReadStatus
+from roquet.protocol.hot_replies import found_reply
+from roquet.store.queue_reading import Limits, ReadResult, ReadStatus
 
 _READ: Final = int(Permission.READ)
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND: Final = int(PullFlag.SUSPEND)
+# Looking up a member of an enum takes as long as a call.
+_FOUND: Final = ReadStatus.FOUND
+_SUCCESS: Final = ResponseCode.SUCCESS
+_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _MASTER_ID: Final = 0
 # The remark of a 5.x broker that was told to go on elsewhere.
 _RESET: Final = "OFFSET_RESET"
 
 _CODES: Final = {
-    ReadStatus.FOUND: ResponseCode.SUCCESS,
     ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
     ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
@@ -44,20 +49,17 @@ def pull_message(broker: Broker, request: Request[PullMessageHeader]) -> Answer:
     if pull.sys_flag & _COMMIT_OFFSET:
         broker.offsets.advance(pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
     outcome = _look(broker, pull, limits)
-    if outcome.code is ResponseCode.PULL_NOT_FOUND and pull.sys_flag & _SUSPEND:
+    if outcome.code is _NOT_FOUND and pull.sys_flag & _SUSPEND:
         return _wait(broker, request, limits)
     return _reply(broker, request, outcome)
 
 
-class _Outcome(NamedTuple):
+class _Outcome(msgspec.Struct, gc=False):
     """What a pull finds when it looks."""
 
     code: ResponseCode
-    remark: str
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    records: list[bytes]
+    result: ReadResult
+    is_reset: bool = False
 
 
 def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limits:
@@ -90,26 +92,20 @@ def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Outcome:
     store = broker.store
     reset = broker.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
     if reset is not None:
-        return _Outcome(
-            ResponseCode.PULL_OFFSET_MOVED,
-            _RESET,
+        bounds = ReadResult(
+            ReadStatus.OFFSET_TOO_SMALL,
             reset,
             store.min_offset(pull.topic, pull.queue_id),
             store.max_offset(pull.topic, pull.queue_id),
-            [],
         )
+        return _Outcome(ResponseCode.PULL_OFFSET_MOVED, bounds, is_reset=True)
     result = store.read(pull.topic, pull.queue_id, pull.queue_offset, limits)
-    return _Outcome(
-        _code(result.status, pull),
-        result.status.value,
-        result.next_offset,
-        result.min_offset,
-        result.max_offset,
-        result.records,
-    )
+    return _Outcome(_code(result.status, pull), result)
 
 
 def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
+    if status is _FOUND:
+        return _SUCCESS
     code = _CODES.get(status)
     if code is None:
         # The queue is empty: whoever believes to be further on has to come back.
@@ -125,15 +121,15 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -
 
     def answer_if_wanted() -> Reply | bytes | None:
         outcome = _look(broker, pull, limits)
-        if outcome.code is ResponseCode.PULL_NOT_FOUND:
+        if outcome.code is _NOT_FOUND:
             return None
         if (
             outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
-            and outcome.next_offset == outcome.max_offset
+            and outcome.result.next_offset == outcome.result.max_offset
         ):
             # Nothing of all that came is wanted. The client would only ask again, from further
             # on; so do we, for it.
-            pull.queue_offset = outcome.next_offset
+            pull.queue_offset = outcome.result.next_offset
             return None
         return _reply(broker, request, outcome)
 
@@ -154,29 +150,28 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -
 def _reply(broker: Broker, request: Request[PullMessageHeader], outcome: _Outcome) -> Reply | bytes:
     pull = request.header
     command = request.command
-    body = b"".join(outcome.records)
-    if outcome.code is not ResponseCode.SUCCESS:
+    result = outcome.result
+    if outcome.code is not _SUCCESS:
         broker.statistics.count_miss()
     else:
-        count = len(outcome.records)
-        broker.statistics.count_get(pull.consumer_group, pull.topic, count, len(body))
+        broker.statistics.count_get(pull.consumer_group, pull.topic, result.count, len(result.body))
         if command.serializer == SERIALIZER_JSON:
-            head = found_reply_head(
+            return found_reply(
                 command.opaque,
                 _MASTER_ID,
-                outcome.next_offset,
-                outcome.min_offset,
-                outcome.max_offset,
-                len(body),
+                result.next_offset,
+                result.min_offset,
+                result.max_offset,
+                result.body,
             )
-            return head + body
     header = PullMessageReplyHeader(
         suggest_which_broker_id=_MASTER_ID,
-        next_begin_offset=outcome.next_offset,
-        min_offset=outcome.min_offset,
-        max_offset=outcome.max_offset,
+        next_begin_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
     )
-    return Reply(outcome.code, header, body, remark=outcome.remark)
+    remark = _RESET if outcome.is_reset else result.status.value
+    return Reply(outcome.code, header, result.body, remark=remark)
 
 
 ROUTES = (

@@ -63,7 +63,7 @@ class TopicConfig(Body, kw_only=True):
     attributes: dict[str, str] = field(default_factory=dict)
     mapping_detail: QueueMappingDetail | None = None  # in replies to 351 only
     order: bool = always(False)
-    perm: Int32 = always(Permission.READ | Permission.WRITE)
+    perm: Int32 = always(int(Permission.READ | Permission.WRITE))
     read_queue_nums: Int32 = always(16)
     topic_filter_type: str = always(TopicFilterType.SINGLE_TAG)
     topic_name: str

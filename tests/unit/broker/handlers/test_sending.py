@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from roquet.protocol.batch import BatchItem, encode_batch
+from roquet.protocol.batch import BatchItem
+from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import CommandFlag, Permission, RequestCode, ResponseCode

@@ -1,0 +1,3 @@
+from collections.abc import Iterable
+
+def encode_batch(items: Iterable[tuple[int, bytes, bytes]]) -> bytes: ...
