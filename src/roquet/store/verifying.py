@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from roquet.disk import Disk, Entry
-from roquet.store.consume_queue import ENTRY_SIZE, ENTRY_TYPE, ConsumeQueue, Entries
+from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from roquet.store.damage import DamagedRange, Fault
 from roquet.store.errors import BadRecord, BadStoreDirectory
 from roquet.store.index_audit import LogPart, file_fault, key_faults
@@ -22,7 +22,7 @@ from roquet.store.index_file import IndexFile, index_file_size, join_batches
 from roquet.store.layout import StoreLayout, layout_of
 from roquet.store.mapped_file import MappedFile
 from roquet.store.mapped_run import MappedRun
-from roquet.store.queue_audit import LogExtent, entry_faults
+from roquet.store.queue_audit import ENTRY_TYPE, Entries, LogExtent, entry_faults
 from roquet.store.queues import QueueTable, queues_on_disk
 from roquet.store.reading import StoreReader
 from roquet.store.rebuilding import (
