@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 # A broker takes its port, the one two below and the one above.
 _PORT_STEP: Final = 10
+# They are named by letters.
+BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,8 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
             ]
             settle_garbage_collection()
             addresses = [str(Address(plan.host, each.config.listen_port)) for each in brokers]
-            print(  # noqa: T201  Scripts wait for this line.
-                f"ready name-server={name_server} broker={','.join(addresses)}", flush=True
-            )
+            # Scripts wait for this line.
+            print(f"ready name-server={name_server} broker={','.join(addresses)}", flush=True)
             await until_stopped(stop, brokers)
 
 
