@@ -4,10 +4,12 @@ import logging
 import string
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from roquet.broker.config import BrokerConfig
 from roquet.broker.server import serve_broker
@@ -29,8 +31,7 @@ _PORT_STEP: Final = 10
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPlan:
+class ClusterPlan(msgspec.Struct, frozen=True):
     directory: Path | None
     host: str
     name_server_port: int

@@ -10,7 +10,6 @@ raises `Refused`, or returns `Parked` and answers later.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
@@ -112,8 +111,7 @@ class Parked:
 Answer = Reply | Parked | bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Route(Generic[S]):
+class Route(msgspec.Struct, Generic[S], frozen=True):
     """One line of a table; `on` has checked that the handler fits the header."""
 
     code: RequestCode
