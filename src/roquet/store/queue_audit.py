@@ -4,9 +4,9 @@ Nothing is changed here, and nothing is read: entries come as arrays, of one fil
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -28,8 +28,7 @@ class EntryFault(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogExtent:
+class LogExtent(msgspec.Struct, frozen=True):
     """What of the log was there when queues were made from it."""
 
     start: int
