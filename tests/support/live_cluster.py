@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.config import BrokerConfig

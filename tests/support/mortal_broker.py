@@ -6,10 +6,11 @@ run depends on nothing but its steps, and can be repeated.
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.config import BrokerConfig

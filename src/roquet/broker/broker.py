@@ -1,6 +1,6 @@
 """What the handlers of a broker work on. How it comes to life is said in `server.py`."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from roquet.broker.arrivals import Arrivals
 from roquet.broker.clients import Consumers, Producers
@@ -24,8 +24,7 @@ from roquet.protocol.send_reply import SendReplyTemplate
 from roquet.store.message_store import MessageStore
 
 
-@dataclass(slots=True)
-class Broker:
+class Broker(msgspec.Struct):
     """State that belongs to the event loop; handlers change it, services save it."""
 
     config: BrokerConfig
@@ -59,4 +58,4 @@ class Broker:
     cluster_property: bytes
     send_reply: SendReplyTemplate
     # Tools that keep a copy of the configuration compare it.
-    config_version: DataVersion = field(default_factory=DataVersion)
+    config_version: DataVersion = msgspec.field(default_factory=DataVersion)

@@ -6,9 +6,10 @@ connection is does not matter here; it only has to be hashable.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, NamedTuple, TypeVar, final
+
+import msgspec
 
 from roquet.broker.errors import TooManyGroups
 from roquet.protocol.bodies.heartbeat import ConsumerData
@@ -20,8 +21,7 @@ SILENCE_S_MAX: Final = 120.0
 GROUP_COUNT_MAX: Final = 1_000  # of one connection
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(msgspec.Struct, frozen=True):
     """One client on one connection, as its last heartbeat said."""
 
     client_id: str

@@ -4,10 +4,11 @@
 makes a new one, which the broker hands to whoever reads it.
 """
 
-from dataclasses import dataclass, field
 from enum import Enum
 from socket import gethostname
 from typing import Final
+
+import msgspec
 
 from roquet.broker.names import TRACE_TOPIC
 from roquet.protocol.codes import Permission
@@ -22,14 +23,13 @@ class BrokerRole(Enum):
     SLAVE = "SLAVE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The comment behind a member is Apache's key for it."""
 
     store: StoreConfig
 
     cluster_name: str = "DefaultCluster"  # brokerClusterName
-    broker_name: str = field(default_factory=gethostname)  # brokerName
+    broker_name: str = msgspec.field(default_factory=gethostname)  # brokerName
     broker_id: int = 0  # brokerId
     role: BrokerRole = BrokerRole.ASYNC_MASTER  # brokerRole
     permission: int = int(Permission.READ | Permission.WRITE)  # brokerPermission

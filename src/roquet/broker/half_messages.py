@@ -12,8 +12,9 @@ Nothing here stores anything. When each of them is written is said in `transacti
 `transaction_check.py`.
 """
 
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from roquet.broker.names import HALF_TOPIC, OP_HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.outgoing import Outgoing

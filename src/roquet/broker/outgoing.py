@@ -4,8 +4,10 @@ Delays, retries and transactions take a message, change where it goes and what i
 store the result. A plain send makes its record at once and never comes here.
 """
 
-from dataclasses import dataclass, replace
 from typing import Self
+
+import msgspec
+from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.putting import put, refusal
@@ -16,8 +18,7 @@ from roquet.protocol.properties import parse_properties, properties_text
 from roquet.store.message_store import Appended
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a record holds but what the append assigns."""
 
     topic: str

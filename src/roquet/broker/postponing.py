@@ -11,8 +11,9 @@ REAL_TOPIC and REAL_QID. Forms and refusals are those of Apache 4.9.7 (levels) a
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.durability import Outcome

@@ -7,9 +7,10 @@ every 30 seconds. One that cannot be reached costs a warning and is tried again 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 from zlib import crc32
+
+import msgspec
 
 from roquet.errors import RoquetError
 from roquet.net.errors import NetError
@@ -33,8 +34,7 @@ _UNREGISTER_TIMEOUT_S: Final = 3.0
 _CRC_MASK: Final = 0x7FFF_FFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Who a broker is to the rest of its cluster."""
 
     cluster: str

@@ -4,8 +4,9 @@ Until then they wait longer from time to time, by delay levels; given up, they a
 dead-letter topic of the group, which nobody reads by itself.
 """
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from roquet.broker.outgoing import Outgoing
 from roquet.protocol.bodies.group_config import GroupConfig

@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from roquet.broker.arrivals import Arrivals
 from roquet.broker.broker import Broker

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from math import ceil
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
+
+import msgspec
 
 from roquet.broker.errors import ConfigError
 from roquet.broker.names import is_name
@@ -22,8 +23,7 @@ _QUEUE_ENTRY_SIZE: Final = 20
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """`read` gets a text without blanks around it and raises ValueError; `write` is its reverse."""
 
     expected: str

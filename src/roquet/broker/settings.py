@@ -6,9 +6,10 @@ set by a request: no path, no address, no secret.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from roquet.broker import setting_kinds as kind
 from roquet.broker.config import BrokerConfig, BrokerRole
@@ -236,6 +237,7 @@ _WITHOUT_EFFECT: Final = frozenset(
 # Our own, which no file sets.
 _OURS: Final = {"store", "index_tags", "memory_size"}
 assert {setting.attribute for table in (_BROKER, _STORE) for setting in table.values()} == {
-    field.name for config in (BrokerConfig, StoreConfig) for field in fields(config)
+    *BrokerConfig.__struct_fields__,
+    *StoreConfig.__struct_fields__,
 } - _OURS
 assert _CHANGEABLE.issubset(_BROKER.keys() | _STORE.keys())

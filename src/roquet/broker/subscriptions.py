@@ -34,7 +34,6 @@ from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.message import Property
 from roquet.protocol.properties import parse_properties, property_of
 from roquet.protocol.record import peek_record
-from roquet.protocol.sql_filter import compile_filter
 from roquet.protocol.subscription import ExpressionType, parse_subscription
 
 # Of each kind. The longest expressions are 64 KB.
@@ -89,7 +88,7 @@ def check_subscription(subscription: SubscriptionData, config: BrokerConfig) -> 
         parsed = parse_subscription(
             subscription.topic, subscription.sub_string, subscription.expression_type
         )
-        compile_filter(parsed.expression)
+        _sql_matcher(parsed.expression)
     except (BadExpression, TooLarge) as error:
         raise SubscriptionUnreadable(str(error)) from None
 
@@ -142,10 +141,18 @@ def _tag_filter(expression: str | None) -> Filter:
 @lru_cache(KEPT_FILTER_COUNT_MAX)
 def _sql_filter(expression: str) -> Filter | None:
     try:
-        matches = compile_filter(expression).matches
+        matches = _sql_matcher(expression)
     except (BadExpression, TooLarge):
         return None
     return Filter(matches_record=lambda record: matches(parse_properties(_properties_text(record))))
+
+
+def _sql_matcher(expression: str) -> Callable[[Mapping[str, str]], bool]:
+    """Raises BadExpression or TooLarge."""
+    # A compiler is large, and few brokers are ever asked for it.
+    from roquet.protocol.sql_filter import compile_filter  # noqa: PLC0415
+
+    return compile_filter(expression).matches
 
 
 def _is_tags(expression_type: str | None) -> bool:

@@ -8,15 +8,13 @@ added in ascending order, so the first one in a bucket is the smallest.
 """
 
 from array import array
-from itertools import pairwise
 from typing import Final, final
 
-import numpy as np
+from roquet.broker.timer_minute import split_minute
 
 _MINUTE_S: Final = 60
 _SECOND_SHIFT: Final = 57
 _OFFSET_MASK: Final = (1 << _SECOND_SHIFT) - 1
-_CUTS: Final = np.arange(_MINUTE_S + 1, dtype=np.int64) << _SECOND_SHIFT
 
 
 @final
@@ -73,12 +71,8 @@ class TimerWheel:
         return min((bucket[0] & _OFFSET_MASK for bucket in buckets), default=None)
 
     def _begin(self, minute: int) -> None:
-        packed = np.sort(np.array(self._minutes.pop(minute), dtype=np.int64))
-        offsets = packed & _OFFSET_MASK
-        for second, (start, end) in enumerate(pairwise(np.searchsorted(packed, _CUTS))):
-            if start < end:
-                bucket = _bucket(self._seconds, minute * _MINUTE_S + second)
-                bucket.frombytes(offsets[start:end].tobytes())
+        for second, offsets in split_minute(self._minutes.pop(minute).tobytes()):
+            _bucket(self._seconds, minute * _MINUTE_S + second).frombytes(offsets)
         self._last_begun = max(self._last_begun, minute)
         self._first_minute = min(self._minutes, default=None)
 

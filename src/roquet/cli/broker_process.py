@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.config import BrokerConfig
@@ -23,8 +25,7 @@ log = logging.getLogger(__name__)
 _DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerOptions:
+class BrokerOptions(msgspec.Struct, frozen=True):
     """What the command line says; it is stronger than the file."""
 
     config_file: Path | None

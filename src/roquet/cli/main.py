@@ -1,46 +1,78 @@
-"""The root of the command line; groups of commands live in modules of their own."""
+"""The root of the command line: which commands there are, and how they end."""
 
-from typing import Annotated
-
-import typer
+import gc
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NamedTuple
 
 from roquet import __version__
-from roquet.cli import store, wire
-from roquet.cli.broker import broker_command
-from roquet.cli.namesrv import namesrv_command
-from roquet.cli.up import up_command
 
-app = typer.Typer(
-    name="roquet",
-    no_args_is_help=True,
-    add_completion=False,
-    # A traceback is for us, not for the screen of an operator, and it may show secrets.
-    pretty_exceptions_enable=False,
-)
-app.command("up")(up_command)
-app.command("namesrv")(namesrv_command)
-app.command("broker")(broker_command)
-app.add_typer(store.app, name="store")
-app.add_typer(wire.app, name="wire")
+
+class _Command(NamedTuple):
+    """`module` has a function `define`, which adds the options and sets `run`.
+
+    `run` gets what was given and returns the exit code.
+    """
+
+    module: str
+    summary: str
+
+
+_COMMANDS: Final = {
+    "up": _Command("roquet.cli.up", "Run a name server and brokers, a whole cluster."),
+    "namesrv": _Command(
+        "roquet.cli.namesrv", "Run a name server: it tells clients which broker has which topic."
+    ),
+    "broker": _Command(
+        "roquet.cli.broker", "Run a broker: it takes messages, keeps them and hands them out."
+    ),
+    "store": _Command("roquet.cli.store", "Look at the files of a broker, without the broker."),
+    "wire": _Command("roquet.cli.wire", "Look at what peers say to each other."),
+}
+
+_MISUSED: Final = 2
+# Loading a server makes a hundred thousand objects, and none of them is garbage.
+_GC_THRESHOLD: Final = 50_000
+_INTERRUPTED: Final = 130  # as shells have it
 
 
 def main() -> None:
-    app()
+    gc.set_threshold(_GC_THRESHOLD)
+    try:
+        exit_code = run_command(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. What is left of it goes nowhere, or Python
+        # would complain when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        exit_code = 1
+    except KeyboardInterrupt:
+        exit_code = _INTERRUPTED
+    sys.exit(exit_code)
 
 
-def _print_version(is_wanted: bool) -> None:
-    if is_wanted:
-        typer.echo(f"roquet {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """RocketMQ in Python: name server, broker, client and tools."""
+def run_command(arguments: Sequence[str]) -> int:
+    """The exit code. Raises SystemExit for a mistake in the arguments, and after help."""
+    root = ArgumentParser(
+        prog="roquet",
+        description="RocketMQ in Python: name server, broker, client and tools.",
+        allow_abbrev=False,
+    )
+    root.add_argument("--version", action="version", version=f"roquet {__version__}")
+    commands = root.add_subparsers(metavar="COMMAND", required=True)
+    for name, command in _COMMANDS.items():
+        parser = commands.add_parser(
+            name, help=command.summary, description=command.summary, allow_abbrev=False
+        )
+        if name in arguments[:1]:
+            # The others are not loaded: a server starts in a blink, and help comes as fast.
+            import_module(command.module).define(parser)
+    if not arguments:
+        root.print_help()
+        return _MISUSED
+    given = root.parse_args(arguments)
+    exit_code: int = given.run(given)
+    return exit_code

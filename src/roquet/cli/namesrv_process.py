@@ -1,8 +1,9 @@
 """A process that is a name server: settings, log, signals."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from roquet.cli.log_lines import log_to_stderr
 from roquet.clock import SystemClock

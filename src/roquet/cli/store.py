@@ -2,151 +2,159 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
 
-import typer
+import msgspec
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from roquet.cli.store_selection import Selection
+from roquet.cli.numbers import whole_number
+from roquet.cli.store_inspection import inspect_store
+from roquet.cli.store_selection import Selection, parse_time, selected
+from roquet.cli.store_view import inspection_view, message_view
+from roquet.clock import SystemClock
+from roquet.disk import SystemDisk
+from roquet.errors import RoquetError
+from roquet.store.reading import StoreReader
+from roquet.store.repairing import repair as repair_store
+from roquet.store.verifying import verify as verify_store
 
-app = typer.Typer(no_args_is_help=True, help="Look at the files of a broker, without the broker.")
+_INSPECT: Final = """\
+Show files, offsets, topics, queues and times.
 
-Directory: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Where a broker keeps its files.", show_default=False)
-]
+Nothing is changed, and it does not matter whether a broker is using the
+directory.
+"""
+_VERIFY: Final = """\
+Compare queues and index with the log, and every record with its checksum.
+
+What is wrong is printed with its range and makes the exit code 1. What
+the next broker puts in order by itself, such as the last record that a
+crash cut off, is not wrong. Nothing is changed; the queues are made once
+more in a temporary directory.
+"""
+_DUMP: Final = """\
+Print messages, one line of JSON each, in the order of topics, queues and offsets.
+
+Bodies are decompressed and in base64. A TIME is 2026-11-15T20:16:48, with
+or without a zone, or milliseconds since 1970.
+
+Nothing is changed, and it does not matter whether a broker is using the
+directory. What cannot be read is named on standard error and makes the
+exit code 1.
+"""
+_REPAIR: Final = """\
+Make queues and index from the log again.
+
+The log is only read; what is damaged in it stays so, and is named on
+standard error. A directory that a broker is using is refused.
+"""
 
 # Lines that do not go to a terminal are not wrapped.
 _PLAIN_WIDTH: Final = 1000
 
 
-@app.command()
-def inspect(
-    directory: Directory,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Show files, offsets, topics, queues and times.
+class _Command(NamedTuple):
+    description: str  # its first line is shown in the list of commands
+    run: Callable[[Namespace], int]
 
-    Nothing is changed, and it does not matter whether a broker is using the
-    directory.
-    """
-    # Imported here and below, so that no other command waits for it.
-    import msgspec  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
 
-    from roquet.cli.store_inspection import inspect_store  # noqa: PLC0415
-    from roquet.cli.store_view import inspection_view  # noqa: PLC0415
-    from roquet.disk import SystemDisk  # noqa: PLC0415
+def define(parser: ArgumentParser) -> None:
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    parsers = {}
+    for name, command in _COMMANDS.items():
+        each = parsers[name] = commands.add_parser(
+            name,
+            help=command.description.partition("\n")[0],
+            description=command.description,
+            formatter_class=RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        each.add_argument(
+            "directory", type=Path, metavar="DIR", help="Where a broker keeps its files."
+        )
+        each.set_defaults(run=command.run)
+    parsers["inspect"].add_argument("--json", action="store_true", help="Print one JSON object.")
+    _define_selection(parsers["dump"])
 
+
+def _define_selection(parser: ArgumentParser) -> None:
+    count = whole_number(0)
+    parser.add_argument("--topic", help="Of this topic only.")
+    parser.add_argument("--queue", type=count, help="Of this queue only.")
+    parser.add_argument("--offset", type=count, default=0, help="From this queue offset on.")
+    parser.add_argument("--count", type=count, help="At most so many in all.")
+    parser.add_argument("--from-time", metavar="TIME", help="Stored at this time or later.")
+    parser.add_argument("--to-time", metavar="TIME", help="Stored before this time.")
+    parser.add_argument("--key", help="With this word among their keys, or as their unique key.")
+
+
+def _inspect(given: Namespace) -> int:
     with _failures_told("inspect"):
-        inspection = inspect_store(_existing(directory), SystemDisk())
-    if as_json:
-        typer.echo(msgspec.json.encode(inspection))
-        return
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
-    console.print(inspection_view(inspection))
+        inspection = inspect_store(_existing(given.directory), SystemDisk())
+    if given.json:
+        print(msgspec.json.encode(inspection).decode())
+    else:
+        console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+        console.print(inspection_view(inspection))
+    return 0
 
 
-@app.command()
-def verify(directory: Directory) -> None:
-    """Compare queues and index with the log, and every record with its checksum.
-
-    What is wrong is printed with its range and makes the exit code 1. What
-    the next broker puts in order by itself, such as the last record that a
-    crash cut off, is not wrong. Nothing is changed; the queues are made once
-    more in a temporary directory.
-    """
-    from tempfile import TemporaryDirectory  # noqa: PLC0415
-
-    from roquet.disk import SystemDisk  # noqa: PLC0415
-    from roquet.store.verifying import verify as verify_store  # noqa: PLC0415
-
+def _verify(given: Namespace) -> int:
     with _failures_told("verify"), TemporaryDirectory(prefix="roquet-verify-") as scratch:
-        result = verify_store(_existing(directory), Path(scratch), SystemDisk())
+        result = verify_store(_existing(given.directory), Path(scratch), SystemDisk())
     for fault in result.faults:
-        typer.echo(str(fault))
-    typer.echo(
+        print(fault)
+    print(
         f"{result.record_count} records, {result.queue_count} queues, {result.key_count} keys: "
         f"{len(result.faults) or 'no'} faults"
     )
-    if result.faults:
-        raise typer.Exit(1)
+    return 1 if result.faults else 0
 
 
-@app.command()
-def dump(
-    directory: Directory,
-    topic: Annotated[str | None, typer.Option(help="Of this topic only.")] = None,
-    queue: Annotated[int | None, typer.Option(min=0, help="Of this queue only.")] = None,
-    offset: Annotated[int, typer.Option(min=0, help="From this queue offset on.")] = 0,
-    count: Annotated[int | None, typer.Option(min=0, help="At most so many in all.")] = None,
-    from_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stored at this time or later.")
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stored before this time.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(help="With this word among their keys, or as their unique key.")
-    ] = None,
-) -> None:
-    """Print messages, one line of JSON each, in the order of topics, queues and offsets.
-
-    Bodies are decompressed and in base64. A TIME is 2026-11-15T20:16:48, with
-    or without a zone, or milliseconds since 1970.
-
-    Nothing is changed, and it does not matter whether a broker is using the
-    directory. What cannot be read is named on standard error and makes the
-    exit code 1.
-    """
-    from roquet.cli.store_selection import Selection, parse_time  # noqa: PLC0415
-
+def _dump(given: Namespace) -> int:
     with _failures_told("dump", exit_code=2):
         selection = Selection(
-            topic=topic,
-            queue_id=queue,
-            offset=offset,
-            count=count,
-            key=key,
-            from_time=None if from_time is None else parse_time(from_time),
-            to_time=None if to_time is None else parse_time(to_time),
+            topic=given.topic,
+            queue_id=given.queue,
+            offset=given.offset,
+            count=given.count,
+            key=given.key,
+            from_time=None if given.from_time is None else parse_time(given.from_time),
+            to_time=None if given.to_time is None else parse_time(given.to_time),
         )
     with _failures_told("dump"):
-        problems = _print_messages(_existing(directory), selection)
+        problems = _print_messages(_existing(given.directory), selection)
     for problem in problems:
-        typer.echo(f"roquet store dump: {problem}", err=True)
-    if problems:
-        raise typer.Exit(1)
+        print(f"roquet store dump: {problem}", file=sys.stderr)
+    return 1 if problems else 0
 
 
-@app.command()
-def repair(directory: Directory) -> None:
-    """Make queues and index from the log again.
-
-    The log is only read; what is damaged in it stays so, and is named on
-    standard error. A directory that a broker is using is refused.
-    """
-    from roquet.clock import SystemClock  # noqa: PLC0415
-    from roquet.disk import SystemDisk  # noqa: PLC0415
-    from roquet.store.repairing import repair as repair_store  # noqa: PLC0415
-
+def _repair(given: Namespace) -> int:
     with _failures_told("repair"):
-        rebuilt = repair_store(_existing(directory), SystemClock(), SystemDisk())
+        rebuilt = repair_store(_existing(given.directory), SystemClock(), SystemDisk())
     for fault in rebuilt.faults():
-        typer.echo(f"roquet store repair: {fault}", err=True)
-    typer.echo(f"queues and index made again from {rebuilt.record_count} records")
+        print(f"roquet store repair: {fault}", file=sys.stderr)
+    print(f"queues and index made again from {rebuilt.record_count} records")
+    return 0
 
 
-def _print_messages(directory: Path, selection: "Selection") -> list[str]:
+_COMMANDS: Final = {
+    "inspect": _Command(_INSPECT, _inspect),
+    "verify": _Command(_VERIFY, _verify),
+    "dump": _Command(_DUMP, _dump),
+    "repair": _Command(_REPAIR, _repair),
+}
+
+
+def _print_messages(directory: Path, selection: Selection) -> list[str]:
     """What could not be read."""
-    from roquet.cli.store_selection import selected  # noqa: PLC0415
-    from roquet.cli.store_view import message_view  # noqa: PLC0415
-    from roquet.store.reading import StoreReader  # noqa: PLC0415
-
     problems = []
-    out = typer.get_binary_stream("stdout")
+    out = sys.stdout.buffer
     with StoreReader.open(directory) as reader:
         for message in selected(reader, selection):
             view = message_view(message)
@@ -165,9 +173,7 @@ def _print_messages(directory: Path, selection: "Selection") -> list[str]:
 
 @contextmanager
 def _failures_told(command: str, *, exit_code: int = 1) -> Iterator[None]:
-    """What keeps a command from its work is told in one line."""
-    from roquet.errors import RoquetError  # noqa: PLC0415
-
+    """What keeps a command from its work is told in one line. Raises SystemExit."""
     try:
         yield
     except BrokenPipeError:
@@ -179,8 +185,8 @@ def _failures_told(command: str, *, exit_code: int = 1) -> Iterator[None]:
         reason = str(error)
     else:
         return
-    typer.echo(f"roquet store {command}: {reason}", err=True)
-    raise typer.Exit(exit_code)
+    print(f"roquet store {command}: {reason}", file=sys.stderr)
+    sys.exit(exit_code)
 
 
 def _existing(directory: Path) -> Path:

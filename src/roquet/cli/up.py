@@ -1,40 +1,62 @@
 """`roquet up`: a whole cluster as one command."""
 
+import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from roquet.cli.numbers import port_number, whole_number
+from roquet.cli.up_process import BROKER_COUNT_MAX, ClusterPlan, run_cluster
+from roquet.errors import RoquetError
 
 
-def up_command(
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir",
-            help="Where messages are kept. Without it they are gone when the cluster stops.",
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on. Without it, this machine only.")
-    ] = "127.0.0.1",
-    name_server_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="0 takes any free port.")
-    ] = 9876,
-    broker_port: Annotated[
-        int,
-        typer.Option(
-            min=0, max=65535, help="Of the first broker, the others follow; 0 takes any free ports."
-        ),
-    ] = 10911,
-    brokers: Annotated[int, typer.Option(min=1, max=26, help="How many brokers.")] = 1,
-) -> None:
-    """Run a name server and brokers until SIGINT or SIGTERM; one line on stdout says ready."""
-    # Imported here, so that no other command waits for it.
-    from roquet.cli.up_process import ClusterPlan, run_cluster  # noqa: PLC0415
-    from roquet.errors import RoquetError  # noqa: PLC0415
+def define(parser: ArgumentParser) -> None:
+    parser.description = (
+        "Run a name server and brokers until SIGINT or SIGTERM; one line on stdout says ready."
+    )
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="Where messages are kept. Without it they are gone when the cluster stops.",
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="The address to listen on. Without it, this machine only.",
+    )
+    parser.add_argument(
+        "--name-server-port",
+        type=port_number,
+        default=9876,
+        metavar="PORT",
+        help="%(default)s if left out; 0 takes any free port.",
+    )
+    parser.add_argument(
+        "--broker-port",
+        type=port_number,
+        default=10911,
+        metavar="PORT",
+        help="Of the first broker, the others follow. %(default)s if left out; 0 takes any free"
+        " ports.",
+    )
+    parser.add_argument(
+        "--brokers",
+        type=whole_number(1, BROKER_COUNT_MAX),
+        default=1,
+        metavar="COUNT",
+        help="How many brokers; one if left out.",
+    )
+    parser.set_defaults(run=_run)
 
+
+def _run(given: Namespace) -> int:
     try:
-        run_cluster(ClusterPlan(directory, host, name_server_port, broker_port, brokers))
+        run_cluster(
+            ClusterPlan(
+                given.dir, given.host, given.name_server_port, given.broker_port, given.brokers
+            )
+        )
     except (RoquetError, OSError) as error:
-        typer.echo(f"roquet up: {error}", err=True)
-        raise typer.Exit(1) from None
+        print(f"roquet up: {error}", file=sys.stderr)
+        return 1
+    return 0

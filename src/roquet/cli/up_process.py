@@ -4,10 +4,12 @@ import logging
 import string
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from roquet.broker.config import BrokerConfig
 from roquet.broker.server import serve_broker
@@ -25,10 +27,11 @@ log = logging.getLogger(__name__)
 
 # A broker takes its port, the one two below and the one above.
 _PORT_STEP: Final = 10
+# They are named by letters.
+BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPlan:
+class ClusterPlan(msgspec.Struct, frozen=True):
     directory: Path | None
     host: str
     name_server_port: int
@@ -81,9 +84,8 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
             ]
             settle_garbage_collection()
             addresses = [str(Address(plan.host, each.config.listen_port)) for each in brokers]
-            print(  # noqa: T201  Scripts wait for this line.
-                f"ready name-server={name_server} broker={','.join(addresses)}", flush=True
-            )
+            # Scripts wait for this line.
+            print(f"ready name-server={name_server} broker={','.join(addresses)}", flush=True)
             await until_stopped(stop, brokers)
 
 

@@ -2,59 +2,81 @@
 
 import os
 import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
+from roquet.cli.frame_source import Unreadable, recorded_frames
+from roquet.cli.frame_view import FrameViewer, View
 
 _STDIN: Final = Path("-")
+_MISUSED: Final = 2
 
-app = typer.Typer(no_args_is_help=True, help="Look at what peers say to each other.")
+_DECODE: Final = """\
+Print every recorded frame as one line of JSON.
+
+The input is JSON lines with a member "b64", lines of hex, or the raw
+bytes of a connection; which of them is found out.
+
+A response is read by the code of its request: the member "request_code"
+of its line, or the last request with the same opaque.
+
+What is broken is named on standard error and makes the exit code 1.
+"""
 
 
-@app.command()
-def decode(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", show_default=False, help="Standard input if left out."),
-    ] = _STDIN,
-) -> None:
-    """Print every recorded frame as one line of JSON.
+def define(parser: ArgumentParser) -> None:
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    decode = commands.add_parser(
+        "decode",
+        help="Print every recorded frame as one line of JSON.",
+        description=_DECODE,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    decode.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        default=_STDIN,
+        metavar="FILE",
+        help="Standard input if left out.",
+    )
+    decode.set_defaults(run=_decode)
 
-    The input is JSON lines with a member "b64", lines of hex, or the raw
-    bytes of a connection; which of them is found out.
 
-    A response is read by the code of its request: the member "request_code"
-    of its line, or the last request with the same opaque.
+def _decode(given: Namespace) -> int:
+    file: Path = given.file
+    try:
+        source = _open(file)
+    except OSError as error:
+        print(f"roquet wire decode: {file}: {error.strerror}", file=sys.stderr)
+        return _MISUSED
+    with source:
+        return _print_frames(file, source)
 
-    What is broken is named on standard error and makes the exit code 1.
-    """
-    # Imported here, so that no other command waits for it.
-    from roquet.cli.frame_source import Unreadable, recorded_frames  # noqa: PLC0415
-    from roquet.cli.frame_view import FrameViewer, View  # noqa: PLC0415
 
+def _print_frames(file: Path, source: BufferedReader) -> int:
     viewer = FrameViewer()
     problem_count = 0
-    with _open(file) as source:
-        for recorded in recorded_frames(source):
-            if isinstance(recorded, Unreadable):
-                view = View(None, recorded.reason)
-            else:
-                view = viewer.view(recorded)
-            if view.line is not None:
-                typer.echo(view.line)
-            if view.problem is not None:
-                typer.echo(f"{file}: {recorded.place}: {view.problem}", err=True)
-                problem_count += 1
-    if problem_count:
-        raise typer.Exit(1)
+    for recorded in recorded_frames(source):
+        if isinstance(recorded, Unreadable):
+            view = View(None, recorded.reason)
+        else:
+            view = viewer.view(recorded)
+        if view.line is not None:
+            print(view.line)
+        if view.problem is not None:
+            # Both may go to one terminal.
+            sys.stdout.flush()
+            print(f"{file}: {recorded.place}: {view.problem}", file=sys.stderr)
+            problem_count += 1
+    return 1 if problem_count else 0
 
 
 def _open(file: Path) -> BufferedReader:
+    """Raises OSError."""
     if file == _STDIN:
         return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
-    try:
-        return file.open("rb")
-    except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}") from None
+    return file.open("rb")

@@ -5,17 +5,18 @@ settings. What can be changed while running is listed here, and nothing else can
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from roquet.namesrv.errors import BadSetting
 
 PORT_DEFAULT: Final = 9876
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameServerConfig:
+class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Who is not known may change everything, so only this machine is let in by default.
     host: str = "127.0.0.1"
     port: int = PORT_DEFAULT
@@ -120,7 +121,7 @@ _SETTINGS: Final = {
     ),
 }
 assert {setting.attribute for setting in _SETTINGS.values()} == {
-    field.name for field in fields(NameServerConfig)
+    *NameServerConfig.__struct_fields__
 }
 
 # Threads and buffers that we do not have. Tools that set them are not refused.

@@ -9,8 +9,9 @@ disappears from its cluster and from all topics; a surviving slave keeps topics 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeVar, final
+
+import msgspec
 
 from roquet.clock import Clock
 from roquet.namesrv.errors import RegistrationRefused
@@ -54,8 +55,7 @@ class BrokerIdentity(NamedTuple):
         return BrokerKey(self.cluster, self.address)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerTraits:
+class BrokerTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a broker says of itself besides its topics."""
 
     ha_address: str
@@ -71,8 +71,7 @@ class Channel(Protocol):
     def close(self, reason: str) -> None: ...
 
 
-@dataclass(slots=True)
-class LiveBroker:
+class LiveBroker(msgspec.Struct):
     identity: BrokerIdentity
     traits: BrokerTraits
     data_version: DataVersion

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from roquet.clock import Clock
 from roquet.disk import Disk

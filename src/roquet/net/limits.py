@@ -1,13 +1,13 @@
 """How much time and memory one peer may take."""
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from roquet.protocol.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     frame_size_max: int = FRAME_SIZE_MAX
     header_size_max: int = HEADER_SIZE_MAX
     # A frame that has begun must end; one byte a second holds memory for ever.

@@ -10,9 +10,8 @@ raises `Refused`, or returns `Parked` and answers later.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 import msgspec
 
@@ -112,8 +111,7 @@ class Parked:
 Answer = Reply | Parked | bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Route(Generic[S]):
+class Route(msgspec.Struct, Generic[S], frozen=True):
     """One line of a table; `on` has checked that the handler fits the header."""
 
     code: RequestCode
@@ -125,19 +123,23 @@ def on(code: RequestCode, header: type[H], handler: Callable[[S, Request[H]], An
     return Route(code, header, handler)
 
 
+_ReadyRoute: TypeAlias = tuple[Callable[[msgspec.Raw], Any], Callable[[Request[Any]], Answer]]
+
+
 @final
 class Router(Generic[S]):
     """Answers frames of any connection with the handlers of `routes`, working on `server`."""
 
-    __slots__ = ("_routes",)
+    __slots__ = ("_ready", "_routes", "_server")
 
     def __init__(self, server: S, routes: Iterable[Route[S]]) -> None:
-        self._routes: dict[
-            int, tuple[Callable[[msgspec.Raw], Any], Callable[[Request[Any]], Answer]]
-        ] = {}
+        self._server = server
+        self._routes: dict[int, Route[S]] = {}
         for route in routes:
             assert route.code not in self._routes, f"two handlers for {route.code!r}"
-            self._routes[route.code] = (_reader(route.header), partial(route.handler, server))
+            self._routes[route.code] = route
+        # The routes that were asked for, ready to be used.
+        self._ready: dict[int, _ReadyRoute] = {}
 
     def answer(self, connection: Connection, frame: Frame) -> bytes | None:
         """The bytes to send back now, if any.
@@ -148,7 +150,7 @@ class Router(Generic[S]):
         if command.flag & _RESPONSE:
             connection.accept_response(command)
             return None
-        route = self._routes.get(command.code)
+        route = self._ready.get(command.code) or self._prepared(command.code)
         if route is None:
             return _unsupported(command)
         read, handle = route
@@ -161,9 +163,17 @@ class Router(Generic[S]):
         except Exception as error:  # noqa: BLE001  One bad request must not end the connection.
             return _failure(command, error)
 
+    def _prepared(self, code: int) -> _ReadyRoute | None:
+        """Made by the first request: readers for all of them would keep a server from starting."""
+        route = self._routes.get(code)
+        if route is None:
+            return None
+        ready = self._ready[code] = (_reader(route.header), partial(route.handler, self._server))
+        return ready
+
 
 def _reader(header: type[H]) -> Callable[[msgspec.Raw], H]:
-    if msgspec.structs.fields(header):
+    if header.__struct_fields__:
         return header_reader(header)
     # Requests without fields often come without `extFields`, which is no JSON to read.
     empty = header()

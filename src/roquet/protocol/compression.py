@@ -5,24 +5,15 @@ decompress; a broker stores bodies as they come. Decompression is bounded, becau
 half a megabyte of zlib can grow a thousandfold.
 """
 
-import zlib
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final
-
-import lz4.frame
-import zstandard
+from typing import Final, Protocol
 
 from roquet.protocol.errors import BadMessage, TooLarge
 
 DECOMPRESSED_SIZE_MAX: Final = 32 * 1024 * 1024
 LEVEL_DEFAULT: Final = 5
 
-_PART_SIZE_MAX: Final = 64 * 1024
-# A frame names its window, and that is allocated before anything else is looked at.
-_ZSTD_WINDOW_SIZE_MAX: Final = 32 * 1024 * 1024
-# The most is a block of 128 KiB that says in four bytes: the same byte all over.
-_ZSTD_GROWTH_MAX: Final = 32 * 1024
 _COMPRESSED: Final = 0x1
 _KIND_MASK: Final = 0x700
 _KIND_SHIFT: Final = 8
@@ -50,67 +41,53 @@ def compression_of(sys_flag: int) -> Compression:
 
 
 def compress(body: bytes, compression: Compression, level: int = LEVEL_DEFAULT) -> bytes:
-    match compression:
-        case Compression.LZ4:
-            # Java reads frames of independent blocks only.
-            return bytes(lz4.frame.compress(body, compression_level=level, block_linked=False))
-        case Compression.ZSTD:
-            return zstandard.ZstdCompressor(level).compress(body)
-        case Compression.ZLIB:
-            return zlib.compress(body, level)
+    return _codec(compression).compress(body, level)
 
 
 def decompress(body: bytes, sys_flag: int, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
     """Raises TooLarge when more than `size_max` bytes come out, BadMessage for garbage."""
+    codec = _codec(compression_of(sys_flag))
     parts: list[bytes] = []
     size = 0
     try:
-        for part in _PARTS[compression_of(sys_flag)](body, size_max):
+        for part in codec.parts(body, size_max):
             parts.append(part)
             size += len(part)
             if size > size_max:
                 raise TooLarge("decompressed body", size, size_max)
-    # The LZ4 library has no error of its own and raises RuntimeError.
-    except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
+    except (codec.ERROR, EOFError) as error:
         raise BadMessage(f"body cannot be decompressed: {error}") from None
     return b"".join(parts)
 
 
-# Each yields at most about `size_max` bytes at once and raises EOFError when the body ends too
-# early. What follows a complete stream or frame is ignored, as Java does.
+class _Codec(Protocol):
+    """A module for one kind."""
+
+    ERROR: type[Exception]
+
+    def compress(self, body: bytes, level: int) -> bytes: ...
+
+    def parts(self, body: bytes, size_max: int) -> Iterator[bytes]:
+        """Yields at most about `size_max` bytes at once.
+
+        Raises ERROR for garbage, and EOFError when the body ends too early. What follows a
+        complete stream or frame is ignored, as Java does.
+        """
+        ...
 
 
-def _zlib_parts(body: bytes, size_max: int) -> Iterator[bytes]:
-    stream = zlib.decompressobj()
-    while not stream.eof:
-        yield (part := stream.decompress(body, min(size_max + 1, _PART_SIZE_MAX)))
-        body = stream.unconsumed_tail
-        if not part and not body and not stream.eof:
-            raise EOFError("the zlib stream ends too early")
+def _codec(compression: Compression) -> _Codec:
+    # Loaded when a body is compressed so: a server that never looks into one needs no library.
+    match compression:
+        case Compression.LZ4:
+            from roquet.protocol import lz4_frames  # noqa: PLC0415
 
+            return lz4_frames
+        case Compression.ZSTD:
+            from roquet.protocol import zstd_frames  # noqa: PLC0415
 
-def _lz4_parts(body: bytes, size_max: int) -> Iterator[bytes]:
-    frame = lz4.frame.LZ4FrameDecompressor()
-    while not frame.eof:
-        if frame.needs_input and not body:
-            raise EOFError("the LZ4 frame ends too early")
-        yield frame.decompress(body, min(size_max + 1, _PART_SIZE_MAX))
-        body = b""
+            return zstd_frames
+        case Compression.ZLIB:
+            from roquet.protocol import zlib_streams  # noqa: PLC0415
 
-
-def _zstd_parts(body: bytes, size_max: int) -> Iterator[bytes]:
-    frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_SIZE_MAX).decompressobj()
-    # There is no way to limit what comes out, so what goes in is limited.
-    piece_size = max(1, size_max // _ZSTD_GROWTH_MAX)
-    for start in range(0, len(body), piece_size):
-        yield frame.decompress(body[start : start + piece_size])
-        if frame.eof:
-            return
-    raise EOFError("the Zstandard frame ends too early")
-
-
-_PARTS: Final = {
-    Compression.LZ4: _lz4_parts,
-    Compression.ZSTD: _zstd_parts,
-    Compression.ZLIB: _zlib_parts,
-}
+            return zlib_streams

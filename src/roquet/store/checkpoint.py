@@ -8,10 +8,11 @@
 A value is written after the sync it speaks of, never before.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Final
+
+import msgspec
 
 from roquet.disk import Disk
 
@@ -21,8 +22,7 @@ MARGIN_MS: Final = 3_000
 _LAYOUT: Final = Struct(">qqq")
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     log_timestamp: int = 0
     queue_timestamp: int = 0
     index_timestamp: int = 0

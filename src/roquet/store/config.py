@@ -1,10 +1,11 @@
 """How a store is set up: Apache's keys in our words, with Apache's defaults."""
 
 import os
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from roquet.store.layout import StoreLayout, layout_of
 
@@ -25,8 +26,7 @@ def _memory_size() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreConfig:
+class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The comment behind a member is Apache's key for it; members without one are ours."""
 
     root: Path  # storePathRootDir

@@ -16,20 +16,15 @@ from itertools import pairwise
 from mmap import mmap
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias, final
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final, NamedTuple, final
 
 from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory
 from roquet.store.mapped_file import MappedFile
 from roquet.store.mapped_run import MappedRun
+from roquet.store.queue_entries import count_before, leading_blanks, sound_count
 
 ENTRY_SIZE: Final = 20
-ENTRY_TYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-Entries: TypeAlias = npt.NDArray[np.void]
-
 BLANK_SIZE: Final = 2**31 - 1
 # How many bytes of a queue file are taken from the disk at once: a broker can have thousands
 # of queues, and most of them are short.
@@ -45,7 +40,7 @@ _BLANK: Final = _ENTRY.pack(0, BLANK_SIZE, 0)
 _pack_entry_into = _ENTRY.pack_into
 pack_entry: Final = _ENTRY.pack
 unpack_entries: Final = _ENTRY.iter_unpack
-assert _ENTRY.size == ENTRY_TYPE.itemsize == ENTRY_SIZE
+assert _ENTRY.size == ENTRY_SIZE
 
 
 class QueueEntry(NamedTuple):
@@ -247,9 +242,9 @@ class ConsumeQueue:
         entries = _entries_of(files[files.index(first) :])
         self.min_offset = files[0].start // ENTRY_SIZE
         if files[0].mapping[:ENTRY_SIZE] == _BLANK:
-            self.min_offset += _leading_blanks(_entries_of(files[:1]))
+            self.min_offset += leading_blanks(_entries_of(files[:1]))
         count = sound_count(entries)
-        is_damaged = bool(entries[count:].view(np.uint8).any())
+        is_damaged = bool(entries[count * ENTRY_SIZE :].lstrip(b"\0"))
         if is_damaged:
             # Of two entries in the wrong order either may be the wrong one.
             count = max(0, count - 1)
@@ -272,12 +267,9 @@ class ConsumeQueue:
         for file in reversed(self._run.files):
             # Files behind the last entry are still there, see `settle`, but hold none.
             size = max(0, self.max_offset * ENTRY_SIZE - file.start)
-            entries = np.frombuffer(file.mapping[:size], ENTRY_TYPE)
-            kept = np.flatnonzero(
-                ~are_blank(entries) & (entries["physical_offset"] < physical_limit)
-            )
-            if len(kept):
-                self._cut_to(file.start // ENTRY_SIZE + int(kept[-1]) + 1)
+            count = count_before(file.mapping[:size], physical_limit)
+            if count:
+                self._cut_to(file.start // ENTRY_SIZE + count)
                 return
         if self._run.files:
             self.min_offset = self._run.files[0].start // ENTRY_SIZE
@@ -404,39 +396,12 @@ class ConsumeQueue:
                 yield entry
 
 
-def sound_count(entries: Entries) -> int:
-    """How many of `entries`, from the first on, can be true.
-
-    An entry has an offset and a size, and its record begins behind the one before it.
-    """
-    offsets = entries["physical_offset"].astype(np.int64)
-    sizes = entries["size"].astype(np.int64)
-    is_wrong = (offsets < 0) | (sizes <= 0)
-    real = np.flatnonzero(~is_wrong & ~are_blank(entries))
-    overlaps = offsets[real[1:]] < offsets[real[:-1]] + sizes[real[:-1]]
-    is_wrong[real[1:][overlaps]] = True
-    wrong = np.flatnonzero(is_wrong)
-    return int(wrong[0]) if len(wrong) else len(entries)
-
-
-def are_blank(entries: Entries) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (entries["physical_offset"] == 0) & (
-        entries["size"] == BLANK_SIZE
-    )
-    return found
-
-
-def _leading_blanks(entries: Entries) -> int:
-    others = np.flatnonzero(~are_blank(entries))
-    return int(others[0]) if len(others) else len(entries)
-
-
-def _entries_of(files: Sequence[MappedFile]) -> Entries:
-    """What is written in consecutive files. A copy: an array would keep the mapping open.
+def _entries_of(files: Sequence[MappedFile]) -> bytes:
+    """What is written in consecutive files.
 
     Most files are short, and there may be thousands: the zeros at the end are not read.
     """
     *full, last = [each.mapping for each in files]
     written_size = files[-1].written_end(0)
     size = written_size + -written_size % ENTRY_SIZE
-    return np.frombuffer(b"".join([*full, last[:size]]), ENTRY_TYPE)
+    return b"".join([*full, last[:size]])

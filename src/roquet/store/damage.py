@@ -1,19 +1,18 @@
 """What is found damaged. It is reported, and never handed out."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+
+class Damage(msgspec.Struct, frozen=True):
     """A place in the log where a queue says a message is, and none is found."""
 
     physical_offset: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedRange:
+class DamagedRange(msgspec.Struct, frozen=True):
     """Bytes of the log that hold no good record, with good ones behind them."""
 
     start: int

@@ -12,12 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from roquet.store.damage import DamagedRange
-from roquet.store.index_file import SECONDS_MAX, IndexFile, KeyBatch
+from roquet.store.index_file import SECONDS_MAX, IndexFile
+from roquet.store.packed_keys import KEY_SIZE, KeyBatch
 
 _HASH_BITS: Final = 31
 # A place in a range of this size and a hash fit into 64 bits.
 RANGE_SIZE_MAX: Final = 1 << 32
 
+_ENTRY_TYPE: Final = np.dtype(
+    [("hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("older", ">i4")]
+)
+_KEY_TYPE: Final = np.dtype(
+    [("physical_offset", "i8"), ("timestamp", "i8"), ("hash", "i4"), ("unused", "i4")]
+)
+assert _KEY_TYPE.itemsize == KEY_SIZE
+
+_Entries: TypeAlias = npt.NDArray[np.void]
+_Keys: TypeAlias = npt.NDArray[np.void]
 # Place and hash of keys; each is a whole number, because sets of those are quick.
 _Codes: TypeAlias = npt.NDArray[np.int64]
 
@@ -30,11 +41,16 @@ class KeyFault(NamedTuple):
     reason: str
 
 
+def entries_of(file: IndexFile) -> _Entries:
+    """All entries, from number 1 on."""
+    return np.frombuffer(file.entries(), _ENTRY_TYPE)
+
+
 def file_fault(file: IndexFile) -> str | None:
     """What is wrong with one file, whatever the log says."""
     if not file.is_sound:
         return "its header cannot be true"
-    entries = file.entries()
+    entries = entries_of(file)
     if not len(entries):
         return None
     offsets = entries["physical_offset"].astype(np.int64)
@@ -43,8 +59,9 @@ def file_fault(file: IndexFile) -> str | None:
         return "its header names other messages than its entries"
     if (np.diff(offsets) < 0).any():
         return "its entries are not in the order of the log"
-    slots, older = _links(entries["hash"].astype(np.int64), len(file.slots()))
-    if (older != entries["older"]).any() or (slots != file.slots()).any():
+    found_slots = np.frombuffer(file.slots(), ">i4")
+    slots, older = _links(entries["hash"].astype(np.int64), len(found_slots))
+    if (older != entries["older"]).any() or (slots != found_slots).any():
         return "its entries are not linked as their hashes demand"
     if header.used_slots != np.count_nonzero(slots):
         return "its header counts other slots than are in use"
@@ -59,12 +76,13 @@ class LogPart(NamedTuple):
     damages: Sequence[DamagedRange] = ()
 
 
-def key_faults(files: Sequence[IndexFile], keys: KeyBatch, part: LogPart) -> Iterator[KeyFault]:
+def key_faults(files: Sequence[IndexFile], batch: KeyBatch, part: LogPart) -> Iterator[KeyFault]:
     """Compare the index with all keys of the records in a part of the log."""
     start = part.start
     assert part.end - start <= RANGE_SIZE_MAX
     files = [file for file in files if _overlaps(file, part)]
-    wanted = _codes(keys.physical_offsets, keys.hashes, start)
+    keys = np.frombuffer(batch.packed, _KEY_TYPE)
+    wanted = _codes(keys["physical_offset"], keys["hash"], start)
     found = [_found_in(file, part) for file in files]
     codes = np.concatenate([np.empty(0, np.int64), *(each.codes for each in found)])
     yield from _fault(np.setdiff1d(wanted, codes), start, "missing keys")
@@ -93,7 +111,7 @@ def _overlaps(file: IndexFile, part: LogPart) -> bool:
 
 def _found_in(file: IndexFile, part: LogPart) -> _Found:
     start = part.start
-    entries = file.entries()
+    entries = entries_of(file)
     offsets = entries["physical_offset"].astype(np.int64)
     is_kept = (offsets >= start) & (offsets < part.end)
     for damage in part.damages:
@@ -108,9 +126,9 @@ def _found_in(file: IndexFile, part: LogPart) -> _Found:
     )
 
 
-def _wrong_times(found: _Found, wanted: _Codes, keys: KeyBatch) -> _Codes:
+def _wrong_times(found: _Found, wanted: _Codes, keys: _Keys) -> _Codes:
     common, in_wanted, in_found = np.intersect1d(wanted, found.codes, return_indices=True)
-    seconds = (keys.timestamps[in_wanted] - found.begin_timestamp) // 1000
+    seconds = (keys["timestamp"][in_wanted] - found.begin_timestamp) // 1000
     is_wrong = np.clip(seconds, 0, SECONDS_MAX) != found.seconds[in_found]
     if found.has_first:
         # It counts from the end of the file before, which may be gone.
@@ -119,10 +137,10 @@ def _wrong_times(found: _Found, wanted: _Codes, keys: KeyBatch) -> _Codes:
     return wrong
 
 
-def _has_wrong_header(file: IndexFile, keys: KeyBatch) -> bool:
+def _has_wrong_header(file: IndexFile, keys: _Keys) -> bool:
     header = file.header
     return any(
-        (keys.timestamps[keys.physical_offsets == offset] != timestamp).any()
+        (keys["timestamp"][keys["physical_offset"] == offset] != timestamp).any()
         for offset, timestamp in (
             (header.begin_physical_offset, header.begin_timestamp),
             (header.end_physical_offset, header.end_timestamp),

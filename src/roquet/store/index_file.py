@@ -18,28 +18,20 @@
 Which texts are keys is said in `key_index.py`.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias, final
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final, NamedTuple, final
 
 from roquet.disk import Disk
 from roquet.store.index_entries import put_entries
 from roquet.store.mapped_file import MappedFile, create_file
+from roquet.store.packed_keys import KeyBatch
 
 _HEADER: Final = Struct(">qqqqii")
 _SLOT_SIZE: Final = 4
-INDEX_ENTRY_TYPE: Final = np.dtype(
-    [("hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("older", ">i4")]
-)
-IndexEntries: TypeAlias = npt.NDArray[np.void]
 _ENTRY: Final = Struct(">iqii")
 assert _HEADER.size == 40
-assert _ENTRY.size == INDEX_ENTRY_TYPE.itemsize == 20
+assert _ENTRY.size == 20
 _unpack_entry = _ENTRY.unpack_from
 _unpack_slot = Struct(">i").unpack_from
 
@@ -56,35 +48,6 @@ class IndexHeader(NamedTuple):
     end_physical_offset: int = 0
     used_slots: int = 0
     next_number: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class KeyBatch:
-    """Keys in the order of the log; columns of equal length."""
-
-    hashes: npt.NDArray[np.int32]
-    physical_offsets: npt.NDArray[np.int64]
-    timestamps: npt.NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-    def part(self, start: int, end: int | None = None) -> "KeyBatch":
-        return KeyBatch(
-            self.hashes[start:end], self.physical_offsets[start:end], self.timestamps[start:end]
-        )
-
-
-def join_batches(batches: Iterable[KeyBatch]) -> KeyBatch:
-    parts = [_NO_KEYS, *batches]
-    return KeyBatch(
-        np.concatenate([each.hashes for each in parts]),
-        np.concatenate([each.physical_offsets for each in parts]),
-        np.concatenate([each.timestamps for each in parts]),
-    )
-
-
-_NO_KEYS: Final = KeyBatch(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def index_file_size(slot_count: int, entry_count: int) -> int:
@@ -154,9 +117,7 @@ class IndexFile:
             self._slot_count,
             first,
             self.header.begin_timestamp,
-            batch.hashes,
-            batch.physical_offsets,
-            batch.timestamps,
+            batch.packed,
         )
         self._set_header(batch, count, new_slots)
         return count
@@ -184,18 +145,18 @@ class IndexFile:
                 found.append(physical_offset)
         return found
 
-    def entries(self) -> IndexEntries:
-        """A copy of all entries, from number 1 on."""
-        count = self.header.next_number - 1
-        start = self._entries_start + _ENTRY.size
-        return np.frombuffer(
-            self.file.mapping[start : start + count * _ENTRY.size], INDEX_ENTRY_TYPE
-        )
+    @property
+    def filed_count(self) -> int:
+        return self.header.next_number - 1
 
-    def slots(self) -> npt.NDArray[np.int32]:
-        """A copy: the number of the newest entry of each."""
-        found = np.frombuffer(self.file.mapping[_HEADER.size : self._entries_start], ">i4")
-        return found.astype(np.int32)
+    def entries(self) -> bytes:
+        """A copy of all entries, from number 1 on, one behind the other."""
+        start = self._entries_start + _ENTRY.size
+        return self.file.mapping[start : start + self.filed_count * _ENTRY.size]
+
+    def slots(self) -> bytes:
+        """A copy of all slots."""
+        return self.file.mapping[_HEADER.size : self._entries_start]
 
     def overlaps(self, begin: int, end: int) -> bool:
         return self.header.begin_timestamp <= end and self.header.end_timestamp >= begin
@@ -220,12 +181,12 @@ class IndexFile:
         header = self.header
         if header.next_number == 1:
             header = header._replace(
-                begin_timestamp=int(batch.timestamps[0]),
-                begin_physical_offset=int(batch.physical_offsets[0]),
+                begin_timestamp=batch.first.timestamp,
+                begin_physical_offset=batch.first.physical_offset,
             )
         self.header = header._replace(
-            end_timestamp=int(batch.timestamps[-1]),
-            end_physical_offset=int(batch.physical_offsets[-1]),
+            end_timestamp=batch.last.timestamp,
+            end_physical_offset=batch.last.physical_offset,
             used_slots=header.used_slots + new_slots,
             next_number=header.next_number + count,
         )

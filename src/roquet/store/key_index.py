@@ -19,12 +19,12 @@ from roquet.store.errors import BadRecord
 from roquet.store.index_file import (
     IndexFile,
     IndexHeader,
-    KeyBatch,
     create_index_file,
     index_file_size,
 )
 from roquet.store.mapped_file import MappedFile
 from roquet.store.message_keys import keys_in_log
+from roquet.store.packed_keys import KeyBatch
 
 # So many messages are filed at once: enough to make the batch cheap, few enough not to be felt.
 BATCH_COUNT: Final = 1024

@@ -20,6 +20,7 @@ from roquet.protocol.binary cimport (
     uint8_t,
     uint32_t,
 )
+from roquet.store.packed_keys cimport Key
 
 cdef enum:
     _MAGIC_V1 = -626843481
@@ -43,14 +44,6 @@ cdef const char* _KEYS = b"KEYS\x01"
 cdef const char* _TAGS = b"TAGS\x01"
 
 
-cdef struct Key:
-    # As `message_keys.py` reads it again.
-    int64_t physical_offset
-    int64_t timestamp
-    int32_t key_hash
-    int32_t unused
-
-
 cdef struct Keys:
     Key* items
     Py_ssize_t count
@@ -65,7 +58,8 @@ cdef struct Text:
 def scan_keys(buffer, int64_t base, list physical_offsets not None, bint with_tags):
     """The keys of the records that lie there; `base` is the physical offset of byte 0.
 
-    Returns them packed, in the order of the offsets, and the offsets of the odd records.
+    Returns them as `packed_keys.py` has them, in the order of the offsets, and the offsets of the
+    odd records.
     """
     cdef Py_buffer view
     cdef Keys keys = Keys(NULL, 0, 0)

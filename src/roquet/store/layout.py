@@ -11,16 +11,16 @@ A file is made aside (`commitlog.new`, next to the directory) and renamed when i
 full size, because Apache refuses a directory that holds a file of any other size.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 FILE_NAME_SIZE: Final = 20
 TOPIC_NAME_SIZE_MAX: Final = 255
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLayout:
+class StoreLayout(msgspec.Struct, frozen=True):
     root: Path
     commit_log: Path
 

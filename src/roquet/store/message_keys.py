@@ -6,31 +6,24 @@ These are `topic#key` for its unique key and for each of its keys, and, if so co
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
+from operator import attrgetter
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from roquet.protocol.java_hash import hashes_of_units, index_hashes, java_hashes
+from roquet.protocol.java_hash import index_hash
 from roquet.protocol.message import SysFlag
 from roquet.store.commit_log import CommitLog
 from roquet.store.dispatch import TRANSACTION_MASK, value_of
 from roquet.store.errors import BadRecord
-from roquet.store.index_file import KeyBatch, join_batches
 from roquet.store.key_scan import scan_keys
 from roquet.store.log_scan import LogRecord
+from roquet.store.packed_keys import Key, KeyBatch, join_batches, pack_keys
 
 UNIQUE_KEY_MARK: Final = b"\x02UNIQ_KEY\x01"
 KEYS_MARK: Final = b"\x02KEYS\x01"
 TAGS_MARK: Final = b"\x02TAGS\x01"
 ROLLBACK: Final = SysFlag.TRANSACTION_ROLLBACK.value
-
-# What `scan_keys` packs.
-_KEY_TYPE: Final = np.dtype(
-    [("physical_offset", "i8"), ("timestamp", "i8"), ("hash", "i4"), ("unused", "i4")]
-)
 
 
 def keys_of(topic: bytes, properties: bytes, *, with_tags: bool) -> list[bytes]:
@@ -74,8 +67,7 @@ def keys_in_log(log: CommitLog, physical_offsets: list[int], *, with_tags: bool)
         if first < behind:
             part = physical_offsets[first:behind]
             packed, odd = scan_keys(file.mapping, file.start, part, with_tags)
-            found = np.frombuffer(packed, _KEY_TYPE)
-            batch = KeyBatch(found["hash"], found["physical_offset"], found["timestamp"])
+            batch = KeyBatch(packed)
             if odd:
                 odd_records = [record for each in odd if (record := _record_at(log, each))]
                 batch = _merged(batch, key_batch(odd_records, with_tags=with_tags))
@@ -85,24 +77,12 @@ def keys_in_log(log: CommitLog, physical_offsets: list[int], *, with_tags: bool)
 
 def key_batch(records: Iterable[LogRecord], *, with_tags: bool) -> KeyBatch:
     """All keys of the records, in their order; those that were rolled back have none."""
-    filed = [each for each in records if each.sys_flag & TRANSACTION_MASK != ROLLBACK]
-    texts: list[bytes] = []
-    counts: list[int] = []
-    for each in filed:
-        keys = keys_of(each.topic, each.properties, with_tags=with_tags)
-        texts += keys
-        counts.append(len(keys))
-    offsets = np.array([each.physical_offset for each in filed], np.int64)
-    timestamps = np.array([each.store_timestamp for each in filed], np.int64)
-    return KeyBatch(key_hashes(texts), np.repeat(offsets, counts), np.repeat(timestamps, counts))
-
-
-def key_hashes(texts: Sequence[bytes]) -> npt.NDArray[np.int32]:
-    joined = b"".join(texts)
-    if not joined.isascii():
-        return index_hashes(java_hashes([str(each, "utf-8", "replace") for each in texts]))
-    sizes = np.fromiter(map(len, texts), np.int32, len(texts))
-    return index_hashes(hashes_of_units(np.frombuffer(joined, np.uint8), sizes))
+    return pack_keys(
+        Key(each.physical_offset, each.store_timestamp, index_hash(str(text, "utf-8", "replace")))
+        for each in records
+        if each.sys_flag & TRANSACTION_MASK != ROLLBACK
+        for text in keys_of(each.topic, each.properties, with_tags=with_tags)
+    )
 
 
 def _record_at(log: CommitLog, physical_offset: int) -> LogRecord | None:
@@ -114,6 +94,4 @@ def _record_at(log: CommitLog, physical_offset: int) -> LogRecord | None:
 
 def _merged(first: KeyBatch, second: KeyBatch) -> KeyBatch:
     """In the order of the log; keys of one message stay as they are."""
-    both = join_batches((first, second))
-    order = np.argsort(both.physical_offsets, kind="stable")
-    return KeyBatch(both.hashes[order], both.physical_offsets[order], both.timestamps[order])
+    return pack_keys(sorted((*first, *second), key=attrgetter("physical_offset")))

@@ -5,11 +5,11 @@ and then. Durability comes later, from the thread that flushes: `StoreListener.f
 how far. See `Flusher` for what that thread does, `recover` for what happens at opening.
 """
 
-from dataclasses import replace
 from itertools import accumulate
 from typing import Final, NamedTuple, Self, final
 
 import msgspec
+from msgspec.structs import replace
 
 from roquet.clock import Clock
 from roquet.disk import Disk

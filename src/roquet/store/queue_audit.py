@@ -4,15 +4,19 @@ Nothing is changed here, and nothing is read: entries come as arrays, of one fil
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from roquet.store.consume_queue import Entries, are_blank
+from roquet.store.consume_queue import BLANK_SIZE, ENTRY_SIZE
 from roquet.store.damage import DamagedRange
 
+ENTRY_TYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+assert ENTRY_TYPE.itemsize == ENTRY_SIZE
+
+Entries: TypeAlias = npt.NDArray[np.void]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
@@ -24,8 +28,7 @@ class EntryFault(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogExtent:
+class LogExtent(msgspec.Struct, frozen=True):
     """What of the log was there when queues were made from it."""
 
     start: int
@@ -39,7 +42,7 @@ def entry_faults(
     found: Entries, rebuilt: Entries, first_offset: int, extent: LogExtent
 ) -> Iterator[EntryFault]:
     """Compare entries that begin at the same offset, and are as many."""
-    is_real = (rebuilt["size"] > 0) & ~are_blank(rebuilt)
+    is_real = (rebuilt["size"] > 0) & ~_are_blank(rebuilt)
     is_empty = found == np.zeros(1, found.dtype)
     if extent.is_closed:
         yield from _runs(is_real & is_empty, first_offset, "missing")
@@ -53,12 +56,17 @@ def entry_faults(
 def _is_excused(found: Entries, extent: LogExtent) -> _Mask:
     """Whether there is a reason why the log has no record for an entry."""
     offsets = found["physical_offset"]
-    is_excused: _Mask = are_blank(found) | (offsets < extent.start)
+    is_excused: _Mask = _are_blank(found) | (offsets < extent.start)
     if not extent.is_closed:
         is_excused |= offsets >= extent.end
     for damage in extent.damages:
         is_excused |= (offsets >= damage.start) & (offsets < damage.end)
     return is_excused
+
+
+def _are_blank(entries: Entries) -> _Mask:
+    found: _Mask = (entries["physical_offset"] == 0) & (entries["size"] == BLANK_SIZE)
+    return found
 
 
 def _runs(is_wrong: _Mask, first_offset: int, reason: str) -> Iterator[EntryFault]:

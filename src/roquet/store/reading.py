@@ -18,13 +18,14 @@ from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.damage import Damage, DamagedRange
 from roquet.store.errors import BadRecord, BadStoreDirectory
-from roquet.store.index_file import IndexFile, KeyBatch
+from roquet.store.index_file import IndexFile
 from roquet.store.index_shape import shape_of
 from roquet.store.key_index import find_in_files
 from roquet.store.layout import StoreLayout, layout_of
 from roquet.store.log_scan import LogRecord, Stretch
 from roquet.store.mapped_file import MappedFile
 from roquet.store.message_keys import has_key, keys_in_log
+from roquet.store.packed_keys import KeyBatch
 from roquet.store.queue_reading import (
     Limits,
     QueueReader,

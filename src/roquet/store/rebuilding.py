@@ -21,11 +21,13 @@ from roquet.store.damage import DamagedRange, Fault
 from roquet.store.deletions import Deletions
 from roquet.store.dispatch import SCHEDULE_TOPIC, Dispatcher, delay_level_of
 from roquet.store.errors import BadRecord
-from roquet.store.index_file import IndexFile, KeyBatch
+from roquet.store.index_audit import entries_of
+from roquet.store.index_file import IndexFile
 from roquet.store.index_shape import shape_of
 from roquet.store.key_index import BATCH_COUNT, KeyIndexConfig
 from roquet.store.layout import StoreLayout
 from roquet.store.log_scan import LogRecord
+from roquet.store.packed_keys import KeyBatch
 from roquet.store.queues import QueueTable, queues_on_disk
 from roquet.store.reading import StoreReader
 
@@ -130,7 +132,7 @@ def index_config_of(reader: StoreReader) -> KeyIndexConfig:
 
 def _has_tags(reader: StoreReader, file: IndexFile) -> bool:
     """Whether messages are filed under their tags, too; asks the first that has some."""
-    entries = file.entries()
+    entries = entries_of(file)
     for offset in np.unique(entries["physical_offset"]).tolist():
         try:
             message = read_record(reader.record_at(offset))

@@ -7,10 +7,11 @@ crash everything since the checkpoint, and more if a queue turns out to lack ent
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from typing import Final, final
+
+import msgspec
 
 from roquet.store.checkpoint import Checkpoint
 from roquet.store.commit_log import CommitLog
@@ -27,8 +28,7 @@ from roquet.store.queues import QueueTable
 CLEAN_SCAN_FILES: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryReport:
+class RecoveryReport(msgspec.Struct, frozen=True):
     was_clean: bool
     log_start: int
     log_end: int

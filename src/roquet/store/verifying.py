@@ -14,15 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from roquet.disk import Disk, Entry
-from roquet.store.consume_queue import ENTRY_SIZE, ENTRY_TYPE, ConsumeQueue, Entries
+from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from roquet.store.damage import DamagedRange, Fault
 from roquet.store.errors import BadRecord, BadStoreDirectory
 from roquet.store.index_audit import LogPart, file_fault, key_faults
-from roquet.store.index_file import IndexFile, index_file_size, join_batches
+from roquet.store.index_file import IndexFile, index_file_size
 from roquet.store.layout import StoreLayout, layout_of
 from roquet.store.mapped_file import MappedFile
 from roquet.store.mapped_run import MappedRun
-from roquet.store.queue_audit import LogExtent, entry_faults
+from roquet.store.packed_keys import join_batches
+from roquet.store.queue_audit import ENTRY_TYPE, Entries, LogExtent, entry_faults
 from roquet.store.queues import QueueTable, queues_on_disk
 from roquet.store.reading import StoreReader
 from roquet.store.rebuilding import (
@@ -64,7 +65,7 @@ def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
             found = _queue_faults(run, queues.find(topic, queue_id), extent)
             faults += [Fault(part, place, reason) for place, reason in found]
         faults += _index_faults(disk, layout, reader, rebuilt.damages)
-        key_count = sum(len(file.entries()) for file in reader.index_files)
+        key_count = sum(file.filed_count for file in reader.index_files)
         return Verification(rebuilt.record_count, len(keys), key_count, faults)
 
 

@@ -5,12 +5,13 @@ import errno
 import string
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self, final
+
+from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.config import BrokerConfig

@@ -5,13 +5,13 @@ import shutil
 import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.config import BrokerConfig

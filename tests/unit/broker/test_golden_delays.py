@@ -6,12 +6,12 @@ because Java writes them in no order.
 """
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.broker.delivering import redelivery
 from roquet.broker.names import DLQ_PREFIX, SCHEDULE_TOPIC

@@ -1,9 +1,9 @@
 """The messages of transactions, held against those that Apache 4.9.7 wrote and sent."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.broker.half_messages import (
     committed,
@@ -198,7 +198,7 @@ def sent(**members: object) -> Outgoing:
         born_host=BORN_HOST,
         store_host=STORE_HOST,
     )
-    return replace(message, **members)  # type: ignore[arg-type]
+    return replace(message, **members)
 
 
 def stored(message: Outgoing, queue_offset: int = 7, physical_offset: int = 4096) -> StoredMessage:

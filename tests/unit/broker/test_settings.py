@@ -1,10 +1,10 @@
 """Settings of a broker under Apache's names."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.broker.config import BrokerConfig, BrokerRole
 from roquet.broker.errors import ConfigError, NotChangeable

@@ -10,25 +10,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from roquet.cli.namesrv import namesrv_command
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
+from tests.support.command_line import roquet
 from tests.support.raw_peer import RawPeer
 
-app = typer.Typer()
-app.command()(namesrv_command)
-
-PROGRAM = "import typer; from roquet.cli.namesrv import namesrv_command as main; typer.run(main)"
+PROGRAM = "from roquet.cli.main import main; main()"
 
 
 @asynccontextmanager
 async def namesrv(home: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-c", PROGRAM),
+        *("-c", PROGRAM, "namesrv"),
         *arguments,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "HOME": str(home)},
@@ -97,7 +92,7 @@ def test_a_file_that_cannot_be_used_is_a_message_and_not_a_traceback(
     file = tmp_path / "namesrv.properties"
     if content is not None:
         file.write_bytes(content)
-    result = CliRunner().invoke(app, ["-c", str(file)])
+    result = roquet("namesrv", "-c", file)
     assert result.exit_code == 1
     assert result.stderr.startswith("roquet namesrv: ")
     assert complaint in result.stderr

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from roquet.cli.main import app
 from roquet.protocol.compression import Compression, compress
 from roquet.store.message_store import MessageStore
+from tests.support.command_line import Finished, roquet
 from tests.support.drafts import draft
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.golden_stores import STORES_DIR, unpack_store
@@ -27,8 +26,8 @@ COMPRESSED = 1
 MAIN = (sys.executable, "-c", "from roquet.cli.main import main; main()", "store")
 
 
-def run(*args: str | Path | int) -> Result:
-    return CliRunner().invoke(app, ["store", *map(str, args)])
+def run(*args: str | Path | int) -> Finished:
+    return roquet("store", *args)
 
 
 def run_process(output: BinaryIO, *args: str | Path) -> tuple[int, bytes]:
@@ -43,7 +42,7 @@ def run_process(output: BinaryIO, *args: str | Path) -> tuple[int, bytes]:
     return finished.returncode, finished.stderr
 
 
-def objects(result: Result) -> list[dict[str, Any]]:
+def objects(result: Finished) -> list[dict[str, Any]]:
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     return [json.loads(line) for line in result.stdout.splitlines()]
@@ -453,8 +452,7 @@ def test_names_are_not_taken_for_markup(tmp_path: Path) -> None:
 COMMANDS = ("inspect", "verify", "dump", "repair")
 
 
-def one_line(result: Result) -> str:
-    assert isinstance(result.exception, SystemExit)
+def one_line(result: Finished) -> str:
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     return line

@@ -8,13 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
-from typer.testing import CliRunner, Result
 
-from roquet import __version__
 from roquet.cli import frame_source, frame_view
 from roquet.cli.frame_source import Unreadable, recorded_frames
 from roquet.cli.frame_view import FrameViewer
-from roquet.cli.main import app
 from roquet.protocol.batch import BatchItem
 from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
@@ -24,6 +21,7 @@ from roquet.protocol.fields import fields_of, fields_text
 from roquet.protocol.frame import SERIALIZER_BINARY, encode_frame
 from roquet.protocol.headers.pulling import PullMessageReplyHeader
 from roquet.protocol.headers.routes import GetRouteHeader
+from tests.support.command_line import Finished, roquet
 from tests.support.golden_frames import FRAMES_DIR, GoldenFrame, golden_frames
 from tests.support.records import PLAIN_DRAFT, changed, record_of
 
@@ -36,13 +34,9 @@ ROUTE_REPLY_FRAME = encode_command(
 )
 
 
-def run(*args: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
-
-
-def decode(path: Path, content: bytes) -> Result:
+def decode(path: Path, content: bytes) -> Finished:
     path.write_bytes(content)
-    return run("wire", "decode", path)
+    return roquet("wire", "decode", path)
 
 
 @pytest.fixture
@@ -50,7 +44,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "capture"
 
 
-def objects(result: Result) -> list[dict[str, object]]:
+def objects(result: Finished) -> list[dict[str, object]]:
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     return [json.loads(line) for line in result.stdout.splitlines()]
@@ -58,12 +52,6 @@ def objects(result: Result) -> list[dict[str, object]]:
 
 def json_line(frame: bytes, **members: object) -> bytes:
     return json.dumps({"b64": base64.b64encode(frame).decode(), **members}).encode() + b"\n"
-
-
-def test_version_and_help_are_there() -> None:
-    assert run("--version").stdout == f"roquet {__version__}\n"
-    assert "decode" in run("wire", "--help").stdout
-    assert "wire" in run("--help").stdout
 
 
 def test_a_request_is_shown_with_everything_it_says(file: Path) -> None:
@@ -197,7 +185,7 @@ def test_settings_are_an_object(file: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(FRAMES_DIR.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_every_recorded_file_is_shown_without_a_problem(path: Path) -> None:
-    shown = objects(run("wire", "decode", path))
+    shown = objects(roquet("wire", "decode", path))
     assert len(shown) == len(path.read_bytes().splitlines())
     assert not [frame for frame in shown if "other_fields" in frame and "problem" in frame]
 
@@ -296,9 +284,9 @@ def test_a_line_over_the_limit_ends_the_reading(
 
 def test_a_file_that_cannot_be_read_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", tmp_path):
-        result = run("wire", "decode", path)
+        result = roquet("wire", "decode", path)
         assert result.exit_code == 2
-        assert isinstance(result.exception, SystemExit)
+        assert result.stderr.startswith(f"roquet wire decode: {path}: ")
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])

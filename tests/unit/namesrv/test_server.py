@@ -1,10 +1,10 @@
 """The life of a name server: brokers that vanish, expire, and the end."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig

@@ -5,8 +5,11 @@ import logging
 
 import pytest
 
+from roquet.clock import SystemClock
 from roquet.net.connection import Connection
 from roquet.net.limits import Limits
+from roquet.net.router import Router
+from roquet.net.serving import Server
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, encode_command
 from tests.support.echo_server import (
@@ -32,6 +35,22 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         responses = [await peer.receive() for _ in range(500)]
     assert [response.opaque for response in responses] == list(range(500))
     assert [echoed_text(response) for response in responses] == [str(n) for n in range(500)]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_it_listens_at_an_address_or_a_name(host: str) -> None:
+    server = Server(Router(None, ()), SystemClock())
+    port = await server.start(host, 0)
+    _, writer = await asyncio.open_connection(host, port)
+    await eventually(lambda: server.connection_count == 1)
+    writer.close()
+    await server.stop()
+
+
+async def test_an_address_that_is_taken_is_an_error() -> None:
+    async with running_echo_server() as server:
+        with pytest.raises(OSError, match="in use"):
+            await Server(Router(None, ()), SystemClock()).start("127.0.0.1", server.port)
 
 
 async def test_a_request_that_comes_byte_by_byte_is_answered() -> None:

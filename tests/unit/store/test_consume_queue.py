@@ -1,17 +1,14 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from roquet.disk import Disk, SystemDisk
 from roquet.store.consume_queue import (
     BLANK_SIZE,
     ENTRY_SIZE,
-    ENTRY_TYPE,
     ConsumeQueue,
     QueueEntry,
-    sound_count,
     unpack_entries,
 )
 from tests.support.faulty_disk import FaultyDisk
@@ -361,22 +358,3 @@ def test_a_detached_queue_hands_over_its_files(queue: ConsumeQueue) -> None:
     assert (queue.min_offset, queue.max_offset) == (0, 0)
     for file in files:
         file.close()
-
-
-@pytest.mark.parametrize(
-    ("entries", "count"),
-    [
-        ([], 0),
-        ([(0, 100, 0)], 1),
-        ([(0, 100, 0), (100, 1, 0)], 2),
-        ([(0, 100, 0), (99, 1, 0)], 1),
-        ([BLANK, (0, 100, 0), BLANK, (100, 5, 0)], 4),
-        ([BLANK, (7, 100, 0), BLANK, (100, 5, 0)], 3),
-        ([(0, 0, 0), (100, 5, 0)], 0),
-        ([(5, 9, 0), (0, 0, 0), (1, 1, 1)], 1),
-    ],
-)
-def test_entries_are_sound_while_their_records_follow_each_other(
-    entries: list[tuple[int, int, int]], count: int
-) -> None:
-    assert sound_count(np.array(entries, ENTRY_TYPE)) == count

@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from roquet.disk import SystemDisk
 from roquet.store.damage import DamagedRange
 from roquet.store.index_audit import KeyFault, LogPart, file_fault, key_faults
-from roquet.store.index_file import IndexFile, KeyBatch, create_index_file
+from roquet.store.index_file import IndexFile, create_index_file
+from roquet.store.packed_keys import Key, KeyBatch, pack_keys
 
 SLOTS = 5
 ENTRIES = 12
@@ -19,8 +19,7 @@ KEYS = ((7, 100, 50_000), (12, 100, 50_000), (2, 300, 52_000), (4, 400, 59_999))
 
 
 def batch(*keys: tuple[int, int, int]) -> KeyBatch:
-    columns = np.array(keys, np.int64).reshape(-1, 3)
-    return KeyBatch(columns[:, 0].astype(np.int32), columns[:, 1], columns[:, 2])
+    return pack_keys(Key(offset, timestamp, key_hash) for key_hash, offset, timestamp in keys)
 
 
 @pytest.fixture

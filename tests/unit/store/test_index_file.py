@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from roquet.disk import SystemDisk
 from roquet.protocol.java_hash import index_hash
-from roquet.store.index_file import IndexFile, KeyBatch, create_index_file, index_file_size
+from roquet.store.index_file import IndexFile, create_index_file, index_file_size
+from roquet.store.packed_keys import Key, KeyBatch, pack_keys
 from tests.support.faulty_disk import FaultyDisk
 
 SLOTS = 5
@@ -15,8 +15,7 @@ ENTRIES = 12
 
 
 def batch(*keys: tuple[int, int, int]) -> KeyBatch:
-    columns = np.array(keys, np.int64).reshape(-1, 3)
-    return KeyBatch(columns[:, 0].astype(np.int32), columns[:, 1], columns[:, 2])
+    return pack_keys(Key(offset, timestamp, key_hash) for key_hash, offset, timestamp in keys)
 
 
 @pytest.fixture

@@ -1,16 +1,15 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from roquet.disk import SystemDisk
-from roquet.store.index_file import IndexFile, KeyBatch, create_index_file
+from roquet.store.index_file import IndexFile, create_index_file
 from roquet.store.index_shape import IndexShape, shape_of
+from roquet.store.packed_keys import Key, KeyBatch, pack_keys
 
 
 def batch(*physical_offsets: int) -> KeyBatch:
-    offsets = np.array(physical_offsets, np.int64)
-    return KeyBatch((offsets * 31 + 7).astype(np.int32), offsets, offsets + 1000)
+    return pack_keys(Key(each, each + 1000, each * 31 + 7) for each in physical_offsets)
 
 
 def index_file(directory: Path, slot_count: int, entry_count: int) -> IndexFile:

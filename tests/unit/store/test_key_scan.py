@@ -7,7 +7,6 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.store.commit_log import CommitLog
-from roquet.store.index_file import KeyBatch
 from roquet.store.key_scan import scan_keys
 from roquet.store.message_keys import key_batch, keys_in_log
 from tests.support.drafts import draft
@@ -30,26 +29,15 @@ def append(log: CommitLog, count: int) -> list[int]:
     ]
 
 
-def columns(batch: KeyBatch) -> list[tuple[int, int, int]]:
-    return list(
-        zip(
-            batch.hashes.tolist(),
-            batch.physical_offsets.tolist(),
-            batch.timestamps.tolist(),
-            strict=True,
-        )
-    )
-
-
 def test_no_record_has_no_keys(log: CommitLog) -> None:
-    assert columns(keys_in_log(log, [], with_tags=False)) == []
+    assert list(keys_in_log(log, [], with_tags=False)) == []
 
 
 def test_records_of_several_files_come_in_their_order(log: CommitLog) -> None:
     offsets = append(log, 20)
     assert len(log.files) > 2
     expected = key_batch(log.scan(0, log.end), with_tags=False)
-    assert columns(keys_in_log(log, offsets, with_tags=False)) == columns(expected)
+    assert list(keys_in_log(log, offsets, with_tags=False)) == list(expected)
 
 
 def test_records_whose_file_is_gone_have_no_keys(log: CommitLog) -> None:
@@ -57,19 +45,19 @@ def test_records_whose_file_is_gone_have_no_keys(log: CommitLog) -> None:
     expected = key_batch(log.scan(log.files[1].start, log.end), with_tags=False)
     for file in log.forget(1):
         file.close()
-    assert columns(keys_in_log(log, offsets, with_tags=False)) == columns(expected)
+    assert list(keys_in_log(log, offsets, with_tags=False)) == list(expected)
 
 
 @pytest.mark.parametrize("bit", [0, 7])
 def test_a_damaged_byte_costs_no_more_than_the_keys_of_its_record(log: CommitLog, bit: int) -> None:
     offsets = append(log, 3)
-    before = columns(keys_in_log(log, offsets, with_tags=False))
-    unhurt = [each for each in before if each[1] != offsets[1]]
+    before = list(keys_in_log(log, offsets, with_tags=False))
+    unhurt = [each for each in before if each.physical_offset != offsets[1]]
     mapping = log.files[0].mapping
     for position in range(offsets[1], offsets[2]):
         mapping[position] ^= 1 << bit
-        found = columns(keys_in_log(log, offsets, with_tags=False))
-        assert [each for each in found if each[1] != offsets[1]] == unhurt
+        found = list(keys_in_log(log, offsets, with_tags=False))
+        assert [each for each in found if each.physical_offset != offsets[1]] == unhurt
         mapping[position] ^= 1 << bit
 
 

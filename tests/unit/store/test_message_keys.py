@@ -61,8 +61,8 @@ def test_a_message_that_only_has_the_same_hash_is_not_meant(
 
 def test_keys_are_hashed_as_java_does_whatever_their_alphabet() -> None:
     batch = key_batch([record("KEYS\x01größe".encode()), record(b"KEYS\x01k")], with_tags=False)
-    assert batch.hashes.tolist() == [index_hash("TopicA#größe"), index_hash("TopicA#k")]
-    assert batch.physical_offsets.tolist() == [77, 77]
+    assert [each.key_hash for each in batch] == [index_hash("TopicA#größe"), index_hash("TopicA#k")]
+    assert [each.physical_offset for each in batch] == [77, 77]
 
 
 def test_rolled_back_messages_have_no_keys() -> None:

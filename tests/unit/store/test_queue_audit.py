@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from roquet.store.consume_queue import BLANK_SIZE, ENTRY_TYPE, Entries
+from roquet.store.consume_queue import BLANK_SIZE
 from roquet.store.damage import DamagedRange
-from roquet.store.queue_audit import EntryFault, LogExtent, entry_faults
+from roquet.store.queue_audit import ENTRY_TYPE, Entries, EntryFault, LogExtent, entry_faults
 
 EMPTY = (0, 0, 0)
 BLANK = (0, BLANK_SIZE, 0)

@@ -1,11 +1,10 @@
 """Send-backs: what becomes of messages that a consumer could not handle."""
 
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace, replace as changed
 
 from roquet.broker.broker import Broker
 from roquet.broker.names import SCHEDULE_TOPIC

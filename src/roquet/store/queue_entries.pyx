@@ -1,0 +1,73 @@
+# cython: boundscheck=False, wraparound=False
+"""Many entries of a queue at once; how an entry is laid out is drawn in `consume_queue.py`.
+
+A broker looks at all entries of the newest files of all its queues before it serves anybody.
+Entries may be damaged in any byte. Bytes behind the last whole entry are not looked at.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from roquet.protocol.binary cimport get_int32, get_int64, int32_t, int64_t, uint8_t
+
+cdef enum:
+    _ENTRY_SIZE = 20
+    _SIZE_AT = 8
+    _BLANK_SIZE = 2147483647
+
+
+cdef inline bint _is_blank(int64_t physical_offset, int32_t size) noexcept:
+    return physical_offset == 0 and size == _BLANK_SIZE
+
+
+def sound_count(bytes entries not None):
+    """How many of `entries`, from the first on, can be true.
+
+    An entry has an offset and a size, and its record begins behind the one before it.
+    """
+    cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // _ENTRY_SIZE
+    cdef Py_ssize_t index
+    cdef int64_t physical_offset, offset_before = 0
+    cdef int32_t size, size_before = 0
+    for index in range(count):
+        physical_offset = get_int64(at)
+        size = get_int32(at + _SIZE_AT)
+        if physical_offset < 0 or size <= 0:
+            return index
+        if not _is_blank(physical_offset, size):
+            # Neither offset is negative, so their difference is no larger than they are.
+            if physical_offset - offset_before < size_before:
+                return index
+            offset_before = physical_offset
+            size_before = size
+        at += _ENTRY_SIZE
+    return count
+
+
+def leading_blanks(bytes entries not None):
+    """How many of `entries`, from the first on, are blank."""
+    cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // _ENTRY_SIZE
+    cdef Py_ssize_t index
+    for index in range(count):
+        if not _is_blank(get_int64(at), get_int32(at + _SIZE_AT)):
+            return index
+        at += _ENTRY_SIZE
+    return count
+
+
+def count_before(bytes entries not None, int64_t physical_limit):
+    """How many of `entries` end with the last one of a record that begins before the limit."""
+    cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // _ENTRY_SIZE
+    cdef int64_t physical_offset
+    at += count * _ENTRY_SIZE
+    while count:
+        at -= _ENTRY_SIZE
+        physical_offset = get_int64(at)
+        if physical_offset < physical_limit and not _is_blank(
+            physical_offset, get_int32(at + _SIZE_AT)
+        ):
+            break
+        count -= 1
+    return count

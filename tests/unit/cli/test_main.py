@@ -1,0 +1,50 @@
+"""The root of the command line: what every command has in common."""
+
+import pytest
+
+from roquet import __version__
+from tests.support.command_line import roquet
+
+COMMANDS = ("up", "namesrv", "broker", "store", "wire")
+
+
+def test_help_names_every_command() -> None:
+    finished = roquet("--help")
+    assert finished.exit_code == 0
+    for command in COMMANDS:
+        assert f"\n    {command} " in finished.stdout
+
+
+def test_without_a_command_help_is_shown() -> None:
+    finished = roquet()
+    assert finished.exit_code == 2
+    assert finished.stdout == roquet("--help").stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    finished = roquet(command, "--help")
+    assert (finished.exit_code, finished.stderr) == (0, "")
+    assert finished.stdout.startswith(f"usage: roquet {command} ")
+
+
+def test_the_version_is_told() -> None:
+    assert roquet("--version").stdout == f"roquet {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("brokers",), "invalid choice: 'brokers'"),
+        (("store",), "required: COMMAND"),
+        (("broker", "--port", "65536"), "--port: 65536 is not a number from 0 to 65535"),
+        (("broker", "--port", "many"), "--port: 'many' is not a whole number"),
+        (("store", "dump", ".", "--count", "-1"), "--count: -1 is not a number from 0 on"),
+        (("up", "--brokers", "27"), "--brokers: 27 is not a number from 1 to 26"),
+        (("broker", "--conf", "file"), "unrecognized arguments: --conf"),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_told(arguments: tuple[str, ...], complaint: str) -> None:
+    finished = roquet(*arguments)
+    assert (finished.exit_code, finished.stdout) == (2, "")
+    assert complaint in finished.stderr
