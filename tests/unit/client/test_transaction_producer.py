@@ -59,6 +59,14 @@ class Watcher(SendHook):
 
 
 @pytest.fixture
+async def patient_cluster(tmp_path: Path) -> AsyncIterator[LiveCluster]:
+    """With a broker that does not ask while a test lasts, on however slow a machine."""
+    async with live_cluster(tmp_path) as cluster:
+        await cluster.start_broker("broker-a", transaction_timeout_ms=600_000)
+        yield cluster
+
+
+@pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[LiveCluster]:
     """With a broker that asks soon and often."""
     async with live_cluster(tmp_path) as cluster:
@@ -87,13 +95,13 @@ def bodies(cluster: LiveCluster) -> list[bytes]:
     return [message.body for message in cluster.all_stored(TOPIC)]
 
 
-async def test_a_block_that_ends_well_lets_the_message_go(cluster: LiveCluster) -> None:
+async def test_a_block_that_ends_well_lets_the_message_go(patient_cluster: LiveCluster) -> None:
     watcher = Watcher()
     message = Message(TOPIC, b"order 7", tags="new", keys=("k",), properties={"city": "Köln"})
-    async with producing(cluster, hooks=[watcher]) as producer:
+    async with producing(patient_cluster, hooks=[watcher]) as producer:
         async with producer.transaction(message) as transaction:
-            assert bodies(cluster) == []
-        (stored,) = cluster.all_stored(TOPIC)
+            assert bodies(patient_cluster) == []
+        (stored,) = patient_cluster.all_stored(TOPIC)
     assert (stored.body, stored.tags, stored.keys) == (b"order 7", "new", ("k",))
     assert stored.properties["city"] == "Köln"
     assert stored.message_id == transaction.id
@@ -102,31 +110,31 @@ async def test_a_block_that_ends_well_lets_the_message_go(cluster: LiveCluster) 
     assert (end.group, end.topic, end.tags, end.keys) == ("payers", TOPIC, "new", ("k",))
 
 
-async def test_an_error_in_the_block_throws_the_message_away(cluster: LiveCluster) -> None:
+async def test_an_error_in_the_block_throws_the_message_away(patient_cluster: LiveCluster) -> None:
     watcher = Watcher()
-    async with producing(cluster, hooks=[watcher]) as producer:
+    async with producing(patient_cluster, hooks=[watcher]) as producer:
         with pytest.raises(BookingFailed):
             async with producer.transaction(Message(TOPIC, b"x")):
                 raise BookingFailed
         await producer.send_in_transaction(Message(TOPIC, b"last"), lambda _: COMMIT)
-    assert bodies(cluster) == [b"last"]
+    assert bodies(patient_cluster) == [b"last"]
     assert [end.state for end in watcher.ends] == [ROLLBACK, COMMIT]
 
 
 @pytest.mark.parametrize(("outcome", "expected"), [(COMMIT, [b"x"]), (ROLLBACK, [])])
 async def test_a_block_can_decide_for_itself(
-    cluster: LiveCluster, outcome: TransactionState, expected: list[bytes]
+    patient_cluster: LiveCluster, outcome: TransactionState, expected: list[bytes]
 ) -> None:
     async with (
-        producing(cluster) as producer,
+        producing(patient_cluster) as producer,
         producer.transaction(Message(TOPIC, b"x")) as transaction,
     ):
         transaction.outcome = outcome
-    assert bodies(cluster) == expected
+    assert bodies(patient_cluster) == expected
 
 
 async def test_a_local_transaction_may_be_a_coroutine_or_a_function_in_a_thread(
-    cluster: LiveCluster,
+    patient_cluster: LiveCluster,
 ) -> None:
     async def book(transaction: Transaction) -> TransactionState:
         assert transaction.receipt.queue.topic == TOPIC
@@ -136,11 +144,11 @@ async def test_a_local_transaction_may_be_a_coroutine_or_a_function_in_a_thread(
         assert threading.current_thread() is not threading.main_thread()
         return ROLLBACK
 
-    async with producing(cluster) as producer:
+    async with producing(patient_cluster) as producer:
         assert (await producer.send_in_transaction(Message(TOPIC, b"1"), book)).outcome is COMMIT
         ended = await producer.send_in_transaction(Message(TOPIC, b"2"), refuse_to_book)
     assert ended.outcome is ROLLBACK
-    assert bodies(cluster) == [b"1"]
+    assert bodies(patient_cluster) == [b"1"]
 
 
 async def test_what_is_left_open_is_decided_when_the_broker_asks(cluster: LiveCluster) -> None:
@@ -247,9 +255,9 @@ async def test_a_half_message_says_what_it_is(scripted: ScriptedCluster) -> None
 
 
 async def test_a_producer_that_is_closed_in_the_block_leaves_the_decision_to_check(
-    cluster: LiveCluster, caplog: pytest.LogCaptureFixture
+    patient_cluster: LiveCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    producer = producing(cluster)
+    producer = producing(patient_cluster)
     await producer.open()
     async with producer.transaction(Message(TOPIC, b"x")):
         await producer.close()
@@ -258,8 +266,8 @@ async def test_a_producer_that_is_closed_in_the_block_leaves_the_decision_to_che
         await producer.send_in_transaction(Message(TOPIC, b"x"), lambda _: COMMIT)
 
 
-async def test_the_message_is_checked_first(cluster: LiveCluster) -> None:
-    async with producing(cluster) as producer:
+async def test_the_message_is_checked_first(patient_cluster: LiveCluster) -> None:
+    async with producing(patient_cluster) as producer:
         with pytest.raises(BadArgument):
             await producer.send_in_transaction(Message("no topic", b"x"), lambda _: COMMIT)
         assert producer.statistics().stored_count == 0
