@@ -9,7 +9,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import count, repeat
 from pathlib import Path
 from tempfile import mkdtemp
 from threading import Event
@@ -25,6 +25,7 @@ from roquet.store.message_store import MessageStore
 from roquet.store.queue_reading import Limits
 
 ROUNDS = 40
+RECOVERED_SIZE = 64 << 20
 COUNT = 1024
 QUEUES = 8
 BATCH = 32
@@ -94,8 +95,10 @@ def print_recovery(directory: Path, size: int) -> None:
     """After a crash, without a checkpoint: everything has to be read."""
     root = directory / "store"
     store = MessageStore.open(config(directory), SystemClock(), SystemDisk())
-    for number in range(32 * COUNT):
-        store.append(draft(size, number % QUEUES))
+    # Enough to outweigh what an opening costs that has nothing to read.
+    numbers = count()
+    while store.log_end < RECOVERED_SIZE:
+        store.append(draft(size, next(numbers) % QUEUES))
     rate = 0.0
     for _ in range(ROUNDS):
         store.close()

@@ -162,7 +162,7 @@ cdef class RecordDraft:
             item.size = self.size
             item.body = <const uint8_t*>body.buf
             item.body_size = body.len
-            item.properties = NULL
+            item.properties = item.body  # None of its own: a draft has them all in common.
             item.properties_size = 0
             item.tags_code = 0
             _open_target(buffer, &target, position, self.size)
