@@ -1,11 +1,18 @@
 """The book of unfinished messages against a sorted list, in any order of taking and finishing."""
 
+from typing import NamedTuple
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from roquet.client.in_flight import OffsetBook
 
 START = 100
+
+
+class Sized(NamedTuple):
+    queue_offset: int
+    size: int
 
 
 class BookMachine(RuleBasedStateMachine):
@@ -15,16 +22,18 @@ class BookMachine(RuleBasedStateMachine):
         self.sizes: dict[int, int] = {}
         self.next_offset = START
 
-    @rule(gap=st.integers(0, 5), size=st.integers(0, 1000))
-    def add(self, gap: int, size: int) -> None:
-        offset = self.next_offset + gap
-        assert self.book.add(offset, size)
-        self.sizes[offset] = size
-        self.next_offset = offset + 1
-
-    @rule(distance=st.integers(1, START))
-    def add_again(self, distance: int) -> None:
-        assert not self.book.add(self.next_offset - distance, 1)
+    @rule(messages=st.lists(st.tuples(st.integers(-START, 5), st.integers(0, 1000)), max_size=4))
+    def add(self, messages: list[tuple[int, int]]) -> None:
+        # Behind what was read last, or again.
+        taken, new = [], []
+        for gap, size in messages:
+            message = Sized(self.next_offset + gap, size)
+            taken.append(message)
+            if gap >= 0:
+                new.append(message)
+                self.sizes[message.queue_offset] = size
+                self.next_offset = message.queue_offset + 1
+        assert self.book.add_all(taken) == new
 
     @rule(distance=st.integers(-5, 20))
     def skip(self, distance: int) -> None:

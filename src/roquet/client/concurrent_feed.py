@@ -94,7 +94,10 @@ class ConcurrentFeed:
         messages = delivery.messages
         if error is None:
             counts.done_count += len(messages)
-            self.book.finish_all([message.queue_offset for message in messages])
+            if len(messages) == 1:
+                self.book.finish(messages[0].queue_offset)
+            else:
+                self.book.finish_all([message.queue_offset for message in messages])
             self.room.look()
         else:
             self._judge(messages, error)

@@ -57,17 +57,8 @@ class OffsetBook:
         sizes = self._sizes
         return next(reversed(sizes)) - next(iter(sizes)) if sizes else 0
 
-    def add(self, offset: int, size: int) -> bool:
-        """False if the reading is beyond this offset already: the message is not new."""
-        if offset < self.next_offset:
-            return False
-        self.next_offset = offset + 1
-        self.size += size
-        self._sizes[offset] = size
-        return True
-
     def add_all(self, messages: Iterable[M]) -> list[M]:
-        """The same for many, in the order of their offsets: those that are new."""
+        """Those that are new: the reading was not beyond their offset already."""
         sizes = self._sizes
         next_offset = self.next_offset
         total_size = 0

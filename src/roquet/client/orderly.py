@@ -126,8 +126,7 @@ class OrderlyFeed:
 
     def take_in(self, messages: Messages, next_offset: int) -> None:
         """What a pull brought. Nothing of interest is left before `next_offset`."""
-        add = self.book.add
-        fresh = [each for each in messages if add(each.queue_offset, each.size)]
+        fresh = self.book.add_all(messages)
         self.book.skip_to(next_offset)
         self._counts.pulled_count += len(fresh)
         self._waiting.extend(fresh)

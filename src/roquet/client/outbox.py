@@ -154,9 +154,10 @@ class Outbox:
 
         Raises BadArgument, NotOpen or UsedAfterFork.
         """
-        opened = self.usable()
+        message_id = self.usable().instance.unique_ids.make(self.clock.now_ms())
+        if not extra and kind is _NORMAL and not is_request:
+            return plain_ready(message, message_id, self.config)
         check_message(message, self.config)
-        message_id = opened.instance.unique_ids.make(self.clock.now_ms())
         text = property_text(message, message_id, extra, self.config.namespace)
         return Ready(message, message_id, text, kind, needs_timers(extra), is_request)
 

@@ -11,7 +11,17 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp, memcpy
 
-from roquet.protocol.binary cimport get_int16, get_int32, get_int64, int32_t, int64_t, uint8_t
+from roquet.protocol.binary cimport (
+    crc31,
+    get_int16,
+    get_int32,
+    get_int64,
+    get_uint32,
+    int32_t,
+    int64_t,
+    uint8_t,
+    uint32_t,
+)
 
 cdef enum:
     _ENTRY_SIZE = 20
@@ -21,13 +31,24 @@ cdef enum:
     # What lies below is no hash but an address in a file that we do not write: every filter
     # has to let it pass.
     _TAGS_CODE_MIN = -2147483648
+    _SEPARATOR = 2
+    _CHECKSUM_MARK_SIZE = 9
+    _CHECKSUM_SIZE = 20
     _RUN_COUNT_MAX = 128
     _AHEAD_COUNT = 4
     _FETCHED_SIZE_MAX = 1024  # Behind it the processor guesses right.
     _LINE_SIZE = 64
 
+cdef const char* _CHECKSUM_MARK = b"__CRC32#\x01"
+
 cdef extern from *:
     void prefetch "__builtin_prefetch"(const void* at) noexcept nogil
+
+cdef struct File:
+    const uint8_t* data
+    int64_t start  # in the log
+    int64_t size
+    bint is_verified
 
 cdef struct Place:
     const uint8_t* start
@@ -78,16 +99,25 @@ cdef class Gathering:
             return None
         return get_int64(entry), get_int32(entry + 8)
 
-    def take_usual(self, mapping, int64_t file_start):
-        """Take records that lie in this file, up to an unusual one; whether there were any."""
-        cdef Py_buffer file
-        PyObject_GetBuffer(mapping, &file, PyBUF_SIMPLE)
+    def take_usual(self, mapping, int64_t file_start, int64_t end, bint is_verified):
+        """Take records that lie in this file, up to an unusual one; whether there were any.
+
+        The log ends at `end`, or later. Unless the file is verified, only records are usual that
+        have a checksum, and it is right.
+        """
+        cdef Py_buffer view
+        cdef File file
         cdef int64_t offset = self.offset
+        PyObject_GetBuffer(mapping, &view, PyBUF_SIMPLE)
         try:
-            while self._take_run(<const uint8_t*>file.buf, file.len, file_start):
+            file.data = <const uint8_t*>view.buf
+            file.start = file_start
+            file.size = min(view.len, end - file_start)
+            file.is_verified = is_verified
+            while self._take_run(&file):
                 pass
         finally:
-            PyBuffer_Release(&file)
+            PyBuffer_Release(&view)
         return self.offset != offset
 
     def take(self, bytes record not None):
@@ -124,9 +154,7 @@ cdef class Gathering:
             self.offset += 1
         return NULL
 
-    cdef bint _take_run(
-        self, const uint8_t* file, Py_ssize_t file_size, int64_t file_start
-    ) except -1:
+    cdef bint _take_run(self, const File* file) except -1:
         """Take so many records as one piece; whether there may be more of them."""
         cdef Place places[_RUN_COUNT_MAX]
         cdef Py_ssize_t place_count = 0
@@ -140,8 +168,8 @@ cdef class Gathering:
             entry = self._find_entry()
             if entry is NULL:
                 break
-            self._fetch_ahead(file, file_size, file_start)
-            record = self._usual_record(entry, file, file_size, file_start)
+            self._fetch_ahead(file)
+            record = self._usual_record(entry, file)
             if record is NULL:
                 break
             self.position += _ENTRY_SIZE
@@ -165,9 +193,7 @@ cdef class Gathering:
         self.pieces.append(piece)
         return place_count == _RUN_COUNT_MAX
 
-    cdef void _fetch_ahead(
-        self, const uint8_t* file, Py_ssize_t file_size, int64_t file_start
-    ) noexcept:
+    cdef void _fetch_ahead(self, const File* file) noexcept:
         """Have the memory send a record that comes some entries later.
 
         Those between the records of one queue belong to others, so the processor does not guess
@@ -179,28 +205,26 @@ cdef class Gathering:
         cdef const uint8_t* entry = <const uint8_t*>PyBytes_AS_STRING(self.entries) + position
         cdef int64_t physical_offset = get_int64(entry)
         cdef int64_t size = get_int32(entry + 8)
-        if physical_offset < file_start or physical_offset - file_start > file_size - size:
+        if physical_offset < file.start or physical_offset - file.start > file.size - size:
             return
-        cdef const uint8_t* record = file + (physical_offset - file_start)
+        cdef const uint8_t* record = file.data + (physical_offset - file.start)
         cdef int64_t line = 0
         while line < size and line < _FETCHED_SIZE_MAX:
             prefetch(record + line)
             line += _LINE_SIZE
 
-    cdef const uint8_t* _usual_record(
-        self, const uint8_t* entry, const uint8_t* file, Py_ssize_t file_size, int64_t file_start
-    ) noexcept:
+    cdef const uint8_t* _usual_record(self, const uint8_t* entry, const File* file) noexcept:
         """NULL unless the entry leads to a usual record of this very message in the file."""
         cdef int64_t physical_offset = get_int64(entry)
         cdef int64_t size = get_int32(entry + 8)
         cdef Py_ssize_t topic_size = PyBytes_GET_SIZE(self.topic_field)
-        if physical_offset < file_start or physical_offset - file_start > file_size - size:
+        if physical_offset < file.start or physical_offset - file.start > file.size - size:
             return NULL
         # Now the room for a body is known to be there, and every sum below to be a small one.
         cdef int64_t room = size - _HEAD_SIZE - topic_size - 2
         if room < 0:
             return NULL
-        cdef const uint8_t* record = file + (physical_offset - file_start)
+        cdef const uint8_t* record = file.data + (physical_offset - file.start)
         if (
             get_int32(record) != size
             or get_int32(record + 4) != _MAGIC_V1
@@ -216,4 +240,33 @@ cdef class Gathering:
         cdef const uint8_t* topic = record + _HEAD_SIZE + body_size
         if memcmp(topic, PyBytes_AS_STRING(self.topic_field), topic_size):
             return NULL
-        return record if get_int16(topic + topic_size) == room - body_size else NULL
+        cdef int64_t properties_size = room - body_size
+        if get_int16(topic + topic_size) != properties_size:
+            return NULL
+        if not file.is_verified and (
+            not _has_right_checksum(record, size, properties_size)
+            or crc31(record + _HEAD_SIZE, body_size) != get_uint32(record + 8)
+        ):
+            return NULL
+        return record
+
+
+cdef bint _has_right_checksum(
+    const uint8_t* record, int64_t size, int64_t properties_size
+) noexcept:
+    """Whether a record ends in a checksum of its own, and that is right."""
+    cdef const uint8_t* at = record + size - _CHECKSUM_SIZE
+    if properties_size < _CHECKSUM_SIZE or memcmp(at, _CHECKSUM_MARK, _CHECKSUM_MARK_SIZE):
+        return False
+    # Only a property of its own is a checksum.
+    if properties_size > _CHECKSUM_SIZE and (at - 1)[0] != _SEPARATOR:
+        return False
+    cdef uint32_t checksum = crc31(record, size - _CHECKSUM_SIZE)
+    at += _CHECKSUM_MARK_SIZE
+    # Ten digits, the least significant one first.
+    for _ in range(10):
+        if at[0] != 48 + checksum % 10:
+            return False
+        checksum //= 10
+        at += 1
+    return at[0] == _SEPARATOR

@@ -139,10 +139,8 @@ class QueueReader:
         while (entry := gathering.next_entry()) is not None:
             physical_offset, size = entry
             file = log.file_at(physical_offset)
-            if (
-                file is not None
-                and file.is_verified
-                and gathering.take_usual(file.mapping, file.start)
+            if file is not None and gathering.take_usual(
+                file.mapping, file.start, log.end, file.is_verified
             ):
                 continue
             gathering.take(self._look_closer(queue, gathering.offset, physical_offset, size))

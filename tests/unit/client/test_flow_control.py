@@ -1,5 +1,7 @@
 """When a consumer has enough of a queue."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from roquet.client.consumer_config import PushConsumerConfig
@@ -39,5 +41,5 @@ def test_in_order_the_distance_does_not_matter() -> None:
 def test_one_limit_is_enough(limits: QueueLimits, is_enough: bool) -> None:
     book = OffsetBook(0)
     for offset in (5, 6, 25):
-        book.add(offset, 10)
+        book.add_all([SimpleNamespace(queue_offset=offset, size=10)])
     assert has_room(book, limits) is not is_enough

@@ -1,12 +1,20 @@
 """The book of unfinished messages: what may be committed, and how much is on hand."""
 
+from typing import NamedTuple
+
 from roquet.client.in_flight import OffsetBook
+
+
+class Sized(NamedTuple):
+    queue_offset: int
+    size: int
 
 
 def book_of(*offsets: int) -> OffsetBook:
     book = OffsetBook(start=5)
     for offset in offsets:
-        assert book.add(offset, 100)
+        message = Sized(offset, 100)
+        assert book.add_all([message]) == [message]
     return book
 
 
@@ -48,8 +56,7 @@ def test_the_reading_is_never_set_back() -> None:
 def test_a_message_that_was_there_before_is_not_new() -> None:
     book = book_of(5, 6)
     book.finish(5)
-    assert not book.add(5, 100)
-    assert not book.add(6, 100)
+    assert book.add_all([Sized(5, 100), Sized(6, 100)]) == []
     assert (book.count, book.size, book.commit_offset) == (1, 100, 6)
 
 

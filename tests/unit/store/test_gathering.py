@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from roquet.protocol.record import CHECKSUM_SIZE, checksum_of
 from roquet.store.gathering import Gathering
 from roquet.store.queue_reading import Limits
 from tests.support.drafts import draft
 
 QUEUE = SimpleNamespace(queue_id=0, topic_field=b"\x06TopicA")
 FILE_START = 4096
+LOG_END = 1 << 40
 OFFSET = 10
 ENTRY = struct.Struct(">qiq")
 
@@ -46,7 +48,7 @@ def gathered(
     gathering = Gathering(
         limits or Limits(32, 1 << 20), stored.entries if entries is None else entries, OFFSET, QUEUE
     )
-    gathering.take_usual(stored.mapping, FILE_START)
+    gathering.take_usual(stored.mapping, FILE_START, LOG_END, True)
     return gathering
 
 
@@ -65,7 +67,7 @@ def test_more_records_than_fit_a_run_are_all_taken(stored: Stored) -> None:
             draft(b"x").write(mapping, number * size, number, number * size, 1)
         entries = b"".join(ENTRY.pack(number * size, size, 0) for number in range(count))
         gathering = Gathering(Limits(count, 1 << 30), entries, 0, QUEUE)
-        assert gathering.take_usual(mapping, 0)
+        assert gathering.take_usual(mapping, 0, LOG_END, True)
         assert gathering.body() == mapping[:]
     assert gathering.count == count
 
@@ -154,13 +156,63 @@ def test_a_record_that_does_not_end_in_its_file_is_not_taken(stored: Stored) -> 
     with mmap(-1, size - 1) as mapping:
         mapping[:] = stored.records[0][:-1]
         gathering = Gathering(Limits(9, 9999), stored.entries, OFFSET, QUEUE)
-        assert not gathering.take_usual(mapping, FILE_START)
+        assert not gathering.take_usual(mapping, FILE_START, LOG_END, True)
 
 
 def test_what_others_found_is_taken_in_its_place(stored: Stored) -> None:
     gathering = Gathering(Limits(9, 9999), stored.entries, OFFSET, QUEUE)
     gathering.take(b"instead")
     gathering.take(b"")
-    gathering.take_usual(stored.mapping, FILE_START)
+    gathering.take_usual(stored.mapping, FILE_START, LOG_END, True)
     assert gathering.body() == b"instead" + stored.records[2]
     assert (gathering.count, gathering.size) == (2, 7 + len(stored.records[2]))
+
+
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_what_lies_behind_the_end_of_the_log_is_not_taken(
+    stored: Stored, is_verified: bool
+) -> None:
+    end = FILE_START + len(stored.records[0]) + len(stored.records[1])
+    for cut, count in ((0, 2), (1, 1), (end, 0)):
+        gathering = Gathering(Limits(9, 9999), stored.entries, OFFSET, QUEUE)
+        gathering.take_usual(stored.mapping, FILE_START, end - cut, is_verified)
+        assert gathering.count == count
+
+
+@pytest.mark.parametrize("properties", [None, {"A": "b"}, {"A": "b\x02"}])
+def test_of_an_unverified_file_records_with_their_checksum_are_taken(
+    properties: dict[str, str] | None,
+) -> None:
+    each = draft(b"hello", properties=properties)
+    assert unverified(each.pack(OFFSET, FILE_START, 1)) == each.pack(OFFSET, FILE_START, 1)
+
+
+def test_every_damaged_byte_of_an_unverified_record_is_noticed() -> None:
+    record = draft(b"hello", properties={"A": "b"}).pack(OFFSET, FILE_START, 1)
+    for position in range(len(record)):
+        for bit in (1, 2, 0x80):
+            damaged = bytearray(record)
+            damaged[position] ^= bit
+            assert unverified(bytes(damaged)) == b"", position
+
+
+def test_an_unverified_record_without_a_checksum_is_left_to_others() -> None:
+    for properties in (None, {"A": "b"}, {"A": "b" * 40}):
+        each = draft(b"hello", properties=properties, has_checksum=False)
+        assert unverified(each.pack(OFFSET, FILE_START, 1)) == b""
+
+
+def test_a_body_that_breaks_its_crc_is_not_saved_by_the_checksum() -> None:
+    record = bytearray(draft(b"hello").pack(OFFSET, FILE_START, 1))
+    record[8] ^= 1
+    covered = bytes(record[:-CHECKSUM_SIZE])
+    assert unverified(covered + checksum_of(covered)) == b""
+
+
+def unverified(record: bytes) -> bytes:
+    with mmap(-1, 4096) as mapping:
+        mapping[: len(record)] = record
+        entry = ENTRY.pack(FILE_START, len(record), 0)
+        gathering = Gathering(Limits(9, 9999), entry, OFFSET, QUEUE)
+        gathering.take_usual(mapping, FILE_START, LOG_END, False)
+        return gathering.body()
