@@ -15,7 +15,7 @@ from mmap import mmap
 from pathlib import Path
 from struct import Struct
 from threading import Lock
-from typing import final
+from typing import Final, final
 
 from roquet.disk import Disk, make_safe_directory
 from roquet.protocol.drafts import RecordBatch, RecordDraft
@@ -33,6 +33,9 @@ from roquet.store.log_scan import (
 )
 from roquet.store.mapped_file import MappedFile
 from roquet.store.mapped_run import MappedRun
+
+# Of the end of the log, when memory is given back.
+_KEPT_SIZE: Final = 16 << 20
 
 _pack_blank_into = Struct(">ii").pack_into
 
@@ -124,6 +127,12 @@ class CommitLog:
             self._run.sync(self.synced_end, end)
             self.synced_end = end
         return end
+
+    def give_back_memory(self) -> None:
+        """Keep only the end of the log, which is read most, in the memory of this process."""
+        for file in tuple(self._run.files):
+            if file.end > self.end or file.is_touched:
+                file.give_back_memory(min(file.size, self.end - file.start - _KEPT_SIZE))
 
     # Reading
 

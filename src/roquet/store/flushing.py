@@ -21,6 +21,7 @@ from roquet.store.mapped_file import MappedFile
 from roquet.store.queues import QueueTable
 
 _STOP_TIMEOUT_S: Final = 60.0
+_MEMORY_INTERVAL_S: Final = 1.0
 
 
 @final
@@ -54,6 +55,7 @@ class Flusher:
         now = clock.monotonic_s()
         self._log_synced_at = now
         self._caches_synced_at = now
+        self._memory_given_back_at = now
         self.failure: SyncFailed | None = None
 
     def start(self) -> None:
@@ -133,6 +135,9 @@ class Flusher:
         if now - self._caches_synced_at >= self._config.queue_flush_interval_ms / 1000:
             self._caches_synced_at = now
             self._sync_caches()
+        if now - self._memory_given_back_at >= _MEMORY_INTERVAL_S:
+            self._memory_given_back_at = now
+            self._log.give_back_memory()
 
     def _sync_everything(self) -> None:
         self._sync_log()

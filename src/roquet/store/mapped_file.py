@@ -11,6 +11,8 @@ from roquet.store.zeros import is_zero
 
 _CHUNK_SIZE: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK_SIZE)
+# Other threads have to wait while so much is given back.
+_GIVEN_BACK_SIZE: Final = 16 << 20
 
 
 @final
@@ -27,6 +29,7 @@ class MappedFile:
         "_is_writable",
         "_mapping",
         "end",
+        "is_touched",
         "is_verified",
         "path",
         "reserved_size",
@@ -49,9 +52,12 @@ class MappedFile:
         self.reserved_size = 0
         # Whether all its records were checked, or written, since it was opened.
         self.is_verified = False
+        # Whether somebody asked for the mapping since memory was given back.
+        self.is_touched = False
 
     @property
     def mapping(self) -> mmap.mmap:
+        self.is_touched = True
         if self._mapping is None:
             self._open()
             assert self._mapping is not None
@@ -71,6 +77,17 @@ class MappedFile:
     def sync(self) -> None:
         """Return when everything written before the call survives a power cut."""
         self._disk.sync(self._open())
+
+    def give_back_memory(self, end: int) -> None:
+        """Have the first `end` bytes no longer count as memory of this process.
+
+        They stay in the memory of the kernel as long as that likes, written to disk or not, and
+        come back from there when they are looked at.
+        """
+        self.is_touched = False
+        if self._mapping is not None:
+            for start in range(0, end - _GIVEN_BACK_SIZE + 1, _GIVEN_BACK_SIZE):
+                self._mapping.madvise(mmap.MADV_DONTNEED, start, _GIVEN_BACK_SIZE)
 
     def is_zero_from(self, position: int) -> bool:
         return not any(True for _ in self.written_chunks(position))

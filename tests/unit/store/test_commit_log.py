@@ -91,6 +91,43 @@ def test_a_batch_lies_in_one_file(log: CommitLog) -> None:
     assert offsets == [9, 10, 11]
 
 
+def resident_size(file: Path) -> int:
+    """How much of a mapped file counts as memory of this process."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        if line.endswith(str(file)):
+            return 1024 * next(int(each.split()[1]) for each in lines if each.startswith("Rss:"))
+    return 0
+
+
+def test_memory_is_given_back_but_for_the_end_of_the_log(tmp_path: Path) -> None:
+    file_size = 64 << 20
+    log = CommitLog(SystemDisk(), tmp_path, file_size)
+    log.resume()
+    body = bytes(1 << 20)
+    while log.end < 50 << 20:
+        log.append(draft(body), 0, 1)
+    path = log.files[0].path
+    assert resident_size(path) >= 50 << 20
+    log.give_back_memory()
+    # Not in whole: it is given back in large parts.
+    assert resident_size(path) <= 33 << 20
+    # It was not on disk yet, and is there all the same.
+    assert sum(1 for _ in log.scan(0, log.end)) == 50
+    assert resident_size(path) >= 50 << 20
+    log.close()
+
+
+def test_files_that_nobody_reads_are_left_alone(log: CommitLog) -> None:
+    fill_file(log, left=8)
+    log.append(draft(), 0, 1)
+    old = log.files[0]
+    log.give_back_memory()
+    assert not old.is_touched
+    log.record_at(0)
+    assert old.is_touched
+
+
 def test_a_record_larger_than_a_file_is_refused_before_anything_is_written(log: CommitLog) -> None:
     largest = FILE_SIZE - 8 - draft(b"").size
     with pytest.raises(TooLarge):
