@@ -26,6 +26,8 @@ from roquet.protocol.host import Address, pack_host
 
 log = logging.getLogger(__name__)
 
+# Of requests, some twenty. With more in one write, either side would wait while the other works.
+_KEPT_BACK_SIZE_MAX: Final = 4096
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
 
@@ -155,6 +157,8 @@ class Connection(asyncio.Protocol):
         call = self._calls.begin(code, timeout_s, deadline_s, self.heard_count)
         try:
             self.send(frame_of(call.opaque))
+            if self._outgoing_size > _KEPT_BACK_SIZE_MAX:
+                self._flush()
             return await call.response
         except BaseException:
             self._calls.end(call)  # A response has ended it already.

@@ -74,6 +74,23 @@ async def test_answers_of_one_turn_are_counted_before_there_are_more() -> None:
     assert held.transport.get_write_buffer_size() <= 12_000
 
 
+async def test_the_first_of_many_requests_of_one_turn_are_written_before_the_last() -> None:
+    held = Held(dialed="a:1", limits=Limits())
+    request = Command(0, body=bytes(1_000))
+    calls = [asyncio.ensure_future(held.connection.call(request, 5)) for _ in range(9)]
+    written: list[int] = []
+    # Behind the calls, but before the end of their turn.
+    asyncio.get_running_loop().call_soon(
+        lambda: written.append(held.transport.get_write_buffer_size())
+    )
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert 4_000 < written[0] < 9_000
+    assert held.transport.get_write_buffer_size() > 9_000
+    held.connection.connection_lost(None)
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
 async def test_talking_does_not_excuse_from_reading() -> None:
     held = Held(dialed="a:1")
     await held.stall()
