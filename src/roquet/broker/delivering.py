@@ -20,6 +20,7 @@ from roquet.protocol.drafts import DraftBatch, RecordDraft
 from roquet.protocol.errors import BadMessage, ProtocolError
 from roquet.protocol.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.record import CHECKSUM_SIZE, read_record
+from roquet.protocol.redelivery import usual_redelivery
 from roquet.store.dispatch import value_of
 
 log = logging.getLogger(__name__)
@@ -109,6 +110,14 @@ def _put_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
 
 def redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:
     """The message of a record as it was, but for its place. Raises BadMessage."""
+    usual = usual_redelivery(record, has_checksum)
+    if usual is not None and usual.topic not in _CLOSED_TOPICS:
+        return usual
+    return any_redelivery(record, has_checksum=has_checksum)
+
+
+def any_redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:
+    """The same for whatever kind of record there is. Raises BadMessage."""
     message = read_record(record)
     properties = _without_checksum(message.raw_properties)
     topic = value_of(properties, _REAL_TOPIC)

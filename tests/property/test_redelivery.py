@@ -1,0 +1,88 @@
+"""What waited goes where it belongs: the quick way and the one for all kinds of records agree."""
+
+from hypothesis import given, settings, strategies as st
+
+from roquet.broker.delivering import any_redelivery
+from roquet.protocol.drafts import RecordDraft
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.host import pack_host
+from roquet.protocol.redelivery import usual_redelivery
+from tests.support.records import PLAIN_DRAFT, changed, record_of
+
+HOSTS = st.sampled_from((pack_host("10.0.0.1", 1), pack_host("::1", 1)))
+PROPERTIES = st.lists(
+    st.sampled_from(
+        (
+            b"REAL_TOPIC\x01orders",
+            b"REAL_TOPIC\x01",
+            "REAL_TOPIC\x01größe".encode(),
+            b"REAL_QID\x017",
+            b"REAL_QID\x0199999999999",
+            b"REAL_QID\x01-1",
+            b"DELAY\x013",
+            b"\x02",
+            b"__CRC32#\x010123456789",
+        )
+    ),
+    max_size=6,
+).map(b"\x02".join)
+WAITING = b"REAL_TOPIC\x01orders\x02REAL_QID\x017"
+
+
+def draft_by(way: str, record: bytes, *, has_checksum: bool) -> RecordDraft | None:
+    try:
+        if way == "quick":
+            return usual_redelivery(record, has_checksum)
+        return any_redelivery(record, has_checksum=has_checksum)
+    except ProtocolError:
+        return None
+
+
+def assert_agreement(record: bytes, *, has_checksum: bool) -> bool:
+    """Whether the quick way knew what to do."""
+    quick = draft_by("quick", record, has_checksum=has_checksum)
+    if quick is None:
+        return False
+    slow = draft_by("slow", record, has_checksum=has_checksum)
+    assert slow is not None
+    assert (slow.topic, record_of(slow)) == (quick.topic, record_of(quick))
+    return True
+
+
+@given(
+    body=st.binary(max_size=20),
+    properties=PROPERTIES,
+    hosts=st.tuples(HOSTS, HOSTS),
+    had_checksum=st.booleans(),
+    has_checksum=st.booleans(),
+)
+def test_both_ways_make_the_same_message(
+    body: bytes,
+    properties: bytes,
+    hosts: tuple[bytes, bytes],
+    had_checksum: bool,
+    has_checksum: bool,
+) -> None:
+    draft = changed(
+        PLAIN_DRAFT,
+        body=body,
+        properties=properties,
+        born_host=hosts[0],
+        store_host=hosts[1],
+        has_checksum=had_checksum,
+    )
+    assert_agreement(record_of(draft), has_checksum=has_checksum)
+
+
+def test_the_usual_message_takes_the_quick_way() -> None:
+    for has_checksum in (False, True):
+        draft = changed(PLAIN_DRAFT, properties=WAITING, has_checksum=has_checksum)
+        assert assert_agreement(record_of(draft), has_checksum=True)
+
+
+@settings(max_examples=2000)
+@given(place=st.floats(0, 1), bits=st.integers(1, 255), cut=st.integers(0, 40))
+def test_damage_never_leads_to_another_message(place: float, bits: int, cut: int) -> None:
+    record = bytearray(record_of(changed(PLAIN_DRAFT, properties=WAITING, has_checksum=True)))
+    record[int(place * (len(record) - 1))] ^= bits
+    assert_agreement(bytes(record[: len(record) - cut]), has_checksum=True)
