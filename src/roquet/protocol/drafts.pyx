@@ -58,18 +58,6 @@ cdef const char* _CHECKSUM_MARK = b"__CRC32#\x01"
 cdef const char* _TAGS_MARK = b"TAGS\x01"
 
 
-cdef struct Item:
-    # What a message has for itself, where others share the rest.
-    int32_t flag
-    uint32_t body_crc
-    Py_ssize_t size  # of its record
-    const uint8_t* body
-    Py_ssize_t body_size
-    const uint8_t* properties
-    Py_ssize_t properties_size
-    int32_t tags_code
-
-
 @cython.final
 cdef class RecordDraft:
     """Everything of a record but what the append assigns: offsets and store time.
@@ -78,17 +66,6 @@ cdef class RecordDraft:
     TooLarge when body, topic or properties do not fit into a record, and BadMessage when a
     number does not fit its field, or a host is neither IPv4 nor IPv6.
     """
-
-    cdef readonly int32_t queue_id, flag, sys_flag, reconsume_times, magic
-    cdef readonly int64_t born_timestamp, prepared_transaction_offset
-    cdef readonly bytes born_host, store_host, topic, properties
-    cdef readonly object body
-    cdef readonly bint has_checksum
-    # The draft finds these out itself.
-    cdef readonly uint32_t body_crc
-    cdef readonly Py_ssize_t size
-    cdef Py_ssize_t body_size
-    cdef bytes kept_properties
 
     def __init__(
         self,
@@ -122,26 +99,7 @@ cdef class RecordDraft:
         self.topic = topic
         self.properties = properties
         self.has_checksum = has_checksum
-        self._note_addresses()
-        cdef Py_ssize_t topic_size_max = _TOPIC_SIZE_MAX_V2
-        if self.magic == _MAGIC_V1:
-            topic_size_max = _TOPIC_SIZE_MAX_V1
-        if PyBytes_GET_SIZE(topic) > topic_size_max:
-            raise TooLarge("topic", PyBytes_GET_SIZE(topic), topic_size_max)
-        # A checksum that came along belongs to another record and would condemn this one.
-        if properties.find(CHECKSUM_NAME) < 0:
-            self.kept_properties = properties
-        else:
-            self.kept_properties = without_property_bytes(properties, CHECKSUM_NAME)
-        cdef Py_buffer view
-        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
-        try:
-            self.body = body
-            self.body_size = view.len
-            self.size = self._size_of(view.len, NULL, 0)
-            self.body_crc = crc31(<const uint8_t*>view.buf, view.len)
-        finally:
-            PyBuffer_Release(&view)
+        self.settle(body)
 
     def write(
         self,
@@ -182,6 +140,30 @@ cdef class RecordDraft:
         record = bytearray(self.size)
         self.write(record, 0, queue_offset, physical_offset, store_timestamp)
         return bytes(record)
+
+    cdef int settle(self, object body) except -1:
+        """To be called once, when all members are set but those that it finds out."""
+        self._note_addresses()
+        cdef Py_ssize_t topic_size_max = _TOPIC_SIZE_MAX_V2
+        if self.magic == _MAGIC_V1:
+            topic_size_max = _TOPIC_SIZE_MAX_V1
+        if PyBytes_GET_SIZE(self.topic) > topic_size_max:
+            raise TooLarge("topic", PyBytes_GET_SIZE(self.topic), topic_size_max)
+        # A checksum that came along belongs to another record and would condemn this one.
+        if self.properties.find(CHECKSUM_NAME) < 0:
+            self.kept_properties = self.properties
+        else:
+            self.kept_properties = without_property_bytes(self.properties, CHECKSUM_NAME)
+        cdef Py_buffer view
+        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        try:
+            self.body = body
+            self.body_size = view.len
+            self.size = self._size_of(view.len, NULL, 0)
+            self.body_crc = crc31(<const uint8_t*>view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+        return 0
 
     cdef int _note_addresses(self) except -1:
         cdef Py_ssize_t born_size = PyBytes_GET_SIZE(self.born_host)

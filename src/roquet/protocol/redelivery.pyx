@@ -14,17 +14,16 @@ from roquet.protocol.binary cimport (
     get_int64,
     get_uint32,
     int32_t,
-    int64_t,
     uint8_t,
 )
-
-from roquet.protocol.drafts import RecordDraft
+from roquet.protocol.drafts cimport RecordDraft
 
 cdef enum:
     _MAGIC_V1 = -626843481
     _ADDRESS_BITS = 0x30
     _HEAD_SIZE = 88  # of a record with two IPv4 hosts, up to its body
     _RECORD_SIZE_MIN = 91
+    _HOST_SIZE = 8
     _TOPIC_SIZE_MAX = 127
     _PROPERTIES_SIZE_MAX = 32767
     _CHECKSUM_SIZE = 20
@@ -70,20 +69,23 @@ def usual_redelivery(bytes record not None, bint has_checksum):
     cdef int32_t queue_id = _queue_id(properties, properties_size)
     if topic is None or queue_id < 0:
         return None
-    return RecordDraft(
-        queue_id=queue_id,
-        flag=get_int32(start + 16),
-        sys_flag=get_int32(start + 36),
-        born_timestamp=get_int64(start + 40),
-        born_host=record[48:56],
-        store_host=record[64:72],
-        body=PyBytes_FromStringAndSize(<const char*>body, body_size),
-        topic=topic,
-        properties=PyBytes_FromStringAndSize(<const char*>properties, properties_size),
-        reconsume_times=get_int32(start + 72),
-        # Whoever stored it may have used the last byte that there is for properties.
-        has_checksum=has_checksum and properties_size + _CHECKSUM_SIZE < _PROPERTIES_SIZE_MAX,
+    cdef RecordDraft draft = RecordDraft.__new__(RecordDraft)
+    draft.queue_id = queue_id
+    draft.magic = _MAGIC_V1
+    draft.flag = get_int32(start + 16)
+    draft.sys_flag = get_int32(start + 36)
+    draft.born_timestamp = get_int64(start + 40)
+    draft.born_host = _bytes_at(start + 48, _HOST_SIZE)
+    draft.store_host = _bytes_at(start + 64, _HOST_SIZE)
+    draft.topic = topic
+    draft.properties = _bytes_at(properties, properties_size)
+    draft.reconsume_times = get_int32(start + 72)
+    # Whoever stored it may have used the last byte that there is for properties.
+    draft.has_checksum = has_checksum and (
+        properties_size + _CHECKSUM_SIZE < _PROPERTIES_SIZE_MAX
     )
+    draft.settle(_bytes_at(body, body_size))
+    return draft
 
 
 cdef bytes _topic(const uint8_t* properties, Py_ssize_t size):
@@ -98,7 +100,7 @@ cdef bytes _topic(const uint8_t* properties, Py_ssize_t size):
     for index in range(value_size):
         if value[index] > _ASCII_MAX:
             return None
-    return PyBytes_FromStringAndSize(<const char*>value, value_size)
+    return _bytes_at(value, value_size)
 
 
 cdef int32_t _queue_id(const uint8_t* properties, Py_ssize_t size) noexcept:
@@ -134,3 +136,7 @@ cdef const uint8_t* _value(
             value_size[0] = next - found
         at = next + 1
     return found
+
+
+cdef inline bytes _bytes_at(const uint8_t* at, Py_ssize_t size):
+    return PyBytes_FromStringAndSize(<const char*>at, size)
