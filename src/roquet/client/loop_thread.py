@@ -4,9 +4,8 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeVar, final
+from typing import Any, Generic, TypeVar, cast, final
 
 from roquet.client.errors import NotOpen, UsedAfterFork
 from roquet.net.loop import run
@@ -37,12 +36,7 @@ class LoopThread:
         except (NotOpen, UsedAfterFork):
             coroutine.close()
             raise
-        try:
-            return waiting.result()
-        except BaseException:
-            # Such as Ctrl-C in the thread that waits.
-            waiting.cancel()
-            raise
+        return waiting.result()
 
     def call(self, function: Callable[[], T]) -> T:
         """What a function returns that touches the loop's state, in the loop if there is one."""
@@ -92,7 +86,7 @@ class LoopThread:
             self._thread.join()
             self._loop = None
 
-    def _submitted(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    def _submitted(self, coroutine: Coroutine[Any, Any, T]) -> "_Waiting[T]":
         # The thread did not come along into the fork: whoever waited for it would wait for ever.
         if os.getpid() != self._process:
             raise UsedAfterFork(self._what, self._process, os.getpid())
@@ -100,13 +94,76 @@ class LoopThread:
         with self._lock:
             if self._loop is None:
                 raise NotOpen(self._what, was_open=self._thread is not None)
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            return _Waiting(coroutine, self._loop)
 
     async def _serve(self, is_ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         is_ready.set()
         await self._stop.wait()
+
+
+@final
+class _Waiting(Generic[T]):
+    """A thread that waits for a coroutine in the loop of another.
+
+    As `asyncio.run_coroutine_threadsafe`, but with one turn of the loop less on the way back.
+    """
+
+    __slots__ = ("_coroutine", "_error", "_has_run", "_is_over", "_loop", "_result", "_task")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self._coroutine = coroutine
+        self._loop = loop
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._has_run = False
+        self._is_over = threading.Lock()
+        self._is_over.acquire()
+        loop.call_soon_threadsafe(self._start)
+
+    def result(self) -> T:
+        """Waits for it, or raises what it raised."""
+        try:
+            self._is_over.acquire()
+        except BaseException:
+            # Such as Ctrl-C in the thread that waits.
+            self._loop.call_soon_threadsafe(self._cancel)
+            raise
+        try:
+            if self._error is not None:
+                raise self._error
+            return cast("T", self._result)
+        finally:
+            # The error knows this frame, and this object the error.
+            self._error = None
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._end)
+
+    async def _run(self) -> None:
+        try:
+            self._result = await self._coroutine
+        except BaseException as error:
+            self._error = error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._has_run = True
+            self._is_over.release()
+
+    def _end(self, _task: asyncio.Task[None]) -> None:
+        if not self._has_run:
+            # The loop was stopped before the first step.
+            self._coroutine.close()
+            self._error = asyncio.CancelledError()
+            self._is_over.release()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def _awaited(awaitable: Awaitable[T]) -> T:

@@ -156,9 +156,10 @@ class Connection(asyncio.Protocol):
             raise TooManyInFlight(self.peer, self._limits.call_count_max)
         call = self._calls.begin(code, timeout_s, deadline_s, self.heard_count)
         try:
-            self.send(frame_of(call.opaque))
-            if self._outgoing_size > _KEPT_BACK_SIZE_MAX:
-                self._flush()
+            frame = frame_of(call.opaque)
+            # Alone it has nothing to wait for, and the peer can begin with the first of many.
+            is_alone = len(self._calls) == 1
+            self.send(frame, at_once=is_alone or self._outgoing_size > _KEPT_BACK_SIZE_MAX)
             return await call.response
         except BaseException:
             self._calls.end(call)  # A response has ended it already.
@@ -184,20 +185,20 @@ class Connection(asyncio.Protocol):
         except TimeoutError:
             raise CallTimedOut(self.peer, code, timeout_s) from None
 
-    def send(self, frame: bytes) -> None:
-        """Queues bytes for one common write at the end of this turn of the loop.
+    def send(self, frame: bytes, *, at_once: bool = False) -> None:
+        """Queues bytes for one common write at the end of this turn of the loop, or writes them.
 
         One turn may answer thousands of waiting requests: what has become too much for a queue
         is written, and counted as unread, before there is more.
         """
         if self._close_reason is not None:
             return
-        if not self._outgoing:
-            self._loop.call_soon(self._flush)
         self._outgoing.append(frame)
         self._outgoing_size += len(frame)
-        if self._outgoing_size > self._limits.unread_size_high:
+        if at_once or self._outgoing_size > self._limits.unread_size_high:
             self._flush()
+        elif len(self._outgoing) == 1:
+            self._loop.call_soon(self._flush)
         if self._writable is None and not self._is_mid_frame:
             self.deadline_s = self._watch.now_s + self._limits.idle_timeout_s
 
