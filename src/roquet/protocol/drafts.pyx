@@ -28,6 +28,20 @@ from roquet.protocol.binary cimport (
     uint8_t,
     uint32_t,
 )
+from roquet.protocol.record_layout cimport (
+    BODY_SIZE_MAX,
+    BORN_HOST_V6,
+    CHECKSUM_MARK_SIZE,
+    CHECKSUM_SIZE,
+    HOST_SIZE_V4,
+    HOST_SIZE_V6,
+    MAGIC_V1,
+    PROPERTIES_SIZE_MAX,
+    SEPARATOR,
+    STORE_HOST_V6,
+    TOPIC_SIZE_MAX_V1,
+    TOPIC_SIZE_MAX_V2,
+)
 
 from roquet.protocol.batch import BATCH_COUNT_MAX, split_batch
 from roquet.protocol.batch_writing import encode_batch
@@ -37,20 +51,8 @@ from roquet.protocol.properties import without_property_bytes
 from roquet.protocol.record import CHECKSUM_NAME
 
 cdef enum:
-    _MAGIC_V1 = -626843481
-    _TOPIC_SIZE_MAX_V1 = 127
-    _TOPIC_SIZE_MAX_V2 = 32767
-    _PROPERTIES_SIZE_MAX = 32767
-    _BODY_SIZE_MAX = 1 << 30
-    _CHECKSUM_MARK_SIZE = 9
-    _CHECKSUM_SIZE = 20
     _TAGS_MARK_SIZE = 5
     _FIXED_SIZE = 72  # of all between the start of a record and its body, without the hosts
-    _HOST_SIZE_V4 = 8
-    _HOST_SIZE_V6 = 20
-    _BORN_HOST_V6 = 0x10
-    _STORE_HOST_V6 = 0x20
-    _SEPARATOR = 2
     _ENTRY_SIZE = 20
     _ITEM_HEAD_SIZE = 20
 
@@ -81,7 +83,7 @@ cdef class RecordDraft:
         bytes properties not None,
         reconsume_times=0,
         prepared_transaction_offset=0,
-        magic=_MAGIC_V1,
+        magic=MAGIC_V1,
         bint has_checksum=False,
     ):
         try:
@@ -144,9 +146,9 @@ cdef class RecordDraft:
     cdef int settle(self, object body) except -1:
         """To be called once, when all members are set but those that it finds out."""
         self._note_addresses()
-        cdef Py_ssize_t topic_size_max = _TOPIC_SIZE_MAX_V2
-        if self.magic == _MAGIC_V1:
-            topic_size_max = _TOPIC_SIZE_MAX_V1
+        cdef Py_ssize_t topic_size_max = TOPIC_SIZE_MAX_V2
+        if self.magic == MAGIC_V1:
+            topic_size_max = TOPIC_SIZE_MAX_V1
         if PyBytes_GET_SIZE(self.topic) > topic_size_max:
             raise TooLarge("topic", PyBytes_GET_SIZE(self.topic), topic_size_max)
         # A checksum that came along belongs to another record and would condemn this one.
@@ -168,18 +170,18 @@ cdef class RecordDraft:
     cdef int _note_addresses(self) except -1:
         cdef Py_ssize_t born_size = PyBytes_GET_SIZE(self.born_host)
         cdef Py_ssize_t store_size = PyBytes_GET_SIZE(self.store_host)
-        self.sys_flag &= ~(_BORN_HOST_V6 | _STORE_HOST_V6)
-        if born_size == _HOST_SIZE_V4 and store_size == _HOST_SIZE_V4:
+        self.sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6)
+        if born_size == HOST_SIZE_V4 and store_size == HOST_SIZE_V4:
             return 0
         for size in (born_size, store_size):
-            if size != _HOST_SIZE_V4 and size != _HOST_SIZE_V6:
+            if size != HOST_SIZE_V4 and size != HOST_SIZE_V6:
                 raise BadMessage(
                     f"hosts of {born_size} and {store_size} bytes are neither IPv4 nor IPv6"
                 )
-        if born_size == _HOST_SIZE_V6:
-            self.sys_flag |= _BORN_HOST_V6
-        if store_size == _HOST_SIZE_V6:
-            self.sys_flag |= _STORE_HOST_V6
+        if born_size == HOST_SIZE_V6:
+            self.sys_flag |= BORN_HOST_V6
+        if store_size == HOST_SIZE_V6:
+            self.sys_flag |= STORE_HOST_V6
         return 0
 
     cdef Py_ssize_t _size_of(
@@ -187,16 +189,16 @@ cdef class RecordDraft:
     ) except -1:
         """The size of a record with this body and these properties before those of the draft."""
         cdef Py_ssize_t properties_size = self._properties_size(own, own_size)
-        if properties_size > _PROPERTIES_SIZE_MAX:
-            raise TooLarge("properties", properties_size, _PROPERTIES_SIZE_MAX)
-        if body_size > _BODY_SIZE_MAX:
-            raise TooLarge("body", body_size, _BODY_SIZE_MAX)
+        if properties_size > PROPERTIES_SIZE_MAX:
+            raise TooLarge("properties", properties_size, PROPERTIES_SIZE_MAX)
+        if body_size > BODY_SIZE_MAX:
+            raise TooLarge("body", body_size, BODY_SIZE_MAX)
         return (
             _FIXED_SIZE
             + PyBytes_GET_SIZE(self.born_host)
             + PyBytes_GET_SIZE(self.store_host)
             + body_size
-            + (1 if self.magic == _MAGIC_V1 else 2)
+            + (1 if self.magic == MAGIC_V1 else 2)
             + PyBytes_GET_SIZE(self.topic)
             + 2
             + properties_size
@@ -207,7 +209,7 @@ cdef class RecordDraft:
         cdef Py_ssize_t kept_size = PyBytes_GET_SIZE(self.kept_properties)
         cdef Py_ssize_t size = own_size + kept_size + _wants_separator(own, own_size)
         if self.has_checksum:
-            size += _wants_separator(kept, kept_size) + _CHECKSUM_SIZE
+            size += _wants_separator(kept, kept_size) + CHECKSUM_SIZE
         return size
 
     cdef uint8_t* _put(
@@ -238,7 +240,7 @@ cdef class RecordDraft:
         put_int32(at + 12, item.body_size)
         memcpy(at + 16, item.body, item.body_size)
         at += 16 + item.body_size
-        if self.magic == _MAGIC_V1:
+        if self.magic == MAGIC_V1:
             at[0] = <uint8_t>PyBytes_GET_SIZE(self.topic)
             at += 1
         else:
@@ -250,7 +252,7 @@ cdef class RecordDraft:
         memcpy(at, item.properties, item.properties_size)
         at += item.properties_size
         if _wants_separator(item.properties, item.properties_size):
-            at[0] = _SEPARATOR
+            at[0] = SEPARATOR
             at += 1
         at = put_bytes(at, self.kept_properties)
         if self.has_checksum:
@@ -258,17 +260,17 @@ cdef class RecordDraft:
                 <const uint8_t*>PyBytes_AS_STRING(self.kept_properties),
                 PyBytes_GET_SIZE(self.kept_properties),
             ):
-                at[0] = _SEPARATOR
+                at[0] = SEPARATOR
                 at += 1
             checksum = crc31(start, at - start)
-            memcpy(at, _CHECKSUM_MARK, _CHECKSUM_MARK_SIZE)
-            at += _CHECKSUM_MARK_SIZE
+            memcpy(at, _CHECKSUM_MARK, CHECKSUM_MARK_SIZE)
+            at += CHECKSUM_MARK_SIZE
             # Ten digits, the least significant one first.
             for _ in range(10):
                 at[0] = <uint8_t>(48 + checksum % 10)
                 checksum //= 10
                 at += 1
-            at[0] = _SEPARATOR
+            at[0] = SEPARATOR
             at += 1
         return at
 
@@ -473,7 +475,7 @@ cdef int32_t tags_code(const uint8_t* text, Py_ssize_t size, bint* is_tagged) ex
     cdef const uint8_t* next
     # Of equal names the last one counts, and an empty one is not there.
     while at < end:
-        next = <const uint8_t*>memchr(at, _SEPARATOR, end - at)
+        next = <const uint8_t*>memchr(at, SEPARATOR, end - at)
         if next is NULL:
             next = end
         if next - at > _TAGS_MARK_SIZE and not memcmp(at, _TAGS_MARK, _TAGS_MARK_SIZE):
@@ -496,7 +498,7 @@ cdef int32_t tags_code(const uint8_t* text, Py_ssize_t size, bint* is_tagged) ex
 
 cdef inline bint _wants_separator(const uint8_t* properties, Py_ssize_t size) noexcept:
     """Whether one has to come between these and more of them."""
-    return size > 0 and properties[size - 1] != _SEPARATOR
+    return size > 0 and properties[size - 1] != SEPARATOR
 
 
 cdef int _open_target(

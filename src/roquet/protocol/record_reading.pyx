@@ -16,15 +16,23 @@ from roquet.protocol.binary cimport (
     int64_t,
     uint8_t,
 )
+from roquet.protocol.record_layout cimport (
+    ADDRESS_BITS,
+    BODY_AT,
+    BODY_CRC_AT,
+    BODY_SIZE_AT,
+    COMPRESSED,
+    QUEUE_OFFSET_AT,
+    RECORD_SIZE_MIN,
+    SYS_FLAG_AT,
+)
 
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.record import read_record
 
 cdef enum:
-    _HEAD_SIZE = 88  # of a record with two IPv4 hosts, up to its body
-    _RECORD_SIZE_MIN = 91
-    # Of the system flag: compressed, and the long addresses.
-    _NO_PLAIN_BODY = 0x31
+    # In the system flag.
+    _NO_PLAIN_BODY = COMPRESSED | ADDRESS_BITS
 
 cdef tuple _NO_ARGUMENTS = ()
 
@@ -91,10 +99,10 @@ def split_lazily(type kind not None, bytes buffer not None, queue, namespace=Non
     cdef Py_ssize_t position = 0
     cdef int32_t size
     while position < end:
-        if end - position < _RECORD_SIZE_MIN:
+        if end - position < RECORD_SIZE_MIN:
             raise BadMessage(f"{end - position} bytes are no record")
         size = get_int32(data + position)
-        if size < _RECORD_SIZE_MIN or size > end - position:
+        if size < RECORD_SIZE_MIN or size > end - position:
             raise BadMessage(f"a record of {size} bytes does not fit at byte {position}")
         # Without `__init__`: there are many of them.
         each = <LazyRecord>(<PyTypeObject*>kind).tp_new(kind, <PyObject*>_NO_ARGUMENTS, NULL)
@@ -102,7 +110,7 @@ def split_lazily(type kind not None, bytes buffer not None, queue, namespace=Non
         each.position = position
         each.size = size
         each.queue = queue
-        each.queue_offset = get_int64(data + position + 20)
+        each.queue_offset = get_int64(data + position + QUEUE_OFFSET_AT)
         each._namespace = namespace
         found.append(each)
         position += size
@@ -116,15 +124,15 @@ cpdef bytes read_plain_body(bytes buffer, Py_ssize_t position, Py_ssize_t end):
     `read_record`. Raises BadMessage.
     """
     if buffer is None or position < 0 or end > PyBytes_GET_SIZE(buffer) or (
-        end - position < _HEAD_SIZE
+        end - position < BODY_AT
     ):
         raise BadMessage(f"no record fits between bytes {position} and {end}")
     cdef const uint8_t* record = <const uint8_t*>PyBytes_AS_STRING(buffer) + position
-    if get_int32(record + 36) & _NO_PLAIN_BODY:
+    if get_int32(record + SYS_FLAG_AT) & _NO_PLAIN_BODY:
         return None
-    cdef int32_t size = get_int32(record + 84)
-    if size < 0 or size > end - position - _HEAD_SIZE:
+    cdef int32_t size = get_int32(record + BODY_SIZE_AT)
+    if size < 0 or size > end - position - BODY_AT:
         raise BadMessage(f"a body of {size} bytes does not fit its record")
-    if crc31(record + _HEAD_SIZE, size) != get_uint32(record + 8):
-        raise BadMessage(f"the body at byte {position + _HEAD_SIZE} breaks its CRC")
-    return PyBytes_FromStringAndSize(<const char*>record + _HEAD_SIZE, size)
+    if crc31(record + BODY_AT, size) != get_uint32(record + BODY_CRC_AT):
+        raise BadMessage(f"the body at byte {position + BODY_AT} breaks its CRC")
+    return PyBytes_FromStringAndSize(<const char*>record + BODY_AT, size)

@@ -17,21 +17,32 @@ from roquet.protocol.binary cimport (
     uint8_t,
 )
 from roquet.protocol.drafts cimport RecordDraft
+from roquet.protocol.record_layout cimport (
+    ADDRESS_BITS,
+    BODY_AT,
+    BODY_CRC_AT,
+    BODY_SIZE_AT,
+    BORN_HOST_AT,
+    BORN_TIMESTAMP_AT,
+    CHECKSUM_SIZE,
+    FLAG_AT,
+    HOST_SIZE_V4,
+    MAGIC_AT,
+    MAGIC_V1,
+    PROPERTIES_SIZE_MAX,
+    RECONSUME_TIMES_AT,
+    RECORD_SIZE_MIN,
+    SEPARATOR,
+    STORE_HOST_AT,
+    SYS_FLAG_AT,
+    TOPIC_SIZE_MAX_V1,
+)
 
 cdef enum:
-    _MAGIC_V1 = -626843481
-    _ADDRESS_BITS = 0x30
-    _HEAD_SIZE = 88  # of a record with two IPv4 hosts, up to its body
-    _RECORD_SIZE_MIN = 91
-    _HOST_SIZE = 8
-    _TOPIC_SIZE_MAX = 127
-    _PROPERTIES_SIZE_MAX = 32767
-    _CHECKSUM_SIZE = 20
     _CHECKSUM_MARK_SIZE = 10
     _TOPIC_MARK_SIZE = 11
     _QUEUE_MARK_SIZE = 9
     _QUEUE_DIGITS_MAX = 9
-    _SEPARATOR = 2
     _ASCII_MAX = 127
 
 cdef const char* _CHECKSUM_MARK = b"\x02__CRC32#\x01"
@@ -44,45 +55,48 @@ def usual_redelivery(bytes record not None, bint has_checksum):
     cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(record)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(record)
     if (
-        size < _RECORD_SIZE_MIN
+        size < RECORD_SIZE_MIN
         or get_int32(start) != size
-        or get_int32(start + 4) != _MAGIC_V1
-        or get_int32(start + 36) & _ADDRESS_BITS
+        or get_int32(start + MAGIC_AT) != MAGIC_V1
+        or get_int32(start + SYS_FLAG_AT) & ADDRESS_BITS
     ):
         return None
-    cdef Py_ssize_t body_size = get_int32(start + 84)
-    if body_size < 0 or body_size > size - _RECORD_SIZE_MIN:
+    cdef Py_ssize_t body_size = get_int32(start + BODY_SIZE_AT)
+    if body_size < 0 or body_size > size - RECORD_SIZE_MIN:
         return None
-    cdef const uint8_t* body = start + _HEAD_SIZE
-    if crc31(body, body_size) != get_uint32(start + 8):
+    cdef const uint8_t* body = start + BODY_AT
+    if crc31(body, body_size) != get_uint32(start + BODY_CRC_AT):
         return None
-    cdef const uint8_t* properties = body + body_size + 1 + body[body_size] + 2
+    cdef Py_ssize_t topic_size = body[body_size]
+    cdef const uint8_t* properties = body + body_size + 1 + topic_size + 2
     cdef Py_ssize_t properties_size = start + size - properties
-    if properties_size < 0 or get_int16(properties - 2) != properties_size:
+    if topic_size > TOPIC_SIZE_MAX_V1 or properties_size < 0:
+        return None
+    if get_int16(properties - 2) != properties_size:
         return None
     # Its own checksum, if it has one, is that of the record that waited.
-    if properties_size > _CHECKSUM_SIZE and not memcmp(
-        properties + properties_size - _CHECKSUM_SIZE - 1, _CHECKSUM_MARK, _CHECKSUM_MARK_SIZE
+    if properties_size > CHECKSUM_SIZE and not memcmp(
+        properties + properties_size - CHECKSUM_SIZE - 1, _CHECKSUM_MARK, _CHECKSUM_MARK_SIZE
     ):
-        properties_size -= _CHECKSUM_SIZE
+        properties_size -= CHECKSUM_SIZE
     cdef bytes topic = _topic(properties, properties_size)
     cdef int32_t queue_id = _queue_id(properties, properties_size)
     if topic is None or queue_id < 0:
         return None
     cdef RecordDraft draft = RecordDraft.__new__(RecordDraft)
     draft.queue_id = queue_id
-    draft.magic = _MAGIC_V1
-    draft.flag = get_int32(start + 16)
-    draft.sys_flag = get_int32(start + 36)
-    draft.born_timestamp = get_int64(start + 40)
-    draft.born_host = _bytes_at(start + 48, _HOST_SIZE)
-    draft.store_host = _bytes_at(start + 64, _HOST_SIZE)
+    draft.magic = MAGIC_V1
+    draft.flag = get_int32(start + FLAG_AT)
+    draft.sys_flag = get_int32(start + SYS_FLAG_AT)
+    draft.born_timestamp = get_int64(start + BORN_TIMESTAMP_AT)
+    draft.born_host = _bytes_at(start + BORN_HOST_AT, HOST_SIZE_V4)
+    draft.store_host = _bytes_at(start + STORE_HOST_AT, HOST_SIZE_V4)
     draft.topic = topic
     draft.properties = _bytes_at(properties, properties_size)
-    draft.reconsume_times = get_int32(start + 72)
+    draft.reconsume_times = get_int32(start + RECONSUME_TIMES_AT)
     # Whoever stored it may have used the last byte that there is for properties.
     draft.has_checksum = has_checksum and (
-        properties_size + _CHECKSUM_SIZE < _PROPERTIES_SIZE_MAX
+        properties_size + CHECKSUM_SIZE < PROPERTIES_SIZE_MAX
     )
     draft.settle(_bytes_at(body, body_size))
     return draft
@@ -95,7 +109,7 @@ cdef bytes _topic(const uint8_t* properties, Py_ssize_t size):
     cdef const uint8_t* value = _value(
         properties, size, _TOPIC_MARK, _TOPIC_MARK_SIZE, &value_size
     )
-    if value is NULL or value_size > _TOPIC_SIZE_MAX:
+    if value is NULL or value_size > TOPIC_SIZE_MAX_V1:
         return None
     for index in range(value_size):
         if value[index] > _ASCII_MAX:
@@ -128,7 +142,7 @@ cdef const uint8_t* _value(
     cdef const uint8_t* found = NULL
     cdef const uint8_t* next
     while at < end:
-        next = <const uint8_t*>memchr(at, _SEPARATOR, <size_t>(end - at))
+        next = <const uint8_t*>memchr(at, SEPARATOR, <size_t>(end - at))
         if next is NULL:
             next = end
         if next - at > mark_size and not memcmp(at, mark, <size_t>mark_size):

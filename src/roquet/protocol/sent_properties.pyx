@@ -6,9 +6,9 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.string cimport memchr, memcmp, memcpy
 
 from roquet.protocol.binary cimport put_bytes, uint8_t
+from roquet.protocol.record_layout cimport SEPARATOR
 
 cdef enum:
-    _SEPARATOR = 2
     _WAIT_SIZE = 5
     _DELAY_SIZE = 6
     _TIMER_SIZE = 6
@@ -29,7 +29,7 @@ def stored_properties(str sent not None, bytes added not None):
     cdef uint8_t* begin = <uint8_t*>PyBytes_AS_STRING(stored)
     cdef uint8_t* at = begin
     while start < end:
-        stop = <const char*>memchr(start, _SEPARATOR, <size_t>(end - start))
+        stop = <const char*>memchr(start, SEPARATOR, <size_t>(end - start))
         if stop is NULL:
             stop = end
         size = stop - start
@@ -42,7 +42,7 @@ def stored_properties(str sent not None, bytes added not None):
         if not _begins(start, size, b"WAIT\x01", _WAIT_SIZE):
             memcpy(at, start, <size_t>size)
             at += size
-            at[0] = _SEPARATOR
+            at[0] = SEPARATOR
             at += 1
         start = stop + 1
     at = put_bytes(at, added)

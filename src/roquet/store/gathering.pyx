@@ -22,18 +22,27 @@ from roquet.protocol.binary cimport (
     uint8_t,
     uint32_t,
 )
+from roquet.protocol.record_layout cimport (
+    ADDRESS_BITS,
+    BODY_AT,
+    BODY_CRC_AT,
+    BODY_SIZE_AT,
+    CHECKSUM_MARK_SIZE,
+    CHECKSUM_SIZE,
+    MAGIC_AT,
+    MAGIC_V1,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    SEPARATOR,
+    SYS_FLAG_AT,
+)
 
 cdef enum:
     _ENTRY_SIZE = 20
-    _MAGIC_V1 = -626843481
-    _ADDRESS_BITS = 0x30
-    _HEAD_SIZE = 88  # of a record with two IPv4 hosts, up to its body
     # What lies below is no hash but an address in a file that we do not write: every filter
     # has to let it pass.
     _TAGS_CODE_MIN = -2147483648
-    _SEPARATOR = 2
-    _CHECKSUM_MARK_SIZE = 9
-    _CHECKSUM_SIZE = 20
     _RUN_COUNT_MAX = 128
     _AHEAD_COUNT = 4
     _FETCHED_SIZE_MAX = 1024  # Behind it the processor guesses right.
@@ -221,23 +230,23 @@ cdef class Gathering:
         if physical_offset < file.start or physical_offset - file.start > file.size - size:
             return NULL
         # Now the room for a body is known to be there, and every sum below to be a small one.
-        cdef int64_t room = size - _HEAD_SIZE - topic_size - 2
+        cdef int64_t room = size - BODY_AT - topic_size - 2
         if room < 0:
             return NULL
         cdef const uint8_t* record = file.data + (physical_offset - file.start)
         if (
             get_int32(record) != size
-            or get_int32(record + 4) != _MAGIC_V1
-            or get_int32(record + 12) != self.queue_id
-            or get_int64(record + 20) != self.offset
-            or get_int64(record + 28) != physical_offset
-            or get_int32(record + 36) & _ADDRESS_BITS
+            or get_int32(record + MAGIC_AT) != MAGIC_V1
+            or get_int32(record + QUEUE_ID_AT) != self.queue_id
+            or get_int64(record + QUEUE_OFFSET_AT) != self.offset
+            or get_int64(record + PHYSICAL_OFFSET_AT) != physical_offset
+            or get_int32(record + SYS_FLAG_AT) & ADDRESS_BITS
         ):
             return NULL
-        cdef int64_t body_size = get_int32(record + 84)
+        cdef int64_t body_size = get_int32(record + BODY_SIZE_AT)
         if body_size < 0 or body_size > room:
             return NULL
-        cdef const uint8_t* topic = record + _HEAD_SIZE + body_size
+        cdef const uint8_t* topic = record + BODY_AT + body_size
         if memcmp(topic, PyBytes_AS_STRING(self.topic_field), topic_size):
             return NULL
         cdef int64_t properties_size = room - body_size
@@ -245,7 +254,7 @@ cdef class Gathering:
             return NULL
         if not file.is_verified and (
             not _has_right_checksum(record, size, properties_size)
-            or crc31(record + _HEAD_SIZE, body_size) != get_uint32(record + 8)
+            or crc31(record + BODY_AT, body_size) != get_uint32(record + BODY_CRC_AT)
         ):
             return NULL
         return record
@@ -255,18 +264,18 @@ cdef bint _has_right_checksum(
     const uint8_t* record, int64_t size, int64_t properties_size
 ) noexcept:
     """Whether a record ends in a checksum of its own, and that is right."""
-    cdef const uint8_t* at = record + size - _CHECKSUM_SIZE
-    if properties_size < _CHECKSUM_SIZE or memcmp(at, _CHECKSUM_MARK, _CHECKSUM_MARK_SIZE):
+    cdef const uint8_t* at = record + size - CHECKSUM_SIZE
+    if properties_size < CHECKSUM_SIZE or memcmp(at, _CHECKSUM_MARK, CHECKSUM_MARK_SIZE):
         return False
     # Only a property of its own is a checksum.
-    if properties_size > _CHECKSUM_SIZE and (at - 1)[0] != _SEPARATOR:
+    if properties_size > CHECKSUM_SIZE and (at - 1)[0] != SEPARATOR:
         return False
-    cdef uint32_t checksum = crc31(record, size - _CHECKSUM_SIZE)
-    at += _CHECKSUM_MARK_SIZE
+    cdef uint32_t checksum = crc31(record, size - CHECKSUM_SIZE)
+    at += CHECKSUM_MARK_SIZE
     # Ten digits, the least significant one first.
     for _ in range(10):
         if at[0] != 48 + checksum % 10:
             return False
         checksum //= 10
         at += 1
-    return at[0] == _SEPARATOR
+    return at[0] == SEPARATOR

@@ -21,18 +21,23 @@ from roquet.protocol.binary cimport (
     uint32_t,
 )
 from roquet.store.packed_keys cimport Key
+from roquet.protocol.record_layout cimport (
+    BODY_AT,
+    BORN_HOST_V6,
+    MAGIC_AT,
+    MAGIC_V1,
+    RECORD_SIZE_MIN,
+    SEPARATOR,
+    STORE_HOST_V6,
+    STORE_TIMESTAMP_AT,
+    SYS_FLAG_AT,
+    TOPIC_SIZE_MAX_V1,
+)
 
 cdef enum:
-    _MAGIC_V1 = -626843481
-    _TOPIC_SIZE_MAX_V1 = 127
-    _FIXED_SIZE = 88  # of all between the start of a record and its body, with short hosts
-    _RECORD_SIZE_MIN = 91
     _LONG_HOST = 12  # so much longer is a host of IPv6
-    _BORN_HOST_V6 = 0x10
-    _STORE_HOST_V6 = 0x20
     _TRANSACTION_MASK = 0xC
     _ROLLBACK = 0xC
-    _SEPARATOR = 2
     _SPACE = 32
     _ASCII_MAX = 127
     _UNIQUE_KEY_SIZE = 9
@@ -86,19 +91,19 @@ cdef int _add_keys(
     cdef int32_t size, sys_flag, body_size, topic_size
     cdef Py_ssize_t body_at
     cdef Key key
-    if physical_offset < base or view.len - (physical_offset - base) < _RECORD_SIZE_MIN:
+    if physical_offset < base or view.len - (physical_offset - base) < RECORD_SIZE_MIN:
         return False
     start = <const uint8_t*>view.buf + (physical_offset - base)
     size = get_int32(start)
-    sys_flag = get_int32(start + 36)
-    if get_int32(start + 4) != _MAGIC_V1 or size > view.len - (physical_offset - base):
+    sys_flag = get_int32(start + SYS_FLAG_AT)
+    if get_int32(start + MAGIC_AT) != MAGIC_V1 or size > view.len - (physical_offset - base):
         return False
-    key.timestamp = get_int64(start + 56)
-    body_at = _FIXED_SIZE
-    if sys_flag & _BORN_HOST_V6:
-        key.timestamp = get_int64(start + 56 + _LONG_HOST)
+    key.timestamp = get_int64(start + STORE_TIMESTAMP_AT)
+    body_at = BODY_AT
+    if sys_flag & BORN_HOST_V6:
+        key.timestamp = get_int64(start + STORE_TIMESTAMP_AT + _LONG_HOST)
         body_at += _LONG_HOST
-    if sys_flag & _STORE_HOST_V6:
+    if sys_flag & STORE_HOST_V6:
         body_at += _LONG_HOST
     # Here and below there have to be three bytes more, for the other sizes.
     if size < body_at + 3:
@@ -110,7 +115,7 @@ cdef int _add_keys(
     topic_size = start[body_at + body_size]
     topic.start = start + body_at + body_size + 1
     topic.end = topic.start + topic_size
-    if topic_size > _TOPIC_SIZE_MAX_V1 or end - topic.end < 2:
+    if topic_size > TOPIC_SIZE_MAX_V1 or end - topic.end < 2:
         return False
     if get_int16(topic.end) != end - topic.end - 2 or not _is_ascii(topic):
         return False
@@ -141,7 +146,7 @@ cdef void _find_values(
     cdef const uint8_t* next
     unique_key[0] = several[0] = tags[0] = Text(NULL, NULL)
     while at < end:
-        next = <const uint8_t*>memchr(at, _SEPARATOR, end - at)
+        next = <const uint8_t*>memchr(at, SEPARATOR, end - at)
         if next is NULL:
             next = end
         if next - at > _UNIQUE_KEY_SIZE and not memcmp(at, _UNIQUE_KEY, _UNIQUE_KEY_SIZE):

@@ -27,16 +27,26 @@ from roquet.protocol.binary cimport (
     uint64_t,
 )
 from roquet.protocol.drafts cimport tags_code
+from roquet.protocol.record_layout cimport (
+    ADDRESS_BITS,
+    BODY_AT,
+    BODY_CRC_AT,
+    BODY_SIZE_AT,
+    CHECKSUM_DIGITS,
+    CHECKSUM_MARK_SIZE,
+    CHECKSUM_SIZE,
+    MAGIC_AT,
+    MAGIC_V1,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    RECORD_SIZE_MIN,
+    SEPARATOR,
+    STORE_TIMESTAMP_AT,
+    SYS_FLAG_AT,
+)
 
 cdef enum:
-    _MAGIC_V1 = -626843481
-    _ADDRESS_BITS = 0x30
-    _HEAD_SIZE = 88
-    _RECORD_SIZE_MIN = 91
-    _CHECKSUM_SIZE = 20
-    _CHECKSUM_MARK_SIZE = 9
-    _CHECKSUM_DIGITS = 10
-    _SEPARATOR = 2
     # A disk writes a sector as a whole or not at all.
     _SECTOR_SIZE = 512
     _ENTRY_SIZE = 20
@@ -119,7 +129,7 @@ def scan_heads(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssi
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         end = min(end, view.len)
-        while 0 <= position <= end - _RECORD_SIZE_MIN and position - start < size_max:
+        while 0 <= position <= end - RECORD_SIZE_MIN and position - start < size_max:
             verdict = _check(<const uint8_t*>view.buf, base, position, end, &head)
             if verdict != GOOD:
                 break
@@ -139,7 +149,7 @@ def scan_runs(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssiz
     ones are in no run, because their entries take more than the record.
     """
     cdef Py_ssize_t start = position
-    cdef Py_ssize_t count_max = size_max // _RECORD_SIZE_MIN + 1
+    cdef Py_ssize_t count_max = size_max // RECORD_SIZE_MIN + 1
     cdef Py_buffer view
     cdef Head head
     cdef Verdict verdict = GOOD
@@ -153,7 +163,7 @@ def scan_runs(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssiz
         _make_room(&found, count_max)
         end = min(end, view.len)
         while (
-            0 <= position <= end - _RECORD_SIZE_MIN
+            0 <= position <= end - RECORD_SIZE_MIN
             and position - start < size_max
             and found.count < _RUN_COUNT_MAX
         ):
@@ -184,23 +194,23 @@ cdef Verdict _check(
     cdef const uint8_t* start = data + position
     cdef const uint8_t* record_end
     cdef const uint8_t* body_end
-    cdef int32_t body_size = get_int32(start + 84)
+    cdef int32_t body_size = get_int32(start + BODY_SIZE_AT)
     head.size = get_int32(start)
-    head.queue_id = get_int32(start + 12)
-    head.queue_offset = get_int64(start + 20)
-    head.physical_offset = get_int64(start + 28)
-    head.sys_flag = get_int32(start + 36)
-    head.store_timestamp = get_int64(start + 56)
-    if get_int32(start + 4) != _MAGIC_V1 or head.sys_flag & _ADDRESS_BITS:
+    head.queue_id = get_int32(start + QUEUE_ID_AT)
+    head.queue_offset = get_int64(start + QUEUE_OFFSET_AT)
+    head.physical_offset = get_int64(start + PHYSICAL_OFFSET_AT)
+    head.sys_flag = get_int32(start + SYS_FLAG_AT)
+    head.store_timestamp = get_int64(start + STORE_TIMESTAMP_AT)
+    if get_int32(start + MAGIC_AT) != MAGIC_V1 or head.sys_flag & ADDRESS_BITS:
         return ODD
     if head.physical_offset != base + position:
         return ELSEWHERE
-    if head.size < _RECORD_SIZE_MIN or head.size > end - position:
+    if head.size < RECORD_SIZE_MIN or head.size > end - position:
         return WRONG_SIZES
-    if body_size < 0 or body_size > head.size - _RECORD_SIZE_MIN:
+    if body_size < 0 or body_size > head.size - RECORD_SIZE_MIN:
         return WRONG_SIZES
     record_end = start + head.size
-    body_end = start + _HEAD_SIZE + body_size
+    body_end = start + BODY_AT + body_size
     head.topic = body_end + 1
     head.topic_size = body_end[0]
     head.properties = head.topic + head.topic_size + 2
@@ -209,25 +219,25 @@ cdef Verdict _check(
         return WRONG_SIZES
     if _has_checksum(head):
         # It covers the body, so the CRC of the body need not be made.
-        if start[head.size - 1] == _SEPARATOR and _has_its_digits(start, head):
+        if start[head.size - 1] == SEPARATOR and _has_its_digits(start, head):
             return GOOD
         return BROKEN_CHECKSUM
-    if crc31(start + _HEAD_SIZE, body_size) != <uint32_t>get_int32(start + 8):
+    if crc31(start + BODY_AT, body_size) != <uint32_t>get_int32(start + BODY_CRC_AT):
         return BROKEN_BODY
     return LOST_CHECKSUM if _has_lost_checksum(start, position, head) else GOOD
 
 
 cdef inline bint _has_checksum(const Head* head) noexcept:
-    return head.properties_size >= _CHECKSUM_SIZE and not memcmp(
-        head.properties + head.properties_size - _CHECKSUM_SIZE,
+    return head.properties_size >= CHECKSUM_SIZE and not memcmp(
+        head.properties + head.properties_size - CHECKSUM_SIZE,
         _CHECKSUM_MARK,
-        _CHECKSUM_MARK_SIZE,
+        CHECKSUM_MARK_SIZE,
     )
 
 
 cdef bint _has_its_digits(const uint8_t* start, const Head* head) noexcept:
     """Whether the digits of a checksum are there, and those of the bytes before its property."""
-    cdef const uint8_t* first = start + head.size - 1 - _CHECKSUM_DIGITS
+    cdef const uint8_t* first = start + head.size - 1 - CHECKSUM_DIGITS
     cdef const uint8_t* digit = start + head.size - 1
     cdef uint64_t checksum = 0
     # The least significant one comes first.
@@ -236,7 +246,7 @@ cdef bint _has_its_digits(const uint8_t* start, const Head* head) noexcept:
         if not 48 <= digit[0] <= 57:
             return False
         checksum = checksum * 10 + digit[0] - 48
-    return checksum == crc31(start, head.size - _CHECKSUM_SIZE)
+    return checksum == crc31(start, head.size - CHECKSUM_SIZE)
 
 
 cdef bint _has_lost_checksum(
@@ -245,8 +255,8 @@ cdef bint _has_lost_checksum(
     """The same as in `log_scan.py`, of a record that does not end with the mark of a checksum."""
     cdef Py_ssize_t in_last_sector, index
     if (
-        _CHECKSUM_MARK_SIZE <= head.properties_size < _CHECKSUM_SIZE
-        and not memcmp(head.properties, _CHECKSUM_MARK, _CHECKSUM_MARK_SIZE)
+        CHECKSUM_MARK_SIZE <= head.properties_size < CHECKSUM_SIZE
+        and not memcmp(head.properties, _CHECKSUM_MARK, CHECKSUM_MARK_SIZE)
     ):
         return False
     in_last_sector = min(head.properties_size, (position + head.size - 1) % _SECTOR_SIZE + 1)
