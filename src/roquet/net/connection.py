@@ -206,15 +206,19 @@ class Connection(asyncio.Protocol):
         if not self._calls.accept(response):
             log.debug("%s answered unknown or expired call %d", self.peer, response.opaque)
 
-    def park(self, waiting: Waiting) -> None:
-        """`waiting` is dropped when the connection is gone. Raises Refused at the limit."""
-        if self._parked is None:
-            self._parked = set()
-        if len(self._parked) >= self._limits.parked_count_max:
+    def check_room_to_park(self) -> None:
+        """Raises Refused when one more request would be too many to wait."""
+        if self.parked_count >= self._limits.parked_count_max:
             raise Refused(
                 ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{len(self._parked)} requests of this connection are waiting already",
+                f"[OVERLOAD]{self.parked_count} requests of this connection are waiting already",
             )
+
+    def park(self, waiting: Waiting) -> None:
+        """`waiting` is dropped when the connection is gone. Raises Refused at the limit."""
+        self.check_room_to_park()
+        if self._parked is None:
+            self._parked = set()
         self._parked.add(waiting)
 
     def unpark(self, waiting: Waiting) -> None:

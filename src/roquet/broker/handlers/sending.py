@@ -142,6 +142,9 @@ def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicC
         )
     if name in CLOSED_TOPICS:
         raise ClosedTopic(name)
+    if broker.is_sync_flush:
+        # What is stored must not be refused: so it is asked now whether the sender may wait.
+        request.connection.check_room_to_park()
     topic = broker.topics.find(name)
     if topic is None:
         topic = _created_topic(broker, request)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from roquet.net.limits import Limits
 from roquet.protocol.batch import BatchItem
 from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.group_config import GroupConfig
@@ -300,6 +301,17 @@ async def test_with_sync_flush_the_reply_waits_for_the_disk(tmp_path: Path) -> N
         reply = sent(await send(client, header("Fresh")))
         end = parse_offset_id(reply.msg_id).physical_offset
         assert bed.broker.store.synced_end > end
+
+
+async def test_who_may_not_wait_for_the_disk_is_refused_before_anything_is_stored(
+    tmp_path: Path,
+) -> None:
+    config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
+    async with broker_bed(tmp_path, store=config) as bed:
+        client = bed.connect(Limits(parked_count_max=0))
+        reply = await send(client, header("Fresh"))
+        assert reply.code == ResponseCode.SYSTEM_BUSY
+        assert bed.broker.store.log_end == 0
 
 
 async def test_who_does_not_wait_is_answered_before_the_disk_has_it(tmp_path: Path) -> None:
