@@ -78,13 +78,14 @@ class LoopThread:
     def stop(self) -> None:
         """Returns when the thread has ended; a second time does nothing."""
         with self._lock:
-            if self._loop is None:
+            loop, self._loop = self._loop, None
+            if loop is None:
                 return
             assert self._stop is not None
             assert self._thread is not None
-            self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join()
-            self._loop = None
+            loop.call_soon_threadsafe(self._stop.set)
+        # Without the lock: the loop waits for threads of its own, and one of them may be asking.
+        self._thread.join()
 
     def _submitted(self, coroutine: Coroutine[Any, Any, T]) -> "_Waiting[T]":
         # The thread did not come along into the fork: whoever waited for it would wait for ever.

@@ -77,6 +77,34 @@ def test_who_waits_when_the_loop_ends_is_told(is_begun: bool) -> None:
     assert outcomes == ["cancelled"] if is_begun else outcomes[0] in {"cancelled", "too late"}
 
 
+def test_a_thread_of_the_loop_that_asks_does_not_keep_it_from_ending() -> None:
+    thread = LoopThread("worker")
+    thread.start()
+    is_begun, may_ask = threading.Event(), threading.Event()
+    outcomes: list[str] = []
+
+    def ask() -> None:
+        is_begun.set()
+        may_ask.wait()
+        try:
+            thread.run(doubled(1))
+        except NotOpen:
+            outcomes.append("too late")
+
+    async def begin() -> None:
+        asyncio.get_running_loop().run_in_executor(None, ask)
+
+    thread.run(begin())
+    is_begun.wait()
+    stopping = threading.Thread(target=thread.stop, daemon=True)
+    stopping.start()
+    wait_until(lambda: not thread.is_running)
+    may_ask.set()
+    stopping.join(20)
+    assert not stopping.is_alive()
+    assert outcomes == ["too late"]
+
+
 def test_what_ends_before_its_first_step_is_told_too(thread: LoopThread) -> None:
     async def stop_before_the_next_begins() -> None:
         for task in asyncio.all_tasks():
