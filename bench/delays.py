@@ -26,13 +26,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.broker import Server, compile_load, our_command, run_load, start
 
 from roquet.broker.broker import Broker
-from roquet.broker.config import BrokerConfig
-from roquet.broker.delivering import redeliver
-from roquet.broker.outgoing import Outgoing
-from roquet.broker.postponing import put_when_due
+from roquet.broker.delays.delivering import redeliver
+from roquet.broker.delays.postponing import put_when_due
+from roquet.broker.delays.slice import Turn
+from roquet.broker.messages.new_message import Outgoing
 from roquet.broker.server import assembled
-from roquet.broker.transactions import prepare
-from roquet.broker.turn import Turn
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.transactions.phases import prepare
 from roquet.disk import SystemDisk
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.fields import read_header

@@ -13,16 +13,16 @@ from msgspec import Raw
 
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
-from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.fields import fields_of, header_reader
 from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
 from roquet.protocol.host import pack_host
-from roquet.protocol.properties import parse_properties, properties_text
-from roquet.protocol.record import read_record
-from roquet.protocol.record_batch import PropertiesForm, decode_records
-from roquet.protocol.send_reply import SendReplyTemplate
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.properties import parse_properties, properties_text
+from roquet.protocol.messages.record import read_record
+from roquet.protocol.prepared.send_reply import SendReplyTemplate
+from roquet.protocol.record_columns import PropertiesForm, decode_records
 
 REPEATS = 25
 CALLS = 2000

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from roquet import AsyncProducer, Message, Producer
-from roquet.client.pull_consumer import AsyncPullConsumer
-from roquet.client.push_consumer import AsyncPushConsumer, Listener
+from roquet.client.pull.consumer import AsyncPullConsumer
+from roquet.client.push.consumer import AsyncPushConsumer, Listener
 from roquet.client.received import ReceivedMessage
 from roquet.net.loop import run, settle_garbage_collection
 

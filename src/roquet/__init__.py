@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, Final
 from roquet.errors import RoquetError
 
 if TYPE_CHECKING:
-    from roquet.client.admin import AsyncAdmin
-    from roquet.client.admin_groups import GroupSettings
-    from roquet.client.admin_topics import TopicSettings
-    from roquet.client.blocking import Producer
-    from roquet.client.blocking_admin import Admin
-    from roquet.client.blocking_consumers import PullConsumer, PushConsumer
-    from roquet.client.blocking_transactions import TransactionProducer
+    from roquet.client.admin.admin import AsyncAdmin
+    from roquet.client.admin.groups import GroupSettings
+    from roquet.client.admin.topics import TopicSettings
+    from roquet.client.blocking.admin import Admin
+    from roquet.client.blocking.consumers import PullConsumer, PushConsumer
+    from roquet.client.blocking.producer import Producer
+    from roquet.client.blocking.transactions import TransactionProducer
+    from roquet.client.cluster.tls import TlsConfig
     from roquet.client.config import Credentials
+    from roquet.client.group.start_offset import StartFrom
     from roquet.client.hooks import SendHook, Sending, TransactionState
-    from roquet.client.outcome import DeadLetter, RetryLater
-    from roquet.client.producer import AsyncProducer
-    from roquet.client.pull_consumer import AsyncPullConsumer
-    from roquet.client.push_consumer import AsyncPushConsumer
-    from roquet.client.receipt import QueueRef, SendReceipt
+    from roquet.client.producer.producer import AsyncProducer
+    from roquet.client.producer.receipt import QueueRef, SendReceipt
+    from roquet.client.producer.request_reply import reply_to
+    from roquet.client.producer.transaction_producer import AsyncTransactionProducer, Transaction
+    from roquet.client.pull.consumer import AsyncPullConsumer
+    from roquet.client.push.consumer import AsyncPushConsumer
+    from roquet.client.push.outcome import DeadLetter, RetryLater
     from roquet.client.received import ReceivedMessage
-    from roquet.client.request_reply import reply_to
-    from roquet.client.starting import StartFrom
-    from roquet.client.tls import TlsConfig
-    from roquet.client.transaction_producer import AsyncTransactionProducer, Transaction
-    from roquet.protocol.message import Message
+    from roquet.protocol.messages.message import Message
 
 __version__ = "0.1.0"
 
@@ -65,32 +65,32 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Admin": "roquet.client.blocking_admin",
-    "AsyncAdmin": "roquet.client.admin",
-    "AsyncProducer": "roquet.client.producer",
-    "AsyncPullConsumer": "roquet.client.pull_consumer",
-    "AsyncPushConsumer": "roquet.client.push_consumer",
-    "AsyncTransactionProducer": "roquet.client.transaction_producer",
+    "Admin": "roquet.client.blocking.admin",
+    "AsyncAdmin": "roquet.client.admin.admin",
+    "AsyncProducer": "roquet.client.producer.producer",
+    "AsyncPullConsumer": "roquet.client.pull.consumer",
+    "AsyncPushConsumer": "roquet.client.push.consumer",
+    "AsyncTransactionProducer": "roquet.client.producer.transaction_producer",
     "Credentials": "roquet.client.config",
-    "DeadLetter": "roquet.client.outcome",
-    "GroupSettings": "roquet.client.admin_groups",
-    "Message": "roquet.protocol.message",
-    "Producer": "roquet.client.blocking",
-    "PullConsumer": "roquet.client.blocking_consumers",
-    "PushConsumer": "roquet.client.blocking_consumers",
-    "QueueRef": "roquet.client.receipt",
+    "DeadLetter": "roquet.client.push.outcome",
+    "GroupSettings": "roquet.client.admin.groups",
+    "Message": "roquet.protocol.messages.message",
+    "Producer": "roquet.client.blocking.producer",
+    "PullConsumer": "roquet.client.blocking.consumers",
+    "PushConsumer": "roquet.client.blocking.consumers",
+    "QueueRef": "roquet.client.producer.receipt",
     "ReceivedMessage": "roquet.client.received",
-    "RetryLater": "roquet.client.outcome",
+    "RetryLater": "roquet.client.push.outcome",
     "SendHook": "roquet.client.hooks",
-    "SendReceipt": "roquet.client.receipt",
+    "SendReceipt": "roquet.client.producer.receipt",
     "Sending": "roquet.client.hooks",
-    "StartFrom": "roquet.client.starting",
-    "TlsConfig": "roquet.client.tls",
-    "TopicSettings": "roquet.client.admin_topics",
-    "Transaction": "roquet.client.transaction_producer",
-    "TransactionProducer": "roquet.client.blocking_transactions",
+    "StartFrom": "roquet.client.group.start_offset",
+    "TlsConfig": "roquet.client.cluster.tls",
+    "TopicSettings": "roquet.client.admin.topics",
+    "Transaction": "roquet.client.producer.transaction_producer",
+    "TransactionProducer": "roquet.client.blocking.transactions",
     "TransactionState": "roquet.client.hooks",
-    "reply_to": "roquet.client.request_reply",
+    "reply_to": "roquet.client.producer.request_reply",
 }
 
 

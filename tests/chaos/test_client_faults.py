@@ -13,9 +13,9 @@ import pytest
 
 from roquet import AsyncProducer, Message
 from roquet.client.errors import SendError
-from roquet.client.push_consumer import AsyncPushConsumer
+from roquet.client.group.start_offset import StartFrom
+from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.received import ReceivedMessage
-from roquet.client.starting import StartFrom
 from roquet.testing import Cluster
 from tests.support.eventually import eventually
 from tests.support.stores import bodies

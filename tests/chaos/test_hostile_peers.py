@@ -17,7 +17,7 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command
 from roquet.protocol.frame import FRAME_SIZE_MAX
 from roquet.protocol.frame_decoder import FrameDecoder
-from roquet.protocol.record import split_records
+from roquet.protocol.messages.record import split_records
 from tests.support.golden_frames import golden_frames
 from tests.support.hostile_bytes import hostile_bytes
 from tests.support.our_cluster import OurBroker

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from roquet.disk import make_safe_directory
-from roquet.protocol import record
+from roquet.protocol.messages import record
 from roquet.state_file import StateFile
 from roquet.store import log_scan
 from roquet.store.checkpoint import Checkpoint

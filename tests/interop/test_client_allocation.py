@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, strategies as st
 
-from roquet.client.allocation import (
+from roquet.client.group.allocation import (
     Allocation,
     ConsistentHash,
     MachineRoom,
@@ -13,7 +13,7 @@ from roquet.client.allocation import (
     average,
     circle,
 )
-from roquet.client.receipt import QueueRef
+from roquet.client.producer.receipt import QueueRef
 from tests.support.jars import ApacheVersion
 from tests.support.java_driver import JavaDriver
 

@@ -7,7 +7,7 @@ import pytest
 
 from roquet import Admin, Message, Producer, PullConsumer, QueueRef, ReceivedMessage, StartFrom
 from roquet.client.errors import BadArgument, RequestRefused
-from roquet.client.pulling import PullStatus
+from roquet.client.group.pulling import PullStatus
 from tests.support.client_servers import ClientServer, client_server
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion

@@ -21,7 +21,7 @@ from roquet import (
     RetryLater,
     StartFrom,
 )
-from roquet.client.blocking_admin import Admin
+from roquet.client.blocking.admin import Admin
 from tests.support.client_servers import ClientServer, client_server
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion

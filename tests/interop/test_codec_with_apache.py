@@ -6,8 +6,6 @@ from zlib import crc32
 
 import pytest
 
-from roquet.protocol.batch import BatchItem
-from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.connection import ConsumerConnections
 from roquet.protocol.bodies.data_version import DataVersion
@@ -45,10 +43,12 @@ from roquet.protocol.headers.sending import (
 )
 from roquet.protocol.host import pack_host
 from roquet.protocol.java_hash import java_hash
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.message_id import parse_offset_id
-from roquet.protocol.properties import properties_text
-from roquet.protocol.record import CRC_MASK, split_records
+from roquet.protocol.messages.batch import BatchItem
+from roquet.protocol.messages.batch_writing import encode_batch
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.message_id import parse_offset_id
+from roquet.protocol.messages.properties import properties_text
+from roquet.protocol.messages.record import CRC_MASK, split_records
 from tests.support.apache import CLUSTER_NAME, HOST, ApacheCluster
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.eventually import wait_until

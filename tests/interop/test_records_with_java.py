@@ -6,12 +6,12 @@ from zlib import crc32
 import pytest
 
 from roquet.protocol.compression import Compression, compress
-from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
-from roquet.protocol.message import SysFlag
-from roquet.protocol.message_id import offset_id
-from roquet.protocol.properties import properties_text
-from roquet.protocol.record import CRC_MASK, MAGIC_V1, MAGIC_V2
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.message import SysFlag
+from roquet.protocol.messages.message_id import offset_id
+from roquet.protocol.messages.properties import properties_text
+from roquet.protocol.messages.record import CRC_MASK, MAGIC_V1, MAGIC_V2
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import Received, decode_records
 from tests.support.java_driver import JavaDriver

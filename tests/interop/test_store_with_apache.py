@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.protocol.message_id import parse_offset_id
+from roquet.protocol.messages.message_id import parse_offset_id
 from tests.support.apache import ApacheBroker, ApacheCluster
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaProducer, JavaPullConsumer, Outgoing, Queue, Received

@@ -4,7 +4,7 @@ from collections import Counter
 
 from hypothesis import given, strategies as st
 
-from roquet.client.allocation import (
+from roquet.client.group.allocation import (
     Allocation,
     ConsistentHash,
     MachineRoom,
@@ -12,7 +12,7 @@ from roquet.client.allocation import (
     average,
     circle,
 )
-from roquet.client.receipt import QueueRef
+from roquet.client.producer.receipt import QueueRef
 
 ROOMS = ("north", "south", "west")
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from roquet.broker.delivering import redeliver, save_progress
+from roquet.broker.delays.delivering import redeliver, save_progress
+from roquet.broker.delays.slice import Turn
 from roquet.broker.names import dlq_topic, retry_topic
-from roquet.broker.transaction_check import check_transactions
-from roquet.broker.turn import Turn
+from roquet.broker.transactions.check_back import check_transactions
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, read_header
@@ -31,8 +31,8 @@ from roquet.protocol.headers.offsets import (
 )
 from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeaderV2
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import read_record, split_records
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import read_record, split_records
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BedClient
 from tests.support.broker_model import Arrival, Awaited, BrokerModel, Queue, Transaction, What

@@ -5,15 +5,15 @@ import string
 
 from hypothesis import given, settings, strategies as st
 
-from roquet.client.batching import cut_to_size, size_of
 from roquet.client.config import ProducerConfig
-from roquet.client.outgoing import RESERVED_NAMES, Ready, outgoing_batch, property_text
-from roquet.client.queue_choice import FaultTable, out_time_s, pick_queue, queue_of_key
-from roquet.client.receipt import QueueRef
-from roquet.client.window import Window
-from roquet.protocol.batch import decode_batch
-from roquet.protocol.message import Message
-from roquet.protocol.properties import parse_properties
+from roquet.client.producer.batching import cut_to_size, size_of
+from roquet.client.producer.outgoing import RESERVED_NAMES, Ready, outgoing_batch, property_text
+from roquet.client.producer.queue_choice import FaultTable, out_time_s, pick_queue, queue_of_key
+from roquet.client.producer.receipt import QueueRef
+from roquet.client.producer.window import Window
+from roquet.protocol.messages.batch import decode_batch
+from roquet.protocol.messages.message import Message
+from roquet.protocol.messages.properties import parse_properties
 
 CONFIG = ProducerConfig(name_server="127.0.0.1:9876", group="shop")
 

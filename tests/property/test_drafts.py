@@ -2,11 +2,11 @@
 
 from hypothesis import given, strategies as st
 
-from roquet.protocol.batch_writing import encode_batch
-from roquet.protocol.drafts import DraftBatch, RecordDraft, SentBatch
 from roquet.protocol.host import pack_host
-from roquet.protocol.properties import parse_properties
-from roquet.protocol.record import split_records
+from roquet.protocol.messages.batch_writing import encode_batch
+from roquet.protocol.messages.drafts import DraftBatch, RecordDraft, SentBatch
+from roquet.protocol.messages.properties import parse_properties
+from roquet.protocol.messages.record import split_records
 from tests.support.records import batch_records
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

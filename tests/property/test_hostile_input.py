@@ -16,8 +16,6 @@ from hypothesis import settings
 from msgspec import Raw
 
 from roquet.protocol.acl_signature import has_valid_signature
-from roquet.protocol.batch import BatchItem, decode_batch, unwrap
-from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.properties_text import read_properties_text
 from roquet.protocol.catalog import CATALOG, decode_reply, decode_request
 from roquet.protocol.codes import ResponseCode
@@ -27,15 +25,17 @@ from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import field_texts
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.host import unpack_host
-from roquet.protocol.message_id import parse_offset_id, parse_unique_id
-from roquet.protocol.properties import (
+from roquet.protocol.messages.batch import BatchItem, decode_batch, unwrap
+from roquet.protocol.messages.batch_writing import encode_batch
+from roquet.protocol.messages.message_id import parse_offset_id, parse_unique_id
+from roquet.protocol.messages.properties import (
     parse_properties,
     property_of,
     property_of_bytes,
     without_property_bytes,
 )
-from roquet.protocol.record import peek_record, read_record, split_records, verify_record
-from roquet.protocol.record_batch import PropertiesForm, decode_records
+from roquet.protocol.messages.record import peek_record, read_record, split_records, verify_record
+from roquet.protocol.record_columns import PropertiesForm, decode_records
 from roquet.protocol.sql_filter import compile_filter
 from roquet.protocol.subscription import parse_subscription
 from tests.support.golden_frames import GoldenFrame, golden_frames

@@ -6,11 +6,11 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, strategies as st
 
 from roquet.disk import SystemDisk
-from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
-from roquet.protocol.record import MAGIC_V1, MAGIC_V2
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.record import MAGIC_V1, MAGIC_V2
 from roquet.store.commit_log import CommitLog
-from roquet.store.message_keys import key_batch, keys_in_log
+from roquet.store.keys.message_keys import key_batch, keys_in_log
 
 # What clients write, and all that could be taken for it.
 PIECES = (

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from roquet.protocol.acl_signature import SIGNATURE, has_valid_signature, sign, signed_bytes
-from roquet.protocol.batch import BatchItem, decode_batch
-from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.compression import Compression, compress, decompress
-from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.host import pack_host, unpack_host
 from roquet.protocol.java_hash import java_hash
-from roquet.protocol.message_id import (
+from roquet.protocol.messages.batch import BatchItem, decode_batch
+from roquet.protocol.messages.batch_writing import encode_batch
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.message_id import (
     UniqueIdMaker,
     offset_id,
     parse_offset_id,
     parse_unique_id,
 )
-from roquet.protocol.properties import (
+from roquet.protocol.messages.properties import (
     parse_properties,
     properties_text,
     property_of,
@@ -31,7 +31,7 @@ from roquet.protocol.properties import (
     without_property,
     without_property_bytes,
 )
-from roquet.protocol.record import (
+from roquet.protocol.messages.record import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,

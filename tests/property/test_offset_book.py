@@ -5,7 +5,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from roquet.client.in_flight import OffsetBook
+from roquet.client.push.offset_book import OffsetBook
 
 START = 100
 

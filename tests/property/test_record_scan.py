@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 from hypothesis import given, strategies as st
 
 from roquet.disk import SystemDisk
-from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
-from roquet.protocol.record import MAGIC_V1, MAGIC_V2
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.record import MAGIC_V1, MAGIC_V2
 from roquet.store.deletions import Deletions
 from roquet.store.dispatch import SCHEDULE_TOPIC, Dispatcher
 from roquet.store.errors import BadRecord

@@ -2,11 +2,11 @@
 
 from hypothesis import given, settings, strategies as st
 
-from roquet.broker.delivering import any_redelivery
-from roquet.protocol.drafts import RecordDraft
+from roquet.broker.delays.delivering import any_redelivery
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.host import pack_host
-from roquet.protocol.redelivery import usual_redelivery
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.redelivery import usual_redelivery
 from tests.support.records import PLAIN_DRAFT, changed, record_of
 
 HOSTS = st.sampled_from((pack_host("10.0.0.1", 1), pack_host("::1", 1)))

@@ -9,9 +9,9 @@ from tempfile import mkdtemp
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from roquet.protocol.drafts import DraftBatch
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.drafts import DraftBatch
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import read_record
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft

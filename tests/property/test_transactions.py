@@ -14,8 +14,8 @@ from pathlib import Path
 
 from hypothesis import given, settings, strategies as st
 
-from roquet.broker.transaction_check import check_transactions
-from roquet.protocol.record import read_record
+from roquet.broker.transactions.check_back import check_transactions
+from roquet.protocol.messages.record import read_record
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import FakeClock
 from tests.support.transactional import (

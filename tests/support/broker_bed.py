@@ -11,10 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.config import BrokerConfig
 from roquet.broker.handlers import ROUTES
 from roquet.broker.handlers.clients import connection_lost
 from roquet.broker.server import assembled
+from roquet.broker.settings.config import BrokerConfig
 from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.limits import DEFAULT_LIMITS, Limits

@@ -1,7 +1,7 @@
 """Drafts of records, with every member that a test does not care about filled in."""
 
-from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
+from roquet.protocol.messages.drafts import RecordDraft
 
 BORN_HOST = pack_host("127.0.0.1", 50000)
 STORE_HOST = pack_host("127.0.0.1", 10911)

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from roquet.protocol.record import MAGIC_BLANK, peek_record
+from roquet.protocol.messages.record import MAGIC_BLANK, peek_record
 
 STORES_DIR = Path(__file__).parent.parent / "golden" / "store"
 RECORD_COUNT = 978

@@ -8,13 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.config import BrokerConfig
 from roquet.broker.server import serve_broker
+from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.server import serve_names
-from roquet.protocol.message import StoredMessage
+from roquet.protocol.messages.message import StoredMessage
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import messages, small_config
 

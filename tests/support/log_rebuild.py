@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.java_hash import java_hash
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import MAGIC_BLANK, read_record
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import MAGIC_BLANK, read_record
 
 _PREFIX = Struct(">ii")
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from roquet.protocol.batch import unwrap
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import MAGIC_BLANK, peek_record, read_record
-from roquet.protocol.record_batch import PropertiesForm
+from roquet.protocol.messages.batch import unwrap
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import MAGIC_BLANK, peek_record, read_record
+from roquet.protocol.record_columns import PropertiesForm
 
 INNER_BATCH = 0xC0
 MICROSECONDS_MAX = 2**63 - 1

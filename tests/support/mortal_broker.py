@@ -13,8 +13,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.config import BrokerConfig
 from roquet.broker.server import assembled
+from roquet.broker.settings.config import BrokerConfig
 from roquet.store.config import FlushMode, StoreConfig
 from tests.support.broker_bed import BrokerBed
 from tests.support.fake_clock import FakeClock

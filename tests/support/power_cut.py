@@ -13,7 +13,7 @@ from random import Random
 from shutil import rmtree
 from typing import Self
 
-from roquet.protocol.drafts import RecordDraft
+from roquet.protocol.messages.drafts import RecordDraft
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft

@@ -3,11 +3,11 @@
 from typing import Any
 
 from roquet import AsyncProducer, Message
-from roquet.client.admin import AsyncAdmin
-from roquet.client.admin_topics import TopicSettings
-from roquet.client.push_consumer import AsyncPushConsumer, Listener
+from roquet.client.admin.admin import AsyncAdmin
+from roquet.client.admin.topics import TopicSettings
+from roquet.client.group.start_offset import StartFrom
+from roquet.client.push.consumer import AsyncPushConsumer, Listener
 from roquet.client.received import ReceivedMessage
-from roquet.client.starting import StartFrom
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 

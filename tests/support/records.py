@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from roquet.protocol.drafts import RecordBatch, RecordDraft
 from roquet.protocol.host import pack_host
-from roquet.protocol.message import StoredMessage
+from roquet.protocol.messages.drafts import RecordBatch, RecordDraft
+from roquet.protocol.messages.message import StoredMessage
 
 BORN_TIMESTAMP = 1_700_000_000_000
 STORE_TIMESTAMP = BORN_TIMESTAMP + 123

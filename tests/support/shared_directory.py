@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from roquet.broker.groups import GroupTable
-from roquet.broker.offsets import OffsetTable
-from roquet.broker.topics import TopicTable
+from roquet.broker.tables.groups import GroupTable
+from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.topics import TopicTable
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
-from roquet.protocol.drafts import DraftBatch, RecordDraft
 from roquet.protocol.host import pack_host
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.drafts import DraftBatch, RecordDraft
+from roquet.protocol.messages.record import read_record
 from roquet.state_file import StateFile
 from roquet.store.config import StoreConfig
 from roquet.store.message_store import MessageStore

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from roquet.protocol.drafts import RecordDraft
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.record import read_record
 from roquet.store.damage import Damage
 from roquet.store.errors import SyncFailed
 from roquet.store.message_store import Appended, AppendedBatch

@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from roquet.disk import PAGE_SIZE
-from roquet.protocol.drafts import DraftBatch, RecordDraft
+from roquet.protocol.messages.drafts import DraftBatch, RecordDraft
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import MessageStore

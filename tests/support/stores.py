@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from roquet.clock import Clock
 from roquet.disk import Disk
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import read_record
 from roquet.store.config import StoreConfig
 from roquet.store.listener import StoreListener
 from roquet.store.message_store import MessageStore

@@ -8,8 +8,8 @@ from roquet.protocol.command import Command
 from roquet.protocol.fields import read_header
 from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
 from roquet.protocol.headers.transactions import CheckTransactionHeader, EndTransactionHeader
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.message_id import parse_offset_id
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.message_id import parse_offset_id
 from tests.support.broker_bed import BedClient, BrokerBed
 from tests.support.stores import messages
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from roquet.broker.delays.timers import out_ms
 from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from roquet.broker.timers import out_ms
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.record import read_record
 from roquet.store.message_store import Appended, MessageStore
 from tests.support.drafts import draft
 

@@ -2,25 +2,25 @@
 
 import msgspec
 
-from roquet.broker.arrivals import Arrivals
-from roquet.broker.clients import Consumers, Producers
-from roquet.broker.config import BrokerConfig
-from roquet.broker.delays import Delays
-from roquet.broker.durability import Durability
-from roquet.broker.groups import GroupTable
-from roquet.broker.offsets import OffsetTable
-from roquet.broker.pending_halves import PendingHalves
-from roquet.broker.queue_locks import QueueLocks
+from roquet.broker.delays.delays import Delays
+from roquet.broker.messages.arrivals import Arrivals
+from roquet.broker.messages.durability import Durability
 from roquet.broker.registration import Registrar
-from roquet.broker.saving import Saver
-from roquet.broker.statistics import Statistics
-from roquet.broker.topics import TopicTable
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.tables.clients import Consumers, Producers
+from roquet.broker.tables.groups import GroupTable
+from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.queue_locks import QueueLocks
+from roquet.broker.tables.saving import Saver
+from roquet.broker.tables.statistics import Statistics
+from roquet.broker.tables.topics import TopicTable
+from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.service import Services
 from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.send_reply import SendReplyTemplate
+from roquet.protocol.prepared.send_reply import SendReplyTemplate
 from roquet.store.message_store import MessageStore
 
 

@@ -9,26 +9,26 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from roquet.broker.arrivals import Arrivals
 from roquet.broker.broker import Broker
-from roquet.broker.clients import Consumers, Producers
-from roquet.broker.config import BrokerConfig
-from roquet.broker.delay_levels import DelayLevels
-from roquet.broker.delays import Delays
-from roquet.broker.durability import Durability
-from roquet.broker.groups import GroupTable
+from roquet.broker.delays.delay_levels import DelayLevels
+from roquet.broker.delays.delays import Delays
+from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
 from roquet.broker.handlers import ROUTES
 from roquet.broker.handlers.clients import connection_lost
-from roquet.broker.offsets import OffsetTable
-from roquet.broker.pending_halves import PendingHalves
+from roquet.broker.messages.arrivals import Arrivals
+from roquet.broker.messages.durability import Durability
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port
-from roquet.broker.queue_locks import QueueLocks
 from roquet.broker.registration import Identity, Registrar
-from roquet.broker.saving import SavedTable, Saver
-from roquet.broker.settled import SettledState
-from roquet.broker.statistics import Statistics
-from roquet.broker.timers import TimerProgress, Timers, apache_progress
-from roquet.broker.topics import TopicTable, built_in_topics
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.tables.clients import Consumers, Producers
+from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.groups import GroupTable
+from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.queue_locks import QueueLocks
+from roquet.broker.tables.saving import SavedTable, Saver
+from roquet.broker.tables.statistics import Statistics
+from roquet.broker.tables.topics import TopicTable, built_in_topics
+from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
@@ -41,8 +41,8 @@ from roquet.net.serving import Server
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address, pack_host
-from roquet.protocol.message import Property
-from roquet.protocol.send_reply import SendReplyTemplate
+from roquet.protocol.messages.message import Property
+from roquet.protocol.prepared.send_reply import SendReplyTemplate
 from roquet.state_file import BadStateFile, StateFile
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore

@@ -5,11 +5,11 @@ import logging
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delivering import deliver_delayed, save_progress
+from roquet.broker.delays.delivering import deliver_delayed, save_progress
 from roquet.broker.handlers.cleaning import clean_store
 from roquet.broker.handlers.clients import expire_clients
 from roquet.broker.registration import Registered
-from roquet.broker.transaction_check import keep_checking
+from roquet.broker.transactions.check_back import keep_checking
 from roquet.net.service import OnFailure
 from roquet.store.errors import StoreUnavailable
 

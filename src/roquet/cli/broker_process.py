@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.config import BrokerConfig
 from roquet.broker.server import serve_broker
-from roquet.broker.settings import read_config
+from roquet.broker.settings.apache_keys import read_config
+from roquet.broker.settings.config import BrokerConfig
 from roquet.cli.log_lines import log_to_stderr
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, final
 import msgspec
 
 from roquet.cli.frame_source import RecordedFrame
-from roquet.protocol.batch import BatchItem
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.catalog import decode_reply, decode_request
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -20,8 +19,9 @@ from roquet.protocol.fields import field_texts
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.lenient_json import JSON_ERRORS, strict_json
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.properties import parse_properties
+from roquet.protocol.messages.batch import BatchItem
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.properties import parse_properties
 
 # Requests whose response may still come; a connection has far fewer in flight.
 REQUESTS_REMEMBERED_MAX: Final = 100_000

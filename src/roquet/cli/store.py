@@ -19,9 +19,9 @@ from roquet.cli.store_view import inspection_view, message_view
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
-from roquet.store.reading import StoreReader
-from roquet.store.repairing import repair as repair_store
-from roquet.store.verifying import verify as verify_store
+from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.repairing import repair as repair_store
+from roquet.store.offline.verifying import verify as verify_store
 
 _INSPECT: Final = """\
 Show files, offsets, topics, queues and times.

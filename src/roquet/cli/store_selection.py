@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Final
 
 from roquet.errors import RoquetError
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import read_record
-from roquet.store.reading import StoreReader
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import read_record
+from roquet.store.offline.reading import StoreReader
 
 _END_OF_TIME: Final = 2**63 - 1
 _TIME_DIGITS_MAX: Final = 18

@@ -14,7 +14,7 @@ from rich.text import Text
 from roquet.cli.store_inspection import Inspection
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.host import unpack_host
-from roquet.protocol.message import Property, StoredMessage
+from roquet.protocol.messages.message import Property, StoredMessage
 
 _encode = msgspec.json.Encoder().encode
 

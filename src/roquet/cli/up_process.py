@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.config import BrokerConfig
 from roquet.broker.server import serve_broker
-from roquet.broker.settings import read_config
+from roquet.broker.settings.apache_keys import read_config
+from roquet.broker.settings.config import BrokerConfig
 from roquet.cli.broker_process import until_stopped
 from roquet.cli.log_lines import log_to_stderr
 from roquet.clock import SystemClock

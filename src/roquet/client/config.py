@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
+from roquet.client.cluster.tls import TlsConfig
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import SendHook
 from roquet.client.names import check_group, check_topic
-from roquet.client.tls import TlsConfig
 from roquet.net.peers import split_address
 from roquet.protocol.compression import Compression
 

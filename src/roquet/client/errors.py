@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from roquet.errors import RoquetError
 
 if TYPE_CHECKING:
-    from roquet.client.receipt import SendReceipt
+    from roquet.client.producer.receipt import SendReceipt
 
 
 class ClientError(RoquetError):

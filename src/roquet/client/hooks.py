@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from roquet.client.errors import ClientError
-from roquet.client.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import QueueRef, SendReceipt
 from roquet.client.received import ReceivedMessage
-from roquet.protocol.message import Message
+from roquet.protocol.messages.message import Message
 
 
 class MessageKind(IntEnum):

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import final
 
 from roquet.client.names import RETRY_PREFIX, unwrapped
-from roquet.client.receipt import QueueRef
-from roquet.protocol.message import Property
-from roquet.protocol.record import read_record
-from roquet.protocol.record_reading import LazyRecord, split_lazily
+from roquet.client.producer.receipt import QueueRef
+from roquet.protocol.messages.message import Property
+from roquet.protocol.messages.record import read_record
+from roquet.protocol.messages.record_reading import LazyRecord, split_lazily
 
 
 @final

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from roquet.protocol.batch import BatchItem, decode_batch
 from roquet.protocol.bodies.accounts import Acl, PlainAccounts, User
 from roquet.protocol.bodies.assignment import (
     AssignmentQuery,
@@ -88,8 +87,9 @@ from roquet.protocol.headers import (
     transactions,
 )
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import split_records
+from roquet.protocol.messages.batch import BatchItem, decode_batch
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import split_records
 
 BodyReader: TypeAlias = Callable[[Command, Header], object]
 BodyForm: TypeAlias = type[Any] | BodyReader

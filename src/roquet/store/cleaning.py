@@ -9,7 +9,7 @@ from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.errors import BadRecord
 from roquet.store.flushing import Flusher
-from roquet.store.key_index import KeyIndex
+from roquet.store.keys.key_index import KeyIndex
 from roquet.store.mapped_file import MappedFile
 from roquet.store.queues import QueueTable
 from roquet.store.retention import (

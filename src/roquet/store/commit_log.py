@@ -18,9 +18,9 @@ from threading import Lock
 from typing import Final, final
 
 from roquet.disk import Disk, make_safe_directory
-from roquet.protocol.drafts import RecordBatch, RecordDraft
 from roquet.protocol.errors import TooLarge
-from roquet.protocol.record import MAGIC_BLANK
+from roquet.protocol.messages.drafts import RecordBatch, RecordDraft
+from roquet.protocol.messages.record import MAGIC_BLANK
 from roquet.store.errors import BadRecord, refusal_of
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,

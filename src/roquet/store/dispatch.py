@@ -6,10 +6,10 @@ Keys are not handed on one by one: the key index follows the log by itself (`key
 
 from typing import Final, final
 
-from roquet.protocol.drafts import tags_code_of
 from roquet.protocol.errors import BadMessage
-from roquet.protocol.message import SysFlag
-from roquet.protocol.properties import property_of_bytes
+from roquet.protocol.messages.drafts import tags_code_of
+from roquet.protocol.messages.message import SysFlag
+from roquet.protocol.messages.properties import property_of_bytes
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, pack_entry, unpack_entries
 from roquet.store.deletions import Deletions
 from roquet.store.errors import StoreError

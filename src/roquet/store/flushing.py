@@ -16,7 +16,7 @@ from roquet.store.checkpoint import Checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import SyncFailed
-from roquet.store.key_index import KeyIndex
+from roquet.store.keys.key_index import KeyIndex
 from roquet.store.mapped_file import MappedFile
 from roquet.store.queues import QueueTable
 

@@ -22,7 +22,7 @@ from roquet.protocol.binary cimport (
     uint8_t,
     uint32_t,
 )
-from roquet.protocol.record_layout cimport (
+from roquet.protocol.messages.record_layout cimport (
     ADDRESS_BITS,
     BODY_AT,
     BODY_CRC_AT,

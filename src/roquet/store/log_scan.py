@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 
 from roquet.protocol.errors import BadMessage
-from roquet.protocol.record import (
+from roquet.protocol.messages.record import (
     CHECKSUM_SIZE,
     CRC_MASK,
     LAYOUTS,

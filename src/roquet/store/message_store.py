@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
-from roquet.protocol.drafts import RecordBatch, RecordDraft, tags_code_of
 from roquet.protocol.errors import TooLarge
-from roquet.protocol.message import SysFlag
+from roquet.protocol.messages.drafts import RecordBatch, RecordDraft, tags_code_of
+from roquet.protocol.messages.message import SysFlag
 from roquet.store.admission import Admission
 from roquet.store.checkpoint import load_checkpoint, save_checkpoint
 from roquet.store.cleaning import Cleaner, CleanReport
@@ -27,9 +27,9 @@ from roquet.store.deletions import Deletions
 from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
-from roquet.store.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
+from roquet.store.keys.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
+from roquet.store.keys.message_keys import has_key
 from roquet.store.listener import NoListener, StoreListener
-from roquet.store.message_keys import has_key
 from roquet.store.ownership import Ownership
 from roquet.store.queue_reading import (
     Limits,

@@ -26,8 +26,8 @@ from roquet.protocol.binary cimport (
     uint32_t,
     uint64_t,
 )
-from roquet.protocol.drafts cimport tags_code
-from roquet.protocol.record_layout cimport (
+from roquet.protocol.messages.drafts cimport tags_code
+from roquet.protocol.messages.record_layout cimport (
     ADDRESS_BITS,
     BODY_AT,
     BODY_CRC_AT,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import final
 
-from roquet.client.blocking_twin import BlockingTwin
+from roquet.client.blocking.twin import BlockingTwin
 from roquet.testing.clock import MovableClock
 from roquet.testing.cluster import Cluster
 

@@ -14,9 +14,9 @@ from typing import Final, Self, final
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.config import BrokerConfig
 from roquet.broker.server import serve_broker
-from roquet.broker.settings import read_config
+from roquet.broker.settings.apache_keys import read_config
+from roquet.broker.settings.config import BrokerConfig
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
 from roquet.disk import Space, SystemDisk
 from roquet.namesrv.config import NameServerConfig

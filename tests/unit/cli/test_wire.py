@@ -12,8 +12,6 @@ from hypothesis import given, strategies as st
 from roquet.cli import frame_source, frame_view
 from roquet.cli.frame_source import Unreadable, recorded_frames
 from roquet.cli.frame_view import FrameViewer
-from roquet.protocol.batch import BatchItem
-from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.compression import Compression, compress
@@ -21,6 +19,8 @@ from roquet.protocol.fields import fields_of, fields_text
 from roquet.protocol.frame import SERIALIZER_BINARY, encode_frame
 from roquet.protocol.headers.pulling import PullMessageReplyHeader
 from roquet.protocol.headers.routes import GetRouteHeader
+from roquet.protocol.messages.batch import BatchItem
+from roquet.protocol.messages.batch_writing import encode_batch
 from tests.support.command_line import Finished, roquet
 from tests.support.golden_frames import FRAMES_DIR, GoldenFrame, golden_frames
 from tests.support.records import PLAIN_DRAFT, changed, record_of

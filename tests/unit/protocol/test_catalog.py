@@ -5,8 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from roquet.protocol import headers
-from roquet.protocol.batch import BatchItem
-from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.offset_table import ResetOffset, ResetOffsetList, ResetOffsets
@@ -23,6 +21,8 @@ from roquet.protocol.headers.offsets import ResetOffsetHeader
 from roquet.protocol.headers.pulling import PullMessageReplyHeader
 from roquet.protocol.headers.registration import RegisterBrokerHeader
 from roquet.protocol.headers.sending import SendMessageHeader, SendMessageHeaderV2
+from roquet.protocol.messages.batch import BatchItem
+from roquet.protocol.messages.batch_writing import encode_batch
 from tests.support.records import PLAIN_DRAFT, record_of
 
 

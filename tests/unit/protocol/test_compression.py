@@ -14,7 +14,7 @@ from roquet.protocol.compression import (
     decompress,
 )
 from roquet.protocol.errors import BadMessage, TooLarge
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.record import read_record
 from tests.support.golden_records import golden_records
 
 ALL = list(Compression)

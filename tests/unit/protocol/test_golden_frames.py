@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from roquet.protocol.batch import BatchItem
-from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.properties_text import write_properties_text
 from roquet.protocol.bodies.registration import Registration, write_compressed_registration
@@ -15,7 +13,9 @@ from roquet.protocol.catalog import Decoded, decode_reply, decode_request
 from roquet.protocol.codes import RequestCode as Code
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.fields import field_texts, fields_of, header_texts, read_header
-from roquet.protocol.message import StoredMessage
+from roquet.protocol.messages.batch import BatchItem
+from roquet.protocol.messages.batch_writing import encode_batch
+from roquet.protocol.messages.message import StoredMessage
 from tests.support.golden_frames import FRAME_COUNT, FRAMES_DIR, GoldenFrame, golden_frames
 from tests.support.records import written_again
 

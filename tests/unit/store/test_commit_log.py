@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import Disk, SystemDisk
-from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.errors import TooLarge
+from roquet.protocol.messages.drafts import DraftBatch
 from roquet.store.commit_log import CommitLog
 from roquet.store.errors import BadRecord, BadStoreDirectory, DiskFull, StoreUnavailable
 from tests.support.drafts import draft

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from roquet.protocol.record import CHECKSUM_SIZE, checksum_of
+from roquet.protocol.messages.record import CHECKSUM_SIZE, checksum_of
 from roquet.store.gathering import Gathering
 from roquet.store.queue_reading import Limits
 from tests.support.drafts import draft

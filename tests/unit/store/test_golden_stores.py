@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import read_record
 from roquet.store.message_store import MessageStore
 from tests.support.stores import messages, open_store
 

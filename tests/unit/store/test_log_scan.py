@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import SystemDisk
-from roquet.protocol.drafts import RecordDraft
 from roquet.protocol.host import pack_host
-from roquet.protocol.record import MAGIC_BLANK, MAGIC_V2
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.record import MAGIC_BLANK, MAGIC_V2
 from roquet.store.consume_queue import unpack_entries
 from roquet.store.errors import BadRecord
 from roquet.store.log_scan import (

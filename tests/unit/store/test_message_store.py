@@ -5,9 +5,9 @@ from shutil import rmtree
 import pytest
 
 from roquet.disk import SystemDisk
-from roquet.protocol.drafts import DraftBatch
 from roquet.protocol.errors import BadMessage, TooLarge
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.drafts import DraftBatch
+from roquet.protocol.messages.record import read_record
 from roquet.store.errors import (
     BadRecord,
     BadStoreDirectory,
@@ -16,7 +16,7 @@ from roquet.store.errors import (
     StoreInUse,
     StoreUnavailable,
 )
-from roquet.store.key_index import BATCH_COUNT
+from roquet.store.keys.key_index import BATCH_COUNT
 from roquet.store.message_store import MessageStore
 from roquet.store.queue_reading import ReadStatus
 from roquet.store.time_search import Boundary

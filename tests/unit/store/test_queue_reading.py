@@ -5,7 +5,7 @@ import pytest
 
 from roquet.protocol.host import pack_host
 from roquet.protocol.java_hash import java_hash
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.record import read_record
 from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
 from roquet.store.queue_reading import Limits, ReadResult, ReadStatus

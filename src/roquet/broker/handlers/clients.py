@@ -4,14 +4,14 @@ import logging
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.clients import SILENCE_S_MAX, Client
 from roquet.broker.errors import UnknownGroup
 from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.notices import tell_members_changed
+from roquet.broker.messages.subscriptions import check_subscription
 from roquet.broker.names import retry_topic
-from roquet.broker.queue_locks import QueueKey
-from roquet.broker.subscriptions import check_subscription
-from roquet.broker.topics import TopicFlag
+from roquet.broker.tables.clients import SILENCE_S_MAX, Client
+from roquet.broker.tables.queue_locks import QueueKey
+from roquet.broker.tables.topics import TopicFlag
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Reply, Request, on

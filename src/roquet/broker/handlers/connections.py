@@ -1,7 +1,7 @@
 """Who is connected: reports for operators."""
 
 from roquet.broker.broker import Broker
-from roquet.broker.clients import Client
+from roquet.broker.tables.clients import Client
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Reply, Request, on

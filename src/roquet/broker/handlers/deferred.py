@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from roquet.broker.broker import Broker
-from roquet.broker.durability import Outcome
-from roquet.broker.saving import Saver
+from roquet.broker.messages.durability import Outcome
+from roquet.broker.tables.saving import Saver
 from roquet.net.router import Parked, Reply, Request
 from roquet.protocol.codes import ResponseCode
 from roquet.state_file import StateNotSaved

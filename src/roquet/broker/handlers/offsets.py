@@ -8,7 +8,7 @@ from roquet.broker.handlers.deferred import answer_when_saved
 from roquet.broker.handlers.progress import is_read, store_time
 from roquet.broker.handlers.refusals import check_is_master, invalid
 from roquet.broker.names import is_name
-from roquet.broker.topics import QUEUE_COUNT_MAX
+from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import write_body

@@ -4,12 +4,12 @@ from typing import Final
 
 import msgspec
 
-from roquet.broker.arrivals import QueueName, Sleeper
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import invalid
-from roquet.broker.subscriptions import filter_of_pull
+from roquet.broker.messages.arrivals import QueueName, Sleeper
+from roquet.broker.messages.subscriptions import filter_of_pull
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
 from roquet.protocol.codes import (
@@ -20,7 +20,7 @@ from roquet.protocol.codes import (
 )
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
-from roquet.protocol.hot_replies import found_reply
+from roquet.protocol.prepared.pull_reply import found_reply
 from roquet.store.queue_reading import Limits, ReadResult, ReadStatus
 
 _READ: Final = int(Permission.READ)

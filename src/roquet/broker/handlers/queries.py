@@ -4,7 +4,7 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
-from roquet.broker.putting import refusal
+from roquet.broker.messages.appending import refusal
 from roquet.net.errors import Refused
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import write_body

@@ -18,7 +18,7 @@ from roquet.protocol.errors import BadBody
 from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.clients import ConsumeDirectlyHeader, RunningInfoHeader
 from roquet.protocol.headers.offsets import ConsumerStatusHeader
-from roquet.protocol.message_id import parse_offset_id
+from roquet.protocol.messages.message_id import parse_offset_id
 
 RELAY_TIMEOUT_S: Final = 10.0
 STATUS_TIMEOUT_S: Final = 5.0

@@ -10,7 +10,7 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import answer_later, synced
 from roquet.broker.handlers.sending import checked_queue_id, checked_topic
-from roquet.broker.outgoing import Outgoing, put_outgoing
+from roquet.broker.messages.new_message import Outgoing, put_outgoing
 from roquet.net.errors import NetError, Refused
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -23,9 +23,9 @@ from roquet.protocol.headers.sending import (
     SendMessageReplyHeader,
 )
 from roquet.protocol.host import unpack_host
-from roquet.protocol.message import Property, SysFlag
-from roquet.protocol.message_id import offset_id
-from roquet.protocol.properties import property_of, with_property
+from roquet.protocol.messages.message import Property, SysFlag
+from roquet.protocol.messages.message_id import offset_id
+from roquet.protocol.messages.properties import property_of, with_property
 
 log = logging.getLogger(__name__)
 

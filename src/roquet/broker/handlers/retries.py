@@ -4,27 +4,27 @@ import random
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.durability import Outcome
+from roquet.broker.delays.postponing import put_when_due
 from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import check_is_master
-from roquet.broker.names import dlq_topic, retry_topic
-from roquet.broker.postponing import put_when_due
-from roquet.broker.retries import (
+from roquet.broker.messages.durability import Outcome
+from roquet.broker.messages.retries import (
     DLQ_QUEUE_COUNT,
     DLQ_QUEUE_ID,
     next_level,
     retry_count_max,
     sent_back,
 )
-from roquet.broker.topic_making import made_topic
-from roquet.broker.topics import TopicFlag
+from roquet.broker.messages.topic_making import made_topic
+from roquet.broker.names import dlq_topic, retry_topic
+from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.headers.sending import SendBackHeader
-from roquet.protocol.message import Property, StoredMessage
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.message import Property, StoredMessage
+from roquet.protocol.messages.record import read_record
 from roquet.store.errors import BadRecord
 
 _WRITE: Final = int(Permission.WRITE)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from roquet.broker.broker import Broker
 from roquet.broker.errors import ConfigError
 from roquet.broker.handlers.refusals import invalid
-from roquet.broker.settings import change_config, config_texts
+from roquet.broker.settings.apache_keys import change_config, config_texts
 from roquet.net.errors import Refused
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import write_body
@@ -17,7 +17,7 @@ from roquet.protocol.bodies.properties_text import read_properties_text, write_p
 from roquet.protocol.codes import VERSION_OURS, RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.admin import BrokerConfigReplyHeader, BrokerStatsHeader
-from roquet.protocol.record import peek_record
+from roquet.protocol.messages.record import peek_record
 from roquet.store.errors import BadRecord
 
 log = logging.getLogger(__name__)

@@ -8,24 +8,23 @@ import random
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.durability import Outcome
+from roquet.broker.delays.postponing import postponed, put_waiting
 from roquet.broker.errors import BadName, ClosedTopic
 from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import invalid
+from roquet.broker.messages.appending import put, put_batch, refusal
+from roquet.broker.messages.durability import Outcome
+from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.messages.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
+from roquet.broker.messages.topic_making import made_topic
 from roquet.broker.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
-from roquet.broker.outgoing import Outgoing
-from roquet.broker.postponing import postponed, put_waiting
-from roquet.broker.putting import put, put_batch, refusal
-from roquet.broker.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
-from roquet.broker.topic_making import made_topic
-from roquet.broker.topics import TopicFlag
-from roquet.broker.transactions import begins_transaction, prepare
+from roquet.broker.tables.topics import TopicFlag
+from roquet.broker.transactions.phases import begins_transaction, prepare
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.drafts import RecordDraft, SentBatch
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.sending import (
@@ -33,10 +32,11 @@ from roquet.protocol.headers.sending import (
     SendMessageHeaderV2,
     SendMessageReplyHeader,
 )
-from roquet.protocol.message import Property, SysFlag
-from roquet.protocol.message_id import offset_id
-from roquet.protocol.properties import with_property, without_property
-from roquet.protocol.sent_properties import stored_properties
+from roquet.protocol.messages.drafts import RecordDraft, SentBatch
+from roquet.protocol.messages.message import Property, SysFlag
+from roquet.protocol.messages.message_id import offset_id
+from roquet.protocol.messages.properties import with_property, without_property
+from roquet.protocol.messages.sent_properties import stored_properties
 from roquet.store.message_store import Appended
 
 _WRITE: Final = int(Permission.WRITE)

@@ -4,13 +4,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from roquet.broker.attributes import read_attribute_changes
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.deferred import answer_later, answer_when_saved, saved
 from roquet.broker.handlers.pages import page
 from roquet.broker.handlers.refusals import check_is_master, invalid
 from roquet.broker.names import is_name
+from roquet.broker.tables.attributes import read_attribute_changes
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body

@@ -3,19 +3,19 @@
 from typing import Any, Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.half_messages import real_place, resumed
 from roquet.broker.handlers.deferred import answer_later, synced
 from roquet.broker.handlers.queries import stored_record
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
-from roquet.broker.transactions import commit, open_copy, put_half, roll_back
+from roquet.broker.transactions.half_messages import real_place, resumed
+from roquet.broker.transactions.phases import commit, open_copy, put_half, roll_back
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.transactions import EndTransactionHeader, ResumeCheckHeader
-from roquet.protocol.message import Property, StoredMessage, SysFlag
-from roquet.protocol.message_id import parse_offset_id
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
+from roquet.protocol.messages.message_id import parse_offset_id
+from roquet.protocol.messages.record import read_record
 
 _ENDS: Final = {
     SysFlag.TRANSACTION_COMMIT.value: commit,

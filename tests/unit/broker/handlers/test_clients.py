@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.clients import SILENCE_S_MAX
-from roquet.broker.config import BrokerRole
 from roquet.broker.handlers.clients import expire_clients
-from roquet.broker.queue_locks import LOCK_TIME_S
+from roquet.broker.settings.config import BrokerRole
+from roquet.broker.tables.clients import SILENCE_S_MAX
+from roquet.broker.tables.queue_locks import LOCK_TIME_S
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat

@@ -2,8 +2,8 @@
 
 import pytest
 
+from roquet.broker.delays.slice import Turn
 from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from roquet.broker.turn import Turn
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
@@ -16,8 +16,8 @@ from roquet.protocol.headers.sending import (
     SendMessageHeaderV2,
     SendMessageReplyHeader,
 )
-from roquet.protocol.message_id import parse_offset_id
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.message_id import parse_offset_id
+from roquet.protocol.messages.record import read_record
 from tests.support.broker_bed import BedClient, BrokerBed
 from tests.support.fake_clock import START_MS
 from tests.support.stores import messages

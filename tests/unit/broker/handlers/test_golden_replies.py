@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from roquet.broker.broker import Broker
-from roquet.broker.clients import Client
 from roquet.broker.handlers import ROUTES, pulling, sending
+from roquet.broker.tables.clients import Client
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.connection import ConsumerConnections, ProducerTable
 from roquet.protocol.bodies.consume_stats import ConsumeOffsets, ConsumeStats, ConsumeStatsList
@@ -30,7 +30,7 @@ from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
 from roquet.protocol.host import unpack_host
 from roquet.protocol.lenient_json import strict_json
-from roquet.protocol.record import split_records
+from roquet.protocol.messages.record import split_records
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.golden_frames import GoldenFrame, golden_frames
 

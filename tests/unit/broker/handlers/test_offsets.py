@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.topics import QUEUE_COUNT_MAX
+from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, CorrectionOffsets

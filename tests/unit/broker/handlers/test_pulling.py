@@ -11,7 +11,7 @@ from roquet.protocol.codes import Permission, PullFlag, RequestCode, ResponseCod
 from roquet.protocol.command import Command
 from roquet.protocol.fields import read_header
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
-from roquet.protocol.record import split_records
+from roquet.protocol.messages.record import split_records
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import VERSION_5_5_0, BedClient, BrokerBed, broker_bed
 from tests.support.eventually import eventually

@@ -13,7 +13,7 @@ from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.pulling import QueryMessageHeader, ViewMessageHeader
 from roquet.protocol.headers.topics import QueryConsumeQueueHeader
 from roquet.protocol.java_hash import java_hash
-from roquet.protocol.record import split_records
+from roquet.protocol.messages.record import split_records
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import START_MS
 from tests.support.faulty_disk import FaultyDisk

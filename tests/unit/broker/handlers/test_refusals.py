@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.config import BrokerRole
 from roquet.broker.handlers.refusals import invalid
+from roquet.broker.settings.config import BrokerRole
 from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigList
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigList
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode

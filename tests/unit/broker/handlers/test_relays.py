@@ -14,7 +14,7 @@ from roquet.protocol.command import Command, reply_to
 from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.clients import ConsumeDirectlyHeader, RunningInfoHeader
 from roquet.protocol.headers.offsets import ConsumerStatusHeader
-from roquet.protocol.message_id import offset_id
+from roquet.protocol.messages.message_id import offset_id
 from tests.support.broker_bed import BedClient, BrokerBed
 
 RUNNING_INFO = RunningInfoHeader(consumer_group="g", client_id="c1")

@@ -15,8 +15,8 @@ from roquet.protocol.headers.sending import (
     SendMessageHeaderV2,
     SendMessageReplyHeader,
 )
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.properties import parse_properties
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.properties import parse_properties
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.full_disk import FullDisk

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.arrivals import QueueName, Sleeper
+from roquet.broker.messages.arrivals import QueueName, Sleeper
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.bodies.offset_table import ResetOffsetList, ResetOffsets

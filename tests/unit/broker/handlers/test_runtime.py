@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.settings import config_texts
+from roquet.broker.settings.apache_keys import config_texts
 from roquet.disk import Space
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.consume_stats import BrokerStats

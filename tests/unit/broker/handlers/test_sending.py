@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from roquet.net.limits import Limits
-from roquet.protocol.batch import BatchItem
-from roquet.protocol.batch_writing import encode_batch
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import CommandFlag, Permission, RequestCode, ResponseCode
@@ -17,9 +15,11 @@ from roquet.protocol.headers.sending import (
     SendMessageHeaderV2,
     SendMessageReplyHeader,
 )
-from roquet.protocol.message import StoredMessage
-from roquet.protocol.message_id import parse_offset_id
-from roquet.protocol.record import read_record
+from roquet.protocol.messages.batch import BatchItem
+from roquet.protocol.messages.batch_writing import encode_batch
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.message_id import parse_offset_id
+from roquet.protocol.messages.record import read_record
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import VERSION_5_5_0, BedClient, BrokerBed, broker_bed
 from tests.support.eventually import eventually

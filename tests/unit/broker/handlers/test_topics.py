@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.topics import QUEUE_COUNT_MAX
+from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
 from roquet.protocol.bodies.body import read_body, write_body

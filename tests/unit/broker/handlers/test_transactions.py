@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.config import BrokerRole
-from roquet.broker.transaction_check import check_transactions
+from roquet.broker.settings.config import BrokerRole
+from roquet.broker.transactions.check_back import check_transactions
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of

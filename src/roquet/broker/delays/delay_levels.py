@@ -1,0 +1,149 @@
+"""Messages with a delay level: where they wait, and which of them are due.
+
+A message of level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX, and its queue entry holds the
+time of its delivery in place of a tags code. All messages of a level wait equally long, so a
+queue is in the order of delivery, and its first message says when to look again.
+
+    config/delayOffset.json   {"offsetTable": {"1": 15}}   level -> offset of its first message
+"""
+
+import math
+from itertools import zip_longest
+from operator import itemgetter
+from typing import final
+
+from roquet.broker.delays.slice import Turn
+from roquet.broker.names import SCHEDULE_TOPIC
+from roquet.broker.tables.durable_state import SettledState
+from roquet.clock import Clock
+from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.store.message_store import MessageStore
+from roquet.store.queue_reading import Limits
+
+
+@final
+class _Level:
+    __slots__ = ("delay_ms", "freed_at_s", "offset", "queue_id", "suspect_end")
+
+    def __init__(self, queue_id: int, delay_ms: int, offset: int) -> None:
+        self.queue_id = queue_id
+        self.delay_ms = delay_ms
+        self.offset = offset  # of the first message that waits
+        # See `_due_ms`.
+        self.suspect_end = 0
+        self.freed_at_s = 0.0
+
+
+@final
+class DelayLevels:
+    """Belongs to the event loop. `state` is what `delayOffset.json` has, or will have."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        delays_ms: tuple[int, ...],
+        state: SettledState[DelayOffsetTable],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self.state = state
+        # A broker that was set up with more levels may have left messages in their queues.
+        queue_ids = {*range(len(delays_ms)), *store.queues().get(SCHEDULE_TOPIC, ())}
+        self._levels = [
+            _Level(queue_id, delay_ms, self._loaded_offset(queue_id))
+            for queue_id, delay_ms in zip_longest(
+                sorted(queue_ids), delays_ms, fillvalue=delays_ms[-1]
+            )
+        ]
+
+    def deliver(self, turn: Turn) -> None:
+        """Hands over records that are due, those that waited longest first.
+
+        What the receiver raises passes through, and the records it was raised for come again.
+        """
+        now_ms = self._clock.now_ms()
+        times = ((self._first_due_ms(level, now_ms), level) for level in self._levels)
+        due = [(ms, level) for ms, level in times if ms is not None and ms <= now_ms]
+        for _, level in sorted(due, key=itemgetter(0)):
+            self._deliver_level(level, turn, now_ms)
+
+    def next_due_ms(self) -> int | None:
+        """When the next message is due; None if none waits."""
+        now_ms = self._clock.now_ms()
+        times = [self._first_due_ms(level, now_ms) for level in self._levels]
+        return min((due_ms for due_ms in times if due_ms is not None), default=None)
+
+    def offsets(self) -> dict[int, int]:
+        """How far each level is delivered."""
+        return {level.queue_id + 1: level.offset for level in self._levels}
+
+    def runtime_entries(self) -> dict[str, str]:
+        """The part of a broker's runtime values (28) that is known here, of levels in use.
+
+        Each says how far the level is delivered, and where it ends.
+        """
+        ends = {
+            level: self._store.max_offset(SCHEDULE_TOPIC, level.queue_id) for level in self._levels
+        }
+        return {
+            f"scheduleMessageOffset_{level.queue_id + 1}": f"{level.offset},{end}"
+            for level, end in ends.items()
+            if end
+        }
+
+    def propose(self) -> None:
+        """Lets the file follow, as soon as what was delivered is on disk."""
+        # A level that is not set up any more, and has no queue, is still in the file.
+        offsets = self.state.value.offset_table | self.offsets()
+        self.state.propose(DelayOffsetTable(offset_table=offsets), self._store.log_end)
+
+    def _loaded_offset(self, queue_id: int) -> int:
+        """What the file says, if the queue has that: it may have lost its end in a power cut."""
+        store = self._store
+        offset = self.state.value.offset_table.get(queue_id + 1, 0)
+        max_offset = store.max_offset(SCHEDULE_TOPIC, queue_id)
+        return min(max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id)), max_offset)
+
+    def _deliver_level(self, level: _Level, turn: Turn, now_ms: int) -> None:
+        while not turn.is_over:
+            count = self._due_count(level, turn.batch_count, now_ms)
+            if count == 0:
+                break
+            limits = Limits(count, turn.size_left)
+            result = self._store.read(SCHEDULE_TOPIC, level.queue_id, level.offset, limits)
+            turn.hand_over(result.records)
+            level.offset = result.next_offset
+
+    def _due_count(self, level: _Level, count_max: int, now_ms: int) -> int:
+        """How many messages are due, from the first on."""
+        count = 0
+        for entry in self._store.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count_max):
+            if self._due_ms(level, level.offset + count, entry.tags_code, now_ms) > now_ms:
+                break
+            count += 1
+        return count
+
+    def _first_due_ms(self, level: _Level, now_ms: int) -> int | None:
+        store = self._store
+        queue_id = level.queue_id
+        if level.offset >= store.max_offset(SCHEDULE_TOPIC, queue_id):
+            return None
+        # The log may have expired below us.
+        level.offset = max(level.offset, store.min_offset(SCHEDULE_TOPIC, queue_id))
+        (first,) = store.entries(SCHEDULE_TOPIC, queue_id, level.offset, 1)
+        return self._due_ms(level, level.offset, first.tags_code, now_ms)
+
+    def _due_ms(self, level: _Level, offset: int, due_ms: int, now_ms: int) -> int:
+        """When a message is due by the clock as it goes now.
+
+        No message waits longer than its level says. One that seems to was stored before the
+        clock was put back, as was everything before it. How long it has waited is not known, so
+        all that is stored by now waits the whole time once more, by a clock that nobody puts back.
+        """
+        if due_ms - now_ms <= level.delay_ms:
+            return due_ms
+        if offset >= level.suspect_end:
+            level.suspect_end = self._store.max_offset(SCHEDULE_TOPIC, level.queue_id)
+            level.freed_at_s = self._clock.monotonic_s() + level.delay_ms / 1000
+        return now_ms + math.ceil((level.freed_at_s - self._clock.monotonic_s()) * 1000)

@@ -1,0 +1,68 @@
+"""Everything that waits for its time, and when to look at it again."""
+
+import asyncio
+from typing import Final, final
+
+from roquet.broker.delays.delay_levels import DelayLevels
+from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.timers import Timers
+from roquet.clock import Clock
+
+# Times of delivery are by the clock on the wall, which somebody may put forward meanwhile.
+_SLEEP_S_MAX: Final = 1.0
+
+
+@final
+class Delays:
+    """Belongs to the event loop. Who takes the messages to their places is in `delivering.py`."""
+
+    def __init__(self, clock: Clock, levels: DelayLevels, timers: Timers) -> None:
+        self._clock = clock
+        self.levels = levels
+        self.timers = timers
+        self._sources: list[DelayLevels | Timers] = [levels, timers]
+        self._is_rung = asyncio.Event()
+        self._wake_ms: int | None = None
+
+    def deliver(self, turn: Turn) -> None:
+        """Hands over what is due; see `DelayLevels` and `Timers`."""
+        # Whoever was second comes first: one that is behind must not stop the other.
+        self._sources.reverse()
+        for source in self._sources:
+            source.deliver(turn)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """Nothing is due before; None if nothing waits."""
+        times = [source.next_due_ms() for source in self._sources]
+        return min((due_ms for due_ms in times if due_ms is not None), default=None)
+
+    def ring(self, due_ms: int) -> None:
+        """A message that can be read now is due at that time."""
+        if self._wake_ms is None or due_ms < self._wake_ms:
+            self._is_rung.set()
+
+    async def until_due(self) -> None:
+        """Returns when something is due; at once if it is already. Now and then for nothing."""
+        self._is_rung.clear()
+        self._wake_ms = self.next_due_ms
+        timeout_s = None
+        if self._wake_ms is not None:
+            timeout_s = min((self._wake_ms - self._clock.now_ms()) / 1000, _SLEEP_S_MAX)
+            if timeout_s <= 0:
+                return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._is_rung.wait()
+        except TimeoutError:
+            pass
+
+    def propose(self) -> None:
+        """Lets the files follow, as soon as what was delivered is on disk."""
+        self.levels.propose()
+        self.timers.propose()
+
+    def settle(self, synced_end: int) -> None:
+        """The log is safe up to `synced_end`, so the files may say as much."""
+        self.levels.state.settle(synced_end)
+        self.timers.state.settle(synced_end)

@@ -1,0 +1,147 @@
+"""Taking messages that were delayed to where they belong, when they are due.
+
+One task delivers in turns. While others send, a turn takes a fifth of the time since the one
+before it, so they keep more than four fifths. Else turn follows turn.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.delays.slice import BATCH_COUNT_MAX, Turn
+from roquet.broker.messages.appending import put_batch
+from roquet.broker.names import CLOSED_TOPICS
+from roquet.net.errors import Refused
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.errors import BadMessage, ProtocolError
+from roquet.protocol.messages.drafts import DraftBatch, RecordDraft
+from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
+from roquet.protocol.messages.record import CHECKSUM_SIZE, read_record
+from roquet.protocol.messages.redelivery import usual_redelivery
+from roquet.store.dispatch import value_of
+
+log = logging.getLogger(__name__)
+
+# Of the time that others had.
+_SHARE: Final = 0.2
+_REST_S: Final = 0.005
+_TURN_S_MAX: Final = 0.005
+_RETRY_PAUSE_S: Final = 1.0
+_REAL_TOPIC: Final = b"\x02REAL_TOPIC\x01"
+_REAL_QUEUE_ID: Final = b"\x02REAL_QID\x01"
+_CHECKSUM: Final = b"\x02__CRC32#\x01"
+_CLOSED_TOPICS: Final = frozenset(topic.encode() for topic in CLOSED_TOPICS)
+
+
+async def deliver_delayed(broker: Broker) -> None:
+    """Never returns."""
+    clock = broker.clock
+    hand_over = partial(redeliver, broker)
+    ended_s = clock.monotonic_s()
+    log_end = broker.store.log_end
+    batch_max = BATCH_COUNT_MAX
+    while True:
+        await broker.delays.until_due()
+        # Nobody else wrote since the last turn.
+        is_alone = broker.store.log_end == log_end
+        length_s = turn_length_s(clock.monotonic_s() - ended_s, is_alone=is_alone)
+        try:
+            turn = Turn(hand_over, clock, length_s=length_s, batch_max=batch_max)
+            broker.delays.deliver(turn)
+            batch_max = BATCH_COUNT_MAX
+        except Refused as refused:
+            if batch_max > 1:
+                log.warning("delayed messages have to wait: %s", refused)
+            # What was stored of the batch will be stored again. That must not go on and on.
+            batch_max = 1
+            await asyncio.sleep(_RETRY_PAUSE_S)
+        ended_s = clock.monotonic_s()
+        log_end = broker.store.log_end
+        await asyncio.sleep(0 if is_alone else _REST_S)
+
+
+def turn_length_s(since_last_s: float, *, is_alone: bool) -> float:
+    """How long a turn may take, so long after the end of the last one."""
+    return _TURN_S_MAX if is_alone else min(_TURN_S_MAX, since_last_s * _SHARE)
+
+
+def save_progress(broker: Broker) -> None:
+    """To be called every now and then: what is on disk by now may be said to be delivered."""
+    broker.delays.settle(broker.store.synced_end)
+    broker.delay_saver.save_soon()
+    broker.timer_saver.save_soon()
+
+
+def redeliver(broker: Broker, records: Sequence[bytes]) -> None:
+    """Stores messages that waited where they belong.
+
+    Raises Refused when nothing can be stored now; some of them may be stored then. A message that
+    can never be stored is passed over, with a line in the log that says why.
+    """
+    by_place: dict[tuple[bytes, int], list[RecordDraft]] = {}
+    has_checksum = broker.config.store.write_checksums
+    for record in records:
+        try:
+            draft = redelivery(record, has_checksum=has_checksum)
+        except ProtocolError as error:
+            log.error("not delivered: %s", error)  # noqa: TRY400  It says it all.
+        else:
+            by_place.setdefault((draft.topic, draft.queue_id), []).append(draft)
+    for (topic, _), drafts in by_place.items():
+        _put_all(broker, topic.decode(), drafts)
+
+
+def _put_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
+    """Together they may be too large, or one of them may be bad: then each is put by itself."""
+    try:
+        put_batch(broker, topic, DraftBatch(drafts))
+    except (ProtocolError, Refused) as error:
+        if isinstance(error, Refused) and error.code is not ResponseCode.MESSAGE_ILLEGAL:
+            raise
+        if len(drafts) == 1:
+            log.error("not delivered: %s", error)  # noqa: TRY400  It says it all.
+            return
+        for draft in drafts:
+            _put_all(broker, topic, [draft])
+
+
+def redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:
+    """The message of a record as it was, but for its place. Raises BadMessage."""
+    usual = usual_redelivery(record, has_checksum)
+    if usual is not None and usual.topic not in _CLOSED_TOPICS:
+        return usual
+    return any_redelivery(record, has_checksum=has_checksum)
+
+
+def any_redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:
+    """The same for whatever kind of record there is. Raises BadMessage."""
+    message = read_record(record)
+    properties = _without_checksum(message.raw_properties)
+    topic = value_of(properties, _REAL_TOPIC)
+    queue_id = value_of(properties, _REAL_QUEUE_ID)
+    if not topic or topic in _CLOSED_TOPICS or not topic.isascii() or not queue_id.isdigit():
+        raise BadMessage(f"the message at {message.physical_offset} belongs nowhere")
+    return RecordDraft(
+        queue_id=int(queue_id),
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        born_host=message.born_host,
+        store_host=message.store_host,
+        body=message.body,
+        topic=topic,
+        properties=properties,
+        reconsume_times=message.reconsume_times,
+        # Whoever stored it may have used the last byte that there is for properties.
+        has_checksum=has_checksum and len(properties) + CHECKSUM_SIZE < PROPERTIES_SIZE_MAX,
+    )
+
+
+def _without_checksum(properties: bytes) -> bytes:
+    """Where it always is, it is found quicker than a draft would."""
+    if properties[-CHECKSUM_SIZE - 1 :].startswith(_CHECKSUM):
+        return properties[:-CHECKSUM_SIZE]
+    return properties

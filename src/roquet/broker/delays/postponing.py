@@ -1,0 +1,135 @@
+"""Messages that are not to be delivered at once: where they wait, and how they look there.
+
+    DELAY             a level: queue level - 1 of SCHEDULE_TOPIC_XXXX
+    TIMER_DELAY_SEC   seconds from now                      } queue 0 of rmq_sys_wheel_timer, with
+    TIMER_DELAY_MS    milliseconds from now                 } the second before the delivery in
+    TIMER_DELIVER_MS  milliseconds since 1970               } TIMER_OUT_MS
+
+A level counts before the others, and of these the first. Where the message belongs is kept in
+REAL_TOPIC and REAL_QID. Forms and refusals are those of Apache 4.9.7 (levels) and 5.5.0 (timers).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from roquet.broker.broker import Broker
+from roquet.broker.delays.timers import TIMER_QUEUE_ID, out_ms
+from roquet.broker.messages.durability import Outcome
+from roquet.broker.messages.new_message import Outgoing, put_outgoing
+from roquet.broker.messages.topic_making import made_topic
+from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from roquet.net.errors import Refused
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.messages.message import Property, SysFlag
+from roquet.protocol.messages.properties import parse_properties, properties_text
+from roquet.store.message_store import Appended
+
+TIMER_DELAY_MS_MAX: Final = 3 * 24 * 3_600_000
+# Each takes eight bytes of memory while it waits.
+TIMER_COUNT_MAX: Final = 10_000_000
+
+_TIMER_QUEUE_COUNT: Final = 1
+# The bit that prepared and rolled back messages have, and no others.
+_IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_TIMERS: Final = (Property.TIMER_DELAY_S, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
+
+
+def put_when_due(broker: Broker, outgoing: Outgoing) -> Appended:
+    """Stores a message where it belongs or, if it is not due yet, where it waits.
+
+    Raises Refused; then nothing was stored.
+    """
+    waiting = postponed(broker, outgoing)
+    return put_outgoing(broker, outgoing) if waiting is None else put_waiting(broker, waiting)
+
+
+def postponed(broker: Broker, outgoing: Outgoing) -> Outgoing | None:
+    """The message as it waits; None if it is due at once. Raises Refused."""
+    if outgoing.sys_flag & _IN_NO_QUEUE:
+        return None
+    properties = parse_properties(outgoing.properties)
+    level = _level(properties)
+    if level > 0:
+        level = min(level, len(broker.config.store.delay_levels_ms))
+        properties[Property.DELAY] = str(level)
+        for name in _TIMERS:
+            properties.pop(name, None)
+        return _moved(outgoing, SCHEDULE_TOPIC, level - 1, properties)
+    delivery_ms = _delivery_ms(properties, broker.clock.now_ms())
+    if delivery_ms is None:
+        return None
+    _check_timer_count(broker)
+    properties[Property.TIMER_OUT_MS] = str(out_ms(delivery_ms))
+    return _moved(outgoing, TIMER_TOPIC, TIMER_QUEUE_ID, properties)
+
+
+def put_waiting(broker: Broker, waiting: Outgoing) -> Appended:
+    """Stores what `postponed` made. Raises Refused; then nothing was stored."""
+    if waiting.topic == TIMER_TOPIC:
+        made_topic(broker, TIMER_TOPIC, _TIMER_QUEUE_COUNT)
+    appended = put_outgoing(broker, waiting)
+    due_ms = appended.store_timestamp  # A timer has to be looked at soon.
+    if waiting.topic == SCHEDULE_TOPIC:
+        due_ms += broker.config.store.delay_levels_ms[waiting.queue_id]
+    _ring_when_readable(broker, appended.physical_offset + appended.size, due_ms)
+    return appended
+
+
+def _moved(outgoing: Outgoing, topic: str, queue_id: int, properties: dict[str, str]) -> Outgoing:
+    properties[Property.REAL_TOPIC] = outgoing.topic
+    properties[Property.REAL_QUEUE_ID] = str(outgoing.queue_id)
+    text = properties_text(properties)
+    return replace(outgoing, topic=topic, queue_id=queue_id, properties=text)
+
+
+def _level(properties: Mapping[str, str]) -> int:
+    text = properties.get(Property.DELAY)
+    if text is None:
+        return 0
+    if not _NUMBER.fullmatch(text):
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"{text[:20]!r} is no delay level")
+    return int(text)
+
+
+def _delivery_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
+    """When a message wants to be delivered; None if at once."""
+    # A timer that was delivered, and now is tried again or dead, has its time behind it.
+    if Property.TIMER_OUT_MS in properties:
+        return None
+    name = next((name for name in _TIMERS if name in properties), None)
+    if name is None:
+        return None
+    text = properties[name]
+    if not _NUMBER.fullmatch(text):
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"{name} cannot be {text[:20]!r}")
+    delivery_ms = int(text)
+    if name != Property.TIMER_DELIVER_MS:
+        delivery_ms = now_ms + delivery_ms * (1000 if name == Property.TIMER_DELAY_S else 1)
+    if delivery_ms - now_ms > TIMER_DELAY_MS_MAX:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL, f"no message waits longer than {TIMER_DELAY_MS_MAX} ms"
+        )
+    return delivery_ms if delivery_ms > now_ms else None
+
+
+def _check_timer_count(broker: Broker) -> None:
+    if broker.delays.timers.pending_count >= TIMER_COUNT_MAX:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"{TIMER_COUNT_MAX} messages wait already")
+
+
+def _ring_when_readable(broker: Broker, end: int, due_ms: int) -> None:
+    if not broker.is_sync_flush:
+        broker.delays.ring(due_ms)
+        return
+
+    def tell(outcome: Outcome) -> None:
+        if outcome is Outcome.DURABLE:
+            broker.delays.ring(due_ms)
+        elif outcome is Outcome.LATE:
+            broker.durability.wait(end, tell)  # It may still get there.
+
+    broker.durability.wait(end, tell)

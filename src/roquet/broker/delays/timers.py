@@ -1,0 +1,169 @@
+"""Messages with a delivery time of their own, as 5.x clients ask for it.
+
+They wait in queue 0 of rmq_sys_wheel_timer, in the order they came, with the second before their
+delivery in TIMER_OUT_MS: Apache 5.x keeps them in the same way, and 4.9 shows them as messages of
+that topic. Which of them is due when is kept in memory only, and follows the queue: behind the
+last message that was looked at come the new ones, and after a start those that were not
+delivered yet. Of Apache's own files for that only `config/timercheck` is read, once, to learn what
+Apache has delivered.
+
+    config/timers.json   {"deliveredUntilS": 1700000000, "firstOffset": 15, "nextOffset": 40}
+
+    firstOffset       the first message that was not delivered
+    nextOffset        behind the last message that was looked at
+    deliveredUntilS   of those between the two, all that were due in this second or before it
+                      are delivered
+"""
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.timer_wheel import TimerWheel
+from roquet.broker.names import TIMER_TOPIC
+from roquet.broker.tables.durable_state import SettledState
+from roquet.clock import Clock
+from roquet.protocol.bodies.body import Body, always
+from roquet.protocol.bodies.timer import read_timer_checkpoint
+from roquet.protocol.fields import Int64
+from roquet.protocol.messages.message import Property
+from roquet.protocol.messages.properties import property_of_bytes
+from roquet.protocol.messages.record import peek_record
+from roquet.store.message_store import MessageStore
+from roquet.store.queue_reading import Limits, ReadResult
+
+PRECISION_MS: Final = 1000
+TIMER_QUEUE_ID: Final = 0
+
+# So much is looked at in one turn, whatever else is done in it.
+_FOLLOW_COUNT_MAX: Final = 256
+_FOLLOW_SIZE_MAX: Final = 1 << 19
+
+_TIMERCHECK_SIZE: Final = 56  # behind that, the file is empty
+_OUT_MS: Final = Property.TIMER_OUT_MS.encode()
+_OUT_MS_DIGITS_MAX: Final = 15
+
+
+class TimerProgress(Body, kw_only=True):
+    """What `timers.json` holds."""
+
+    delivered_until_s: Int64 = always(0)
+    first_offset: Int64 = always(0)
+    next_offset: Int64 = always(0)
+
+
+@final
+class Timers:
+    """Belongs to the event loop. `state` is what `timers.json` has, or will have."""
+
+    def __init__(
+        self, store: MessageStore, clock: Clock, state: SettledState[TimerProgress]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self.state = state
+        self._wheel = TimerWheel()
+        # What lies before it was looked at before the start, and partly delivered.
+        self._loaded_end = min(state.value.next_offset, self._max_offset)
+        self._delivered_until_s = state.value.delivered_until_s
+        # Behind the last message that was looked at.
+        self._offset = min(state.value.first_offset, self._max_offset)
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._wheel) + self._max_offset - self._offset
+
+    def deliver(self, turn: Turn) -> None:
+        """Hands over records that are due, and looks at new ones.
+
+        What the receiver raises passes through, and the records it was raised for come again.
+        """
+        self._follow()
+        now_s = self._clock.now_ms() // 1000
+        while not turn.is_over:
+            offsets = self._wheel.due(now_s, turn.batch_count)
+            if not offsets:
+                break
+            first, count = offsets[0], _run_length(offsets)
+            result = self._read(first, count, turn.size_left)
+            turn.hand_over(result.records)
+            # An expired message is passed over, and perhaps others that are not in the run.
+            self._wheel.remove(max(1, min(count, result.next_offset - first)))
+
+    def next_due_ms(self) -> int | None:
+        """No message is due before; None if none waits."""
+        if self._offset < self._max_offset:
+            return self._clock.now_ms()
+        next_s = self._wheel.next_s
+        return None if next_s is None else next_s * 1000
+
+    def propose(self) -> None:
+        """Lets the file follow, as soon as what was delivered is on disk."""
+        if self._offset < self._loaded_end:
+            return  # The file is still needed to tell what was delivered before the start.
+        next_s = self._wheel.next_s
+        first_offset = self._wheel.first_offset
+        progress = TimerProgress(
+            delivered_until_s=0 if next_s is None else next_s - 1,
+            first_offset=self._offset if first_offset is None else first_offset,
+            next_offset=self._offset,
+        )
+        self.state.propose(progress, self._store.log_end)
+
+    def _follow(self) -> None:
+        """Looks at some messages that it has not looked at yet."""
+        end = min(self._offset + _FOLLOW_COUNT_MAX, self._max_offset)
+        size_left = _FOLLOW_SIZE_MAX
+        while self._offset < end and size_left > 0:
+            result = self._read(self._offset, end - self._offset, size_left)
+            for record in result.records:
+                self._add(record)
+                size_left -= len(record)
+            self._offset = result.next_offset
+
+    def _add(self, record: bytes) -> None:
+        head = peek_record(record)
+        due_s = _due_second(record[head.properties_start : head.properties_end])
+        if due_s is None:
+            return  # It was sent to this topic by hand, and waits for nothing.
+        is_old = head.queue_offset < self._loaded_end
+        if not (is_old and due_s <= self._delivered_until_s):
+            self._wheel.add(due_s, head.queue_offset)
+
+    def _read(self, offset: int, count: int, size: int) -> ReadResult:
+        return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, Limits(count, size))
+
+    @property
+    def _max_offset(self) -> int:
+        return self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE_ID)
+
+
+def apache_progress(data: bytes) -> TimerProgress:
+    """What `config/timercheck` says. Raises BadBody."""
+    checkpoint = read_timer_checkpoint(data[:_TIMERCHECK_SIZE])
+    return TimerProgress(
+        # What its TIMER_OUT_MS puts before this time is delivered; we count one second more.
+        delivered_until_s=checkpoint.last_read_time_ms // 1000,
+        next_offset=min(checkpoint.timer_queue_offset, checkpoint.master_timer_queue_offset),
+    )
+
+
+def out_ms(delivery_ms: int) -> int:
+    """What TIMER_OUT_MS says of a message for this time: the last full second before it."""
+    return (delivery_ms - 1) // PRECISION_MS * PRECISION_MS
+
+
+def _run_length(offsets: Sequence[int]) -> int:
+    """How many follow one another, from the first on."""
+    count = 1
+    while count < len(offsets) and offsets[count] == offsets[0] + count:
+        count += 1
+    return count
+
+
+def _due_second(properties: bytes) -> int | None:
+    """The first full second in which a message may be delivered; None if it is no timer."""
+    text = property_of_bytes(properties, _OUT_MS)
+    if text is None or not text.isdigit() or len(text) > _OUT_MS_DIGITS_MAX:
+        return None
+    return -(-(int(text) + PRECISION_MS) // 1000)

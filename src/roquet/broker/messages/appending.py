@@ -1,0 +1,51 @@
+"""Putting a message into the store, and everything that follows from it.
+
+Whoever stores a message on behalf of a peer comes through here: sends, and what the broker itself
+writes later for delays, retries and transactions.
+"""
+
+from roquet.broker.broker import Broker
+from roquet.net.errors import Refused
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.errors import TooLarge
+from roquet.protocol.messages.drafts import RecordBatch, RecordDraft
+from roquet.store.errors import StoreUnavailable
+from roquet.store.message_store import Appended, AppendedBatch
+
+
+def put(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
+    """Stores one message and wakes who waits for it. Raises Refused; then nothing was stored."""
+    try:
+        appended = broker.store.append(draft)
+    except (TooLarge, StoreUnavailable) as error:
+        broker.statistics.count_failed_put()
+        raise refusal(error) from None
+    broker.statistics.count_put(topic, 1, appended.size)
+    _announce(broker, topic, draft.queue_id, appended.physical_offset + appended.size)
+    return appended
+
+
+def put_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatch:
+    """The same for messages of one queue, of which all are stored or none."""
+    try:
+        appended = broker.store.append_batch(batch)
+    except (TooLarge, StoreUnavailable) as error:
+        broker.statistics.count_failed_put()
+        raise refusal(error) from None
+    broker.statistics.count_put(topic, len(batch.sizes), appended.size)
+    _announce(broker, topic, batch.queue_id, appended.physical_offsets[0] + appended.size)
+    return appended
+
+
+def refusal(error: TooLarge | StoreUnavailable) -> Refused:
+    if isinstance(error, TooLarge):
+        return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+    return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
+
+
+def _announce(broker: Broker, topic: str, queue_id: int, end: int) -> None:
+    if broker.is_sync_flush:
+        # What is not durable cannot be read, so there is nothing to announce yet.
+        broker.arrivals.announce_when_durable(topic, queue_id, end)
+    else:
+        broker.arrivals.announce(topic, queue_id)

@@ -1,0 +1,82 @@
+"""A message on its way into the store that is more than a plain send.
+
+Delays, retries and transactions take a message, change where it goes and what it carries, and
+store the result. A plain send makes its record at once and never comes here.
+"""
+
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from roquet.broker.broker import Broker
+from roquet.broker.messages.appending import put, refusal
+from roquet.protocol.errors import TooLarge
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.properties import parse_properties, properties_text
+from roquet.store.message_store import Appended
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a record holds but what the append assigns."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+    @classmethod
+    def copy_of(cls, message: StoredMessage) -> Self:
+        """The same message once more, born when and where it was born, in the same place."""
+        return cls(
+            topic=message.topic,
+            queue_id=message.queue_id,
+            body=message.body,
+            properties=message.property_text,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_host=message.store_host,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            reconsume_times=message.reconsume_times,
+        )
+
+    def with_properties(self, **changes: str | None) -> Self:
+        """None takes a property away."""
+        properties = parse_properties(self.properties)
+        for name, value in changes.items():
+            if value is None:
+                properties.pop(name, None)
+            else:
+                properties[name] = value
+        return replace(self, properties=properties_text(properties))
+
+
+def put_outgoing(broker: Broker, outgoing: Outgoing) -> Appended:
+    """Stores it. Raises Refused; then nothing was stored."""
+    try:
+        draft = RecordDraft(
+            queue_id=outgoing.queue_id,
+            flag=outgoing.flag,
+            sys_flag=outgoing.sys_flag,
+            born_timestamp=outgoing.born_timestamp,
+            born_host=outgoing.born_host,
+            store_host=outgoing.store_host,
+            body=outgoing.body,
+            topic=outgoing.topic.encode(),
+            properties=outgoing.properties.encode(),
+            reconsume_times=outgoing.reconsume_times,
+            prepared_transaction_offset=outgoing.prepared_transaction_offset,
+            has_checksum=broker.config.store.write_checksums,
+        )
+    except TooLarge as error:
+        raise refusal(error) from None
+    return put(broker, outgoing.topic, draft)

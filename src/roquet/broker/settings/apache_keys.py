@@ -1,0 +1,243 @@
+"""The configuration of a broker under Apache's names: in files, on the wire, at run time.
+
+Three lists say what may happen to a setting: what we obey, what of it may be changed while the
+broker runs, and what has no meaning here but may be set all the same. Everything else cannot be
+set by a request: no path, no address, no secret.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from roquet.broker.errors import ConfigError, NotChangeable
+from roquet.broker.settings import kinds as kind
+from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.broker.settings.kinds import Kind
+from roquet.store.config import FlushMode, StoreConfig
+
+
+class ReadConfig(NamedTuple):
+    config: BrokerConfig
+    ignored: list[str]
+
+
+def read_config(settings: Mapping[str, str], root: Path) -> ReadConfig:
+    """Obeys the settings we know and names the others; `root` is where the store is by default.
+
+    Raises ConfigError.
+    """
+    known = {_ALIASES.get(key, key): text for key, text in settings.items()}
+    for key, texts in _NOT_TO_BE_IGNORED.items():
+        if known.get(key, "").strip() in texts:
+            raise ConfigError(key, known[key], "not supported, and too important to be ignored")
+    store = StoreConfig(**{"root": root} | _values(_STORE, known))
+    config = BrokerConfig(store=store, **_values(_BROKER, known))
+    # Apache's masters have id 0, whatever their file says.
+    config = replace(config, broker_id=0)
+    return ReadConfig(config, [key for key in known if key not in _STORE and key not in _BROKER])
+
+
+def change_config(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerConfig:
+    """All of `settings` or, with an error, nothing. Raises NotChangeable and ConfigError."""
+    for key in settings:
+        if key not in _CHANGEABLE and key not in _WITHOUT_EFFECT:
+            raise NotChangeable(key)
+    store = replace(config.store, **_values(_STORE, settings))
+    return replace(config, store=store, **_values(_BROKER, settings))
+
+
+def config_texts(config: BrokerConfig) -> dict[str, str]:
+    """Every setting that we obey."""
+    advertised_host = config.advertised_host or config.bind_host
+    return (
+        _texts(_BROKER, config)
+        | _texts(_STORE, config.store)
+        | {
+            "bindAddress": config.bind_host,
+            "brokerIP1": advertised_host,
+            "brokerIP2": config.ha_advertised_host or advertised_host,
+            "haListenPort": str(config.listen_port + 1),
+            "storePathCommitLog": str(config.store.layout.commit_log),
+        }
+    )
+
+
+class _Setting(NamedTuple):
+    attribute: str
+    kind: Kind
+
+
+def _values(table: Mapping[str, _Setting], settings: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        setting.attribute: setting.kind.parse(key, settings[key])
+        for key, setting in table.items()
+        if key in settings
+    }
+
+
+def _texts(table: Mapping[str, _Setting], config: object) -> dict[str, str]:
+    values = {key: getattr(config, setting.attribute) for key, setting in table.items()}
+    return {key: table[key].kind.write(value) for key, value in values.items() if value is not None}
+
+
+_BROKER: Final = {
+    "brokerClusterName": _Setting("cluster_name", kind.TEXT),
+    "brokerName": _Setting("broker_name", kind.TEXT),
+    "brokerId": _Setting("broker_id", kind.number(0)),
+    "brokerRole": _Setting("role", kind.one_of(BrokerRole)),
+    "brokerPermission": _Setting("permission", kind.number(0, 7)),
+    "regionId": _Setting("region_id", kind.TEXT),
+    "traceOn": _Setting("trace_on", kind.TRUTH),
+    "bindAddress": _Setting("bind_address", kind.HOST),
+    "brokerIP1": _Setting("advertised_host", kind.HOST),
+    "brokerIP2": _Setting("ha_advertised_host", kind.HOST),
+    "listenPort": _Setting("listen_port", kind.PORT),
+    "serverChannelMaxIdleTimeSeconds": _Setting("idle_timeout_s", kind.number(1)),
+    "namesrvAddr": _Setting("name_servers", kind.ADDRESSES),
+    "registerNameServerPeriod": _Setting(
+        "register_interval_ms", kind.number_within(10_000, 60_000)
+    ),
+    "registerBrokerTimeoutMills": _Setting("register_timeout_ms", kind.INTERVAL_MS),
+    "autoCreateTopicEnable": _Setting("create_topics", kind.TRUTH),
+    "autoCreateSubscriptionGroup": _Setting("create_groups", kind.TRUTH),
+    "defaultTopicQueueNums": _Setting("template_queue_count", kind.number(1, 1024)),
+    "clusterTopicEnable": _Setting("open_cluster_topic", kind.TRUTH),
+    "brokerTopicEnable": _Setting("open_broker_topic", kind.TRUTH),
+    "traceTopicEnable": _Setting("make_trace_topic", kind.TRUTH),
+    "msgTraceTopicName": _Setting("trace_topic", kind.TOPIC),
+    "startAcceptSendRequestTimeStamp": _Setting("accept_sends_from_ms", kind.number(0, 2**63 - 1)),
+    "rejectTransactionMessage": _Setting("refuse_transactions", kind.TRUTH),
+    "storeReplyMessageEnable": _Setting("store_replies", kind.TRUTH),
+    "longPollingEnable": _Setting("long_polling", kind.TRUTH),
+    "shortPollingTimeMills": _Setting("short_polling_ms", kind.INTERVAL_MS),
+    "enablePropertyFilter": _Setting("sql_filters", kind.TRUTH),
+    "filterSupportRetry": _Setting("sql_filters_for_retries", kind.TRUTH),
+    "notifyConsumerIdsChangedEnable": _Setting("notify_consumers", kind.TRUTH),
+    "flushConsumerOffsetInterval": _Setting("save_offsets_interval_ms", kind.INTERVAL_MS),
+    "transactionTimeOut": _Setting("transaction_timeout_ms", kind.INTERVAL_MS),
+    "transactionCheckMax": _Setting("transaction_check_count_max", kind.COUNT),
+    "transactionCheckInterval": _Setting("transaction_check_interval_ms", kind.INTERVAL_MS),
+    "flushDelayOffsetInterval": _Setting("save_delays_interval_ms", kind.INTERVAL_MS),
+}
+
+_STORE: Final = {
+    "storePathRootDir": _Setting("root", kind.DIRECTORY),
+    "storePathCommitLog": _Setting("commit_log_directory", kind.DIRECTORY),
+    "mappedFileSizeCommitLog": _Setting("commit_log_file_size", kind.number(4096)),
+    "mappedFileSizeConsumeQueue": _Setting("queue_file_size", kind.QUEUE_FILE_SIZE),
+    "maxHashSlotNum": _Setting("index_slot_count", kind.COUNT),
+    "maxIndexNum": _Setting("index_entry_count", kind.COUNT),
+    "messageIndexEnable": _Setting("index_keys", kind.TRUTH),
+    "maxMessageSize": _Setting("body_size_max", kind.COUNT),
+    "enabledAppendPropCRC": _Setting("write_checksums", kind.TRUTH),
+    "messageDelayLevel": _Setting("delay_levels_ms", kind.DELAYS),
+    "flushDiskType": _Setting("flush_mode", kind.one_of(FlushMode)),
+    "flushIntervalCommitLog": _Setting("flush_interval_ms", kind.INTERVAL_MS),
+    "flushCommitLogLeastPages": _Setting("flush_pages_min", kind.number(0)),
+    "flushCommitLogThoroughInterval": _Setting("flush_all_interval_ms", kind.INTERVAL_MS),
+    "flushConsumeQueueThoroughInterval": _Setting("queue_flush_interval_ms", kind.INTERVAL_MS),
+    "maxTransferCountOnMessageInMemory": _Setting("read_count_max_in_memory", kind.COUNT),
+    "maxTransferBytesOnMessageInMemory": _Setting("read_size_max_in_memory", kind.COUNT),
+    "maxTransferCountOnMessageInDisk": _Setting("read_count_max_on_disk", kind.COUNT),
+    "maxTransferBytesOnMessageInDisk": _Setting("read_size_max_on_disk", kind.COUNT),
+    "accessMessageInMemoryMaxRatio": _Setting("memory_percent", kind.PERCENT),
+    "maxMsgsNumBatch": _Setting("query_count_max", kind.COUNT),
+    "fileReservedTime": _Setting("reserved_hours", kind.COUNT),
+    "deleteWhen": _Setting("delete_hours", kind.HOURS),
+    "diskMaxUsedSpaceRatio": _Setting("disk_used_percent_max", kind.PERCENT),
+    "diskSpaceCleanForciblyRatio": _Setting("disk_clean_percent", kind.PERCENT),
+    "diskSpaceWarningLevelRatio": _Setting("disk_full_percent", kind.PERCENT),
+    "cleanFileForciblyEnable": _Setting("clean_by_force", kind.TRUTH),
+}
+
+# What a broker would promise with these, it could not keep.
+_NOT_TO_BE_IGNORED: Final = {
+    "aclEnable": {"true"},
+    "brokerRole": {"SYNC_MASTER", "SLAVE"},
+    "enableDLegerCommitLog": {"true"},
+}
+
+# How releases before 4.5 spelled it. Apache ignores it now; we need not.
+_ALIASES: Final = {
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
+    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+}
+
+_CHANGEABLE: Final = frozenset(
+    {
+        "accessMessageInMemoryMaxRatio",
+        "autoCreateSubscriptionGroup",
+        "autoCreateTopicEnable",
+        "brokerPermission",
+        "cleanFileForciblyEnable",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "enablePropertyFilter",
+        "fileReservedTime",
+        "filterSupportRetry",
+        "flushConsumerOffsetInterval",
+        "flushDelayOffsetInterval",
+        "longPollingEnable",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInDisk",
+        "maxTransferCountOnMessageInMemory",
+        "notifyConsumerIdsChangedEnable",
+        "registerBrokerTimeoutMills",
+        "registerNameServerPeriod",
+        "rejectTransactionMessage",
+        "shortPollingTimeMills",
+        "startAcceptSendRequestTimeStamp",
+        "storeReplyMessageEnable",
+        "transactionCheckInterval",
+        "transactionCheckMax",
+        "transactionTimeOut",
+    }
+)
+
+# Threads, queues and buffers that we do not have. Tools that set them are not refused.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "adminBrokerThreadPoolNums",
+        "brokerFastFailureEnable",
+        "clientManageThreadPoolNums",
+        "clientManagerThreadPoolQueueCapacity",
+        "commitCommitLogLeastPages",
+        "commitCommitLogThoroughInterval",
+        "commitIntervalCommitLog",
+        "consumerManageThreadPoolNums",
+        "consumerManagerThreadPoolQueueCapacity",
+        "endTransactionPoolQueueCapacity",
+        "endTransactionThreadPoolNums",
+        "heartbeatThreadPoolNums",
+        "heartbeatThreadPoolQueueCapacity",
+        "osPageCacheBusyTimeOutMills",
+        "processReplyMessageThreadPoolNums",
+        "pullMessageThreadPoolNums",
+        "pullThreadPoolQueueCapacity",
+        "putMessageFutureThreadPoolNums",
+        "putThreadPoolQueueCapacity",
+        "queryMessageThreadPoolNums",
+        "queryThreadPoolQueueCapacity",
+        "replyThreadPoolQueueCapacity",
+        "sendMessageThreadPoolNums",
+        "sendThreadPoolQueueCapacity",
+        "transferMsgByHeap",
+        "useReentrantLockWhenPutMessage",
+        "waitTimeMillsInHeartbeatQueue",
+        "waitTimeMillsInPullQueue",
+        "waitTimeMillsInSendQueue",
+        "waitTimeMillsInTransactionQueue",
+        "warmMapedFileEnable",
+    }
+)
+
+# Our own, which no file sets.
+_OURS: Final = {"store", "index_tags", "memory_size"}
+assert {setting.attribute for table in (_BROKER, _STORE) for setting in table.values()} == {
+    *BrokerConfig.__struct_fields__,
+    *StoreConfig.__struct_fields__,
+} - _OURS
+assert _CHANGEABLE.issubset(_BROKER.keys() | _STORE.keys())

@@ -1,0 +1,297 @@
+"""Asking producers about transactions whose end they did not say: the check-back.
+
+A round goes once through all half messages that there are when it begins, from the oldest on that
+was not dealt with. `verdict_on` decides about one of them. Before its producer is asked, a half
+message is put again behind the others with the number of times it was asked about, so the round
+always goes on, whoever does not answer. Nothing stops a round but a half message that is too
+young to ask about, or a store that takes nothing; the next round begins there.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Container
+from enum import Enum
+from typing import Final, NamedTuple, final
+
+from roquet.broker.broker import Broker
+from roquet.broker.messages.durability import Outcome
+from roquet.broker.messages.new_message import Outgoing, put_outgoing
+from roquet.broker.messages.topic_making import made_topic
+from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
+from roquet.broker.transactions.half_messages import (
+    given_up,
+    kept,
+    question_record,
+    real_place,
+    renewed,
+)
+from roquet.broker.transactions.phases import is_given_up, open_copy, put_half, record_missing_ends
+from roquet.clock import Clock
+from roquet.net.connection import Connection
+from roquet.net.errors import Refused
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import fields_of
+from roquet.protocol.headers.transactions import CheckTransactionHeader
+from roquet.protocol.messages.message import Property, StoredMessage
+from roquet.protocol.messages.message_id import offset_id
+from roquet.store.errors import StoreUnavailable
+from roquet.store.message_store import Appended
+
+log = logging.getLogger(__name__)
+
+# How long a round rests after each step, in lengths of that step: other work comes first.
+_REST: Final = 4.0
+_PRODUCER_TRIES_MAX: Final = 3
+_TOPIC_QUEUE_COUNT: Final = 1
+_HOUR_MS: Final = 3_600_000
+_DIGITS_MAX: Final = 18
+
+
+class Verdict(Enum):
+    OVER = "its transaction is over"
+    WAIT = "too young to ask about, and so is everything behind it"
+    KEEP = "its producer wants not to be asked yet, others behind it may"
+    ASK = "its producer has had the time it gets"
+    GIVE_UP = "nobody answered so often, or so long, that nobody will"
+
+
+# What does something to a half message.
+_ACTS: Final = frozenset((Verdict.KEEP, Verdict.ASK, Verdict.GIVE_UP))
+
+
+class Half(NamedTuple):
+    """What the decision about a half message depends on."""
+
+    offset: int
+    born_ms: int
+    check_count: int = 0
+    immunity_ms: int | None = None  # how long its producer does not want to be asked
+    first_offset: int | None = None  # of the copy that its producer knows
+
+
+class Rules(NamedTuple):
+    timeout_ms: int
+    check_count_max: int
+    reserved_ms: int
+
+
+def verdict_on(half: Half, ended: Container[int | None], now_ms: int, rules: Rules) -> Verdict:
+    if half.offset in ended or half.first_offset in ended:
+        return Verdict.OVER
+    age_ms = now_ms - half.born_ms
+    if half.check_count >= rules.check_count_max or age_ms > rules.reserved_ms:
+        return Verdict.GIVE_UP
+    if half.immunity_ms is not None:
+        return Verdict.KEEP if age_ms < half.immunity_ms else Verdict.ASK
+    # One from the future would wait for long: the clock of its producer says nothing.
+    return Verdict.WAIT if 0 <= age_ms < rules.timeout_ms else Verdict.ASK
+
+
+async def keep_checking(broker: Broker) -> None:
+    """A round after each interval; never returns."""
+    while True:
+        await asyncio.sleep(broker.config.transaction_check_interval_ms / 1000)
+        await check_transactions(broker)
+
+
+async def check_transactions(broker: Broker) -> None:
+    """One round; none on a slave, which writes nothing by itself."""
+    if broker.config.is_slave:
+        return
+    pending = broker.pending_halves
+    made_topic(broker, HALF_TOPIC, _TOPIC_QUEUE_COUNT)
+    this_round = _Round(broker)
+    try:
+        record_missing_ends(broker)
+        if pending.progress < pending.doubtful_end:
+            # Copies are found by key, so all keys have to be known.
+            await _gently(broker.clock, lambda: not broker.store.file_keys())
+        await _gently(broker.clock, this_round.step)
+    except (Refused, StoreUnavailable) as error:
+        log.warning("the check of transactions goes on later: %s", error)
+    await _gently(broker.clock, pending.pass_ops)
+    this_round.report()
+
+
+async def _gently(clock: Clock, step: Callable[[], bool]) -> None:
+    """Takes steps for as long as there are any, with rests in between."""
+    while True:
+        began_s = clock.monotonic_s()
+        if not step():
+            return
+        await asyncio.sleep(_REST * (clock.monotonic_s() - began_s))
+
+
+@final
+class _Round:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._pending = broker.pending_halves
+        # What is put again comes behind it, and so is left to the next round.
+        self._end = self._pending.end
+        config = broker.config
+        self._rules = Rules(
+            config.transaction_timeout_ms,
+            config.transaction_check_count_max,
+            config.store.reserved_hours * _HOUR_MS,
+        )
+        self._counts: Counter[Verdict] = Counter()
+
+    def step(self) -> bool:
+        """Deals with a few half messages; whether there are others.
+
+        Without a pause, so no transaction ends between the decision and what it leads to. Raises
+        Refused when the store takes nothing; the progress up to there stays.
+        """
+        pending = self._pending
+        progress = pending.progress
+        batch = pending.next_halves()
+        # All before the first is put again: what is put has to be filed before the next look.
+        verdicts = [self._verdict_on(half) for half in batch.messages]
+        for half, verdict in zip(batch.messages, verdicts, strict=True):
+            if half.queue_offset >= self._end or verdict is Verdict.WAIT:
+                return False
+            self._carry_out(verdict, half)
+            pending.pass_by(half.queue_offset + 1)
+        pending.pass_by(batch.next_offset)
+        return progress < pending.progress < self._end
+
+    def report(self) -> None:
+        if self._counts:
+            log.info(
+                "checked transactions: asked about %d, kept %d, gave up %d; now at offset %d of %d",
+                self._counts[Verdict.ASK],
+                self._counts[Verdict.KEEP],
+                self._counts[Verdict.GIVE_UP],
+                self._pending.progress,
+                self._pending.end,
+            )
+
+    def _verdict_on(self, half: StoredMessage) -> Verdict:
+        facts = facts_of(half, self._rules)
+        now_ms = self._broker.clock.now_ms()
+        verdict = verdict_on(facts, self._pending.ended, now_ms, self._rules)
+        is_doubtful = half.queue_offset < self._pending.doubtful_end
+        if is_doubtful and verdict in _ACTS and self._was_dealt_with(verdict, half):
+            return Verdict.OVER
+        return verdict
+
+    def _was_dealt_with(self, verdict: Verdict, half: StoredMessage) -> bool:
+        """Before a crash that took the progress with it."""
+        try:
+            if verdict is Verdict.GIVE_UP and is_given_up(self._broker, half):
+                return True
+            return open_copy(self._broker, half) is not half
+        except Refused as refused:
+            _check_is_at_fault(half, refused)
+            return True
+
+    def _carry_out(self, verdict: Verdict, half: StoredMessage) -> None:
+        if verdict not in _ACTS:
+            return
+        broker = self._broker
+        try:
+            real_place(half)  # Who belongs nowhere is refused before anything is stored.
+            if verdict is Verdict.GIVE_UP:
+                made_topic(broker, TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
+                put_outgoing(broker, given_up(half))
+            elif verdict is Verdict.KEEP:
+                put_half(broker, kept(half))
+            else:
+                _ask(broker, half)
+            self._counts[verdict] += 1
+        except Refused as refused:
+            _check_is_at_fault(half, refused)
+
+
+def _check_is_at_fault(half: StoredMessage, refused: Refused) -> None:
+    """Raises what the store refused, unless the half message is at fault itself.
+
+    That one is passed over, or all behind it would wait for ever.
+    """
+    if refused.code is ResponseCode.SERVICE_NOT_AVAILABLE:
+        raise refused
+    log.error("half message %d is passed over: %s", half.queue_offset, refused)
+
+
+def _ask(broker: Broker, half: StoredMessage) -> None:
+    """Puts the half message again and, if anybody is there, asks."""
+    group = half.properties.get(Property.PRODUCER_GROUP, "")
+    producer = _reachable_producer(broker, group)
+    if producer is None and broker.producers.members(group):
+        # They read too slowly. That nobody was asked must not bring the end of asking nearer.
+        put_half(broker, kept(half))
+        return
+    again = renewed(half, check_count_of(half) + 1)
+    appended = put_half(broker, again)
+    if producer is not None:
+        command = _question(broker, half, again, appended)
+        _when_readable(broker, appended, lambda: _tell(producer, command))
+
+
+def _reachable_producer(broker: Broker, group: str) -> Connection | None:
+    """Another member of the group each time."""
+    for _ in range(_PRODUCER_TRIES_MAX):
+        producer = broker.producers.next_of(group)
+        if producer is not None and producer.is_open and not producer.is_stalled:
+            return producer
+    return None
+
+
+def _question(broker: Broker, half: StoredMessage, again: Outgoing, appended: Appended) -> Command:
+    unique_key = half.properties.get(Property.UNIQUE_KEY)
+    header = CheckTransactionHeader(
+        tran_state_table_offset=appended.queue_offset,
+        commit_log_offset=appended.physical_offset,
+        msg_id=unique_key,
+        transaction_id=unique_key,
+        offset_msg_id=offset_id(half.store_host, appended.physical_offset),
+        broker_name=broker.config.broker_name,
+    )
+    record = question_record(half, again, appended)
+    return Command(RequestCode.CHECK_TRANSACTION_STATE, fields=fields_of(header), body=record)
+
+
+def _when_readable(broker: Broker, appended: Appended, tell: Callable[[], None]) -> None:
+    """With sync flush the answer could come before the half message it is about can be read."""
+    if not broker.is_sync_flush:
+        tell()
+        return
+
+    def tell_if_safe(outcome: Outcome) -> None:
+        if outcome is Outcome.DURABLE:
+            tell()
+
+    broker.durability.wait(appended.physical_offset + appended.size, tell_if_safe)
+
+
+def _tell(producer: Connection, command: Command) -> None:
+    if producer.is_open:
+        producer.send_oneway(command)
+
+
+def facts_of(message: StoredMessage, rules: Rules) -> Half:
+    properties = message.properties
+    immunity_ms = None
+    if Property.CHECK_IMMUNITY_TIME_S in properties:
+        immunity_s = _number(properties[Property.CHECK_IMMUNITY_TIME_S])
+        immunity_ms = rules.timeout_ms if immunity_s is None else immunity_s * 1000
+    return Half(
+        offset=message.queue_offset,
+        born_ms=message.born_timestamp,
+        check_count=check_count_of(message),
+        immunity_ms=immunity_ms,
+        first_offset=_number(properties.get(Property.PREPARED_QUEUE_OFFSET)),
+    )
+
+
+def check_count_of(message: StoredMessage) -> int:
+    return _number(message.properties.get(Property.TRANSACTION_CHECK_TIMES)) or 0
+
+
+def _number(text: str | None) -> int | None:
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
+        return None
+    return int(text)

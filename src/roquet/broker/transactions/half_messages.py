@@ -1,0 +1,161 @@
+"""How the messages of a transaction lie in the store, as Apache 4.9 writes them.
+
+    half       RMQ_SYS_TRANS_HALF_TOPIC, queue 0: what was sent, and where it belongs
+    op         RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag d: the half message at the offset that
+               the body names is over; 5.x collects several, each with a comma behind it
+    committed  where it belongs: all that the half message holds, and that one's place in the log
+    renewed    the half message once more, because its producer is asked about it again
+    kept       the same, because it is too early to ask
+    given up   TRANS_CHECK_MAX_TIME_TOPIC, queue 0: the half message, asked about too often
+
+Nothing here stores anything. When each of them is written is said in `transactions.py` and
+`transaction_check.py`.
+"""
+
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.names import HALF_TOPIC, OP_HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
+from roquet.broker.transactions.pending_halves import HALF_QUEUE_ID, OVER_TAG
+from roquet.net.errors import Refused
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
+from roquet.protocol.messages.properties import property_of
+from roquet.store.message_store import Appended
+
+_OP_PROPERTIES: Final = f"{Property.WAIT}\x01true\x02{Property.TAGS}\x01{OVER_TAG}"
+
+_TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
+_COMMIT: Final = SysFlag.TRANSACTION_COMMIT.value
+
+# A transaction is not delayed: Apache would send a half message with a delay to the delayed ones
+# and drop it there. And what the broker notes down in the last two begins with nothing, also when
+# a producer sends on what it has consumed, with all properties.
+_NOT_FOR_HALVES: Final[dict[str, None]] = dict.fromkeys(
+    (
+        Property.DELAY,
+        Property.TIMER_DELAY_S,
+        Property.TIMER_DELAY_MS,
+        Property.TIMER_DELIVER_MS,
+        Property.TRANSACTION_CHECK_TIMES,
+        Property.PREPARED_QUEUE_OFFSET,
+    )
+)
+
+
+class Place(NamedTuple):
+    topic: str
+    queue_id: int
+
+
+def half_of(message: Outgoing, producer_group: str) -> Outgoing:
+    changes: dict[str, str | None] = {
+        **_NOT_FOR_HALVES,
+        Property.REAL_TOPIC: message.topic,
+        Property.REAL_QUEUE_ID: str(message.queue_id),
+        # Without a group nobody could be asked, and nobody could answer.
+        Property.PRODUCER_GROUP: property_of(message.properties, Property.PRODUCER_GROUP)
+        or producer_group,
+    }
+    half = replace(
+        message,
+        topic=HALF_TOPIC,
+        queue_id=HALF_QUEUE_ID,
+        sys_flag=message.sys_flag & ~_TRANSACTION_MASK,
+    )
+    return half.with_properties(**changes)
+
+
+def committed(half: StoredMessage) -> Outgoing:
+    """Raises Refused if nobody can say where it belongs."""
+    place = real_place(half)
+    return replace(
+        Outgoing.copy_of(half),
+        topic=place.topic,
+        queue_id=place.queue_id,
+        sys_flag=half.sys_flag & ~_TRANSACTION_MASK | _COMMIT,
+        prepared_transaction_offset=half.physical_offset,
+    )
+
+
+def op_message(half_offset: int, store_host: bytes, now_ms: int) -> Outgoing:
+    return Outgoing(
+        topic=OP_HALF_TOPIC,
+        queue_id=HALF_QUEUE_ID,
+        body=b"%d" % half_offset,
+        properties=_OP_PROPERTIES,
+        born_timestamp=now_ms,
+        born_host=store_host,
+        store_host=store_host,
+    )
+
+
+def renewed(half: StoredMessage, check_count: int) -> Outgoing:
+    return _once_more(half).with_properties(**{Property.TRANSACTION_CHECK_TIMES: str(check_count)})
+
+
+def kept(half: StoredMessage) -> Outgoing:
+    """Its producer knows only the first of all copies, so that one's offset is noted down.
+
+    Apache counts this as asked, and so would give up on a long wish not to be asked. We do not.
+    """
+    first = half.properties.get(Property.PREPARED_QUEUE_OFFSET, str(half.queue_offset))
+    return _once_more(half).with_properties(**{Property.PREPARED_QUEUE_OFFSET: first})
+
+
+def given_up(half: StoredMessage) -> Outgoing:
+    return replace(Outgoing.copy_of(half), topic=TOO_MANY_CHECKS_TOPIC, queue_id=0)
+
+
+def resumed(message: StoredMessage) -> Outgoing:
+    """A half message that was given up, to be asked about again as if it never had been."""
+    again = replace(Outgoing.copy_of(message), topic=HALF_TOPIC, queue_id=HALF_QUEUE_ID)
+    return again.with_properties(**{Property.TRANSACTION_CHECK_TIMES: "0"})
+
+
+def question_record(half: StoredMessage, again: Outgoing, appended: Appended) -> bytes:
+    """The record that a producer is shown: at home in its real queue, but with the offsets of
+    the renewed half message, for these are what it has to answer with.
+    """
+    place = real_place(half)
+    draft = RecordDraft(
+        queue_id=place.queue_id,
+        flag=half.flag,
+        sys_flag=half.sys_flag,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        store_host=half.store_host,
+        body=half.body,
+        topic=place.topic.encode(),
+        properties=again.properties.encode(),
+        reconsume_times=half.reconsume_times,
+    )
+    record = bytearray(draft.size)
+    draft.write(
+        record,
+        0,
+        appended.queue_offset,
+        appended.physical_offset,
+        half.store_timestamp,
+    )
+    return bytes(record)
+
+
+def real_place(half: StoredMessage) -> Place:
+    """Raises Refused."""
+    topic = half.properties.get(Property.REAL_TOPIC)
+    queue_id = half.properties.get(Property.REAL_QUEUE_ID, "")
+    if topic is None or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the message at {half.physical_offset} does not say where it belongs",
+        )
+    return Place(topic, int(queue_id))
+
+
+def _once_more(half: StoredMessage) -> Outgoing:
+    # Apache loses the user's flag here. Whoever compares the stores has to find the same.
+    return replace(Outgoing.copy_of(half), flag=0, reconsume_times=0)

@@ -1,0 +1,165 @@
+"""Which half messages wait for the end of their transaction, and how far the check has come.
+
+The check goes through the queue of half messages from its oldest to its newest. Everything
+before `progress` it has dealt with: over, put again behind the others, or given up. Behind it, a
+half message is open unless it is in `ended`. So nothing is kept per open transaction, and a bit
+for each that is over.
+
+Progress survives in the table of offsets, where Apache keeps it: as that of the group
+CID_RMQ_SYS_TRANS in both topics. Two things must not be forgotten with the end of the log when
+the power fails: the copy of a half message that was put again, and the message that a commit
+wrote. So `settle` lets the table have only progress that the log on disk has caught up with.
+"""
+
+import logging
+from typing import Final, NamedTuple, final
+
+from roquet.broker.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
+from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.transactions.offset_set import OffsetSet
+from roquet.protocol.errors import BadMessage
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import read_record
+from roquet.store.message_store import MessageStore
+from roquet.store.queue_reading import Limits
+
+log = logging.getLogger(__name__)
+
+# Apache makes one queue of each of the two topics and uses no other.
+HALF_QUEUE_ID: Final = 0
+OVER_TAG: Final = "d"
+
+_OFFSET_DIGITS_MAX: Final = 18  # as many as every int64 has room for
+_BATCH: Final = Limits(count_max=32, size_max=256 * 1024)
+
+
+def half_offsets_of(op: StoredMessage) -> list[int]:
+    """What an op message says is over, in both forms; whatever is no offset is left out."""
+    if op.tags != OVER_TAG:
+        return []
+    texts = op.body.split(b",")
+    return [int(text) for text in texts if text.isdigit() and len(text) <= _OFFSET_DIGITS_MAX]
+
+
+class _Progress(NamedTuple):
+    log_end: int  # what the log has to reach on disk
+    half_offset: int
+    op_offset: int
+
+
+class Batch(NamedTuple):
+    """Messages of one queue. Some may be missing: what cannot be read is passed over."""
+
+    messages: list[StoredMessage]
+    next_offset: int
+
+
+@final
+class PendingHalves:
+    """Belongs to the event loop. `load` comes before everything else."""
+
+    def __init__(self, store: MessageStore, offsets: OffsetTable) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._op_progress = 0
+        self._unsettled = _Progress(0, 0, 0)
+        self.progress = 0
+        self.ended = OffsetSet(0)
+        # Half messages before this one are from before the start. Some may be copies of each
+        # other, or over without an op message: a crash, maybe several starts ago, came between
+        # two steps, or between the log and the table.
+        self.doubtful_end = 0
+        # Over, but the store had no room for the message that says so.
+        self.unrecorded: list[int] = []
+
+    @property
+    def end(self) -> int:
+        return self._store.max_offset(HALF_TOPIC, HALF_QUEUE_ID)
+
+    def load(self) -> None:
+        end = self.end
+        self.progress = self._saved(HALF_TOPIC)
+        self._op_progress = self._saved(OP_HALF_TOPIC)
+        self._unsettled = _Progress(self._store.log_end, self.progress, self._op_progress)
+        self.doubtful_end = end
+        # Not from the progress on: a half message of Apache's may name an older one as its first.
+        self.ended = OffsetSet(self._store.min_offset(HALF_TOPIC, HALF_QUEUE_ID))
+        op_offset = self._op_progress
+        while op_offset < self._store.max_offset(OP_HALF_TOPIC, HALF_QUEUE_ID):
+            batch = self._read(OP_HALF_TOPIC, op_offset)
+            for op in batch.messages:
+                for half_offset in half_offsets_of(op):
+                    # What no queue has cannot be over, and must not cost memory.
+                    if half_offset < end:
+                        self.ended.add(half_offset)
+            op_offset = max(op_offset + 1, batch.next_offset)
+
+    def half_appended(self, offset: int) -> None:
+        if offset < self.progress:
+            # All had expired, and with them the queue: it begins anew.
+            self.progress = offset
+            self.ended = OffsetSet(offset)
+            self.doubtful_end = 0
+            self.unrecorded.clear()
+
+    def op_appended(self, offset: int) -> None:
+        self._op_progress = min(self._op_progress, offset)
+
+    def next_halves(self) -> Batch:
+        """The next ones from the first on that is not over."""
+        self.pass_by(self.ended.next_absent(self.progress))
+        return self._read(HALF_TOPIC, self.progress)
+
+    def pass_by(self, offset: int) -> None:
+        """Everything before this offset is dealt with."""
+        self.progress = max(self.progress, min(offset, self.end))
+
+    def pass_ops(self) -> bool:
+        """Passes by a few op messages that are of no use any more; whether there may be others."""
+        self.ended.forget_before(self.progress)
+        batch = self._read(OP_HALF_TOPIC, self._op_progress)
+        for op in batch.messages:
+            if any(half_offset >= self.progress for half_offset in half_offsets_of(op)):
+                return False
+            self._op_progress = op.queue_offset + 1
+        is_moving = batch.next_offset > self._op_progress or bool(batch.messages)
+        self._op_progress = batch.next_offset
+        return is_moving
+
+    def settle(self) -> None:
+        """Lets the table of offsets have what is safe by now; to be called every now and then."""
+        synced_end = self._store.synced_end
+        now = _Progress(self._store.log_end, self.progress, self._op_progress)
+        if synced_end >= now.log_end:
+            self._save(now)
+        elif synced_end >= self._unsettled.log_end:
+            self._save(self._unsettled)
+        else:
+            return
+        self._unsettled = now
+
+    def _save(self, settled: _Progress) -> None:
+        for topic, offset in (
+            (HALF_TOPIC, settled.half_offset),
+            (OP_HALF_TOPIC, settled.op_offset),
+        ):
+            known = self._offsets.find(TRANSACTION_GROUP, topic, HALF_QUEUE_ID)
+            # Where there are no transactions, the table stays without them.
+            if offset != (known or 0):
+                self._offsets.commit(TRANSACTION_GROUP, topic, HALF_QUEUE_ID, offset)
+
+    def _saved(self, topic: str) -> int:
+        low = self._store.min_offset(topic, HALF_QUEUE_ID)
+        high = self._store.max_offset(topic, HALF_QUEUE_ID)
+        saved = self._offsets.find(TRANSACTION_GROUP, topic, HALF_QUEUE_ID)
+        return low if saved is None else max(low, min(saved, high))
+
+    def _read(self, topic: str, offset: int) -> Batch:
+        result = self._store.read(topic, HALF_QUEUE_ID, offset, _BATCH)
+        messages = []
+        for record in result.records:
+            try:
+                messages.append(read_record(record))
+            except BadMessage as error:
+                log.error("%s: passed over: %s", topic, error)  # noqa: TRY400  It says it all.
+        return Batch(messages, result.next_offset)

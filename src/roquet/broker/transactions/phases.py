@@ -1,0 +1,160 @@
+"""Transactions: a half message is stored, and later committed or rolled back.
+
+Each end is written in an order that a crash may cut anywhere: the committed message, then the op
+message that says "over". With only the first in the log the transaction is over all the same.
+
+A half message may have copies: the check puts it again before it asks about it, and its producer
+may still answer about the older one. A second word about the same transaction is ignored. That it
+is the second is known from a bit, as long as the check has not passed by and the broker was not
+started anew; then from the index of keys, by the message's unique key. Without an index, or
+without a unique key, it cannot be known: the word about a half message that the check passed by
+is ignored, and that about one of before the start is believed, as Apache does.
+"""
+
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.messages.appending import refusal
+from roquet.broker.messages.new_message import Outgoing, put_outgoing
+from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
+from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_place
+from roquet.net.errors import Refused
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.headers.sending import SendMessageHeader
+from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
+from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, property_of
+from roquet.protocol.messages.record import read_record
+from roquet.store.errors import StoreUnavailable
+from roquet.store.message_store import Appended
+
+_TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
+_COMMIT: Final = SysFlag.TRANSACTION_COMMIT.value
+# What the check adds to the properties of a half message has to fit, too.
+_CHECK_PROPERTIES_SIZE_MAX: Final = 128
+_COPY_COUNT_MAX: Final = 64
+_FOREVER_MS: Final = 2**63 - 1
+
+
+def begins_transaction(header: SendMessageHeader) -> bool:
+    """Whether this send is to be committed or rolled back later."""
+    properties = header.properties or ""
+    mark = property_of(properties, Property.TRANSACTION_PREPARED)
+    if mark is None or mark.lower() != "true":
+        return False
+    # Clients before 4.6.1 send a message that is to be tried again with all that it had, and so
+    # with the mark of the transaction that brought it.
+    is_delayed = property_of(properties, Property.DELAY) not in (None, "0")
+    return not (is_delayed and header.reconsume_times)
+
+
+def prepare(broker: Broker, message: Outgoing, producer_group: str) -> Appended:
+    """Stores what is sent as a half message. Raises Refused; then nothing was stored."""
+    if broker.config.refuse_transactions:
+        raise Refused(ResponseCode.NO_PERMISSION, "this broker takes no transactions")
+    half = half_of(message, producer_group)
+    size = len(half.properties.encode())
+    if size > PROPERTIES_SIZE_MAX - _CHECK_PROPERTIES_SIZE_MAX:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL, f"{size} bytes of properties leave no room for the check"
+        )
+    return put_half(broker, half)
+
+
+def put_half(broker: Broker, half: Outgoing) -> Appended:
+    """Raises Refused; then nothing was stored."""
+    appended = put_outgoing(broker, half)
+    broker.pending_halves.half_appended(appended.queue_offset)
+    return appended
+
+
+def open_copy(broker: Broker, half: StoredMessage) -> StoredMessage | None:
+    """Which copy of a half message its transaction ends with; None if it is over already.
+
+    Raises Refused when the store cannot look.
+    """
+    pending = broker.pending_halves
+    if half.queue_offset >= max(pending.progress, pending.doubtful_end):
+        return None if half.queue_offset in pending.ended else half
+    copies = _copies(broker, half)
+    if any(copy.queue_offset in pending.ended for copy in copies):
+        return None
+    if _is_committed(broker, half, copies):
+        return None
+    newest = max(copies, key=lambda copy: copy.queue_offset)
+    # What was given up lies where nobody looks, so the late word of its producer still counts.
+    is_open = newest.queue_offset >= pending.progress or is_given_up(broker, half)
+    return newest if is_open else None
+
+
+def is_given_up(broker: Broker, half: StoredMessage) -> bool:
+    """As far as can be known. Raises Refused."""
+    return any(
+        found.born_timestamp == half.born_timestamp
+        for found in _found_by_key(broker, TOO_MANY_CHECKS_TOPIC, half)
+    )
+
+
+def commit(broker: Broker, half: StoredMessage) -> int:
+    """Delivers what was prepared; the end of that in the log. Raises Refused."""
+    appended = put_outgoing(broker, committed(half))
+    pending = broker.pending_halves
+    pending.ended.add(half.queue_offset)
+    try:
+        _record_end(broker, half.queue_offset)
+    except Refused:
+        # Delivered it is. The note can wait until there is room for it.
+        pending.unrecorded.append(half.queue_offset)
+    return appended.physical_offset + appended.size
+
+
+def roll_back(broker: Broker, half: StoredMessage) -> int:
+    """Forgets what was prepared; the end in the log of what says so. Raises Refused."""
+    appended = _record_end(broker, half.queue_offset)
+    broker.pending_halves.ended.add(half.queue_offset)
+    return appended.physical_offset + appended.size
+
+
+def record_missing_ends(broker: Broker) -> None:
+    """Raises Refused if there is still no room."""
+    unrecorded = broker.pending_halves.unrecorded
+    while unrecorded:
+        _record_end(broker, unrecorded[-1])
+        unrecorded.pop()
+
+
+def _record_end(broker: Broker, half_offset: int) -> Appended:
+    message = op_message(half_offset, broker.store_host, broker.clock.now_ms())
+    appended = put_outgoing(broker, message)
+    broker.pending_halves.op_appended(appended.queue_offset)
+    return appended
+
+
+def _copies(broker: Broker, half: StoredMessage) -> list[StoredMessage]:
+    # A producer may send one message twice, which makes two transactions of one key.
+    same = [
+        copy
+        for copy in _found_by_key(broker, HALF_TOPIC, half)
+        if copy.born_timestamp == half.born_timestamp
+    ]
+    return [half, *same]
+
+
+def _is_committed(broker: Broker, half: StoredMessage, copies: list[StoredMessage]) -> bool:
+    places = {copy.physical_offset for copy in copies}
+    return any(
+        found.sys_flag & _TRANSACTION_MASK == _COMMIT
+        and found.prepared_transaction_offset in places
+        for found in _found_by_key(broker, real_place(half).topic, half)
+    )
+
+
+def _found_by_key(broker: Broker, topic: str, half: StoredMessage) -> list[StoredMessage]:
+    """Messages of a topic that have the unique key of the half message. Raises Refused."""
+    key = half.properties.get(Property.UNIQUE_KEY)
+    if key is None:
+        return []
+    try:
+        found = broker.store.query(topic, key, _COPY_COUNT_MAX, 0, _FOREVER_MS)
+    except StoreUnavailable as error:
+        raise refusal(error) from None
+    return [read_record(record) for record in found.records]

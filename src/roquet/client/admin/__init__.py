@@ -1,0 +1,1 @@
+"""Questions and orders of operators, one module for each subject; `admin` is the face."""

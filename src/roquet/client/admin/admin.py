@@ -1,0 +1,373 @@
+"""Administration of a cluster, for the event loop: what operators and their tools do.
+
+    async with AsyncAdmin("127.0.0.1:9876") as admin:
+        progress = await admin.progress("billing")
+        plan = await admin.plan_reset("billing", "orders", StartFrom.FIRST)
+        await admin.apply_reset(plan)
+
+Every answer is as new as the servers are: nothing is kept. The work is done in the modules
+beside this one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self, Unpack, final
+
+from roquet.client.admin import (
+    cluster as cluster_questions,
+    groups as group_questions,
+    messages as message_questions,
+    progress as progress_questions,
+    resets,
+    topics as topic_questions,
+)
+from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.config import AdminConfig, AdminOptions
+from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
+from roquet.client.admin.progress import GroupProgress
+from roquet.client.admin.resets import ResetPlan, ResetTarget
+from roquet.client.admin.servers import AdminServers
+from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
+from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.tls import tls_context
+from roquet.client.errors import NotOpen
+from roquet.client.producer.producer import AsyncProducer
+from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.received import ReceivedMessage
+from roquet.clock import SystemClock
+from roquet.protocol.bodies.heartbeat import Heartbeat
+from roquet.protocol.bodies.running_info import ConsumerRunningInfo
+from roquet.protocol.codes import Permission
+
+_WHAT: Final = "admin"
+_INTERVAL_S: Final = 30.0
+# Who sends dead letters again.
+_PRODUCER_GROUP: Final = "roquet-admin"
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """What exists between `open` and `close`."""
+
+    instance: ClientInstance
+    servers: AdminServers
+
+
+@final
+class AsyncAdmin:
+    """Belongs to the event loop and the process that opened it.
+
+    `options` are the members of `AdminConfig`. Whatever asks servers raises NoNameServer,
+    Unreachable or RequestRefused; what else may happen, each method says.
+    """
+
+    def __init__(self, name_server: str, **options: Unpack[AdminOptions]) -> None:
+        self._config = AdminConfig(name_server=name_server, **options)
+        self._clock = SystemClock()
+        self._open: _Open | None = None
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Nobody is asked yet. Raises NotOpen after `close`."""
+        if self._is_closed:
+            raise NotOpen(_WHAT, was_open=True)
+        if self._open is not None:
+            return
+        instance = ClientInstance(
+            _WHAT,
+            self._config.name_servers,
+            self._clock,
+            lambda client_id: Heartbeat(client_id=client_id),
+            credentials=self._config.credentials,
+            new_topic_queue_count=1,
+            tls=tls_context(self._config.tls),
+        )
+        self._open = _Open(instance, AdminServers(instance, self._config))
+        await instance.open(_INTERVAL_S, _INTERVAL_S)
+
+    async def close(self) -> None:
+        """A second time does nothing."""
+        was_closed, self._is_closed = self._is_closed, True
+        if not was_closed and self._open is not None:
+            await self._open.instance.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Topics.
+
+    async def topics(self, *, cluster: str | None = None, with_internal: bool = False) -> list[str]:
+        """Those of programs; with the others also retry topics, dead letters and the system's."""
+        return await topic_questions.list_topics(
+            self._usable(), cluster, with_internal=with_internal
+        )
+
+    async def create_topic(
+        self,
+        topic: str,
+        settings: TopicSettings = topic_questions.DEFAULT_SETTINGS,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> None:
+        """At all masters, those of a cluster, or one; one that exists gets the new settings.
+
+        Raises BadArgument.
+        """
+        servers = self._usable()
+        await topic_questions.put_topic(
+            servers, servers.wire_name(topic), settings, cluster, broker
+        )
+
+    async def set_topic_permission(
+        self, topic: str, permission: Permission, *, broker: str | None = None
+    ) -> None:
+        """Whether it may be read and written, everywhere or at one broker. Raises TopicNotFound."""
+        servers = self._usable()
+        await topic_questions.set_permission(servers, servers.wire_name(topic), permission, broker)
+
+    async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
+        """With all its messages; one that is not there is no error."""
+        servers = self._usable()
+        await topic_questions.delete_topic(servers, servers.wire_name(topic), cluster)
+
+    async def topic_settings(self, topic: str) -> dict[str, TopicSettings]:
+        """By broker name. Raises TopicNotFound."""
+        servers = self._usable()
+        return await topic_questions.topic_settings(servers, servers.wire_name(topic))
+
+    async def topic_route(self, topic: str) -> list[BrokerRoute]:
+        """As name servers know it. Raises TopicNotFound."""
+        servers = self._usable()
+        return await topic_questions.topic_route(servers, servers.wire_name(topic))
+
+    async def topic_statistics(self, topic: str) -> TopicStatistics:
+        """Raises TopicNotFound."""
+        servers = self._usable()
+        return await topic_questions.topic_statistics(servers, servers.wire_name(topic))
+
+    async def topic_groups(self, topic: str) -> list[str]:
+        """The groups that read it, or have. Raises TopicNotFound."""
+        servers = self._usable()
+        return await topic_questions.groups_of(servers, servers.wire_name(topic))
+
+    async def forbid_writes(self, broker: str) -> int:
+        """Producers keep away from a broker, as before maintenance. Returns how many topics."""
+        return await topic_questions.forbid_writes(self._usable(), broker)
+
+    async def allow_writes(self, broker: str) -> int:
+        """Takes `forbid_writes` back."""
+        return await topic_questions.allow_writes(self._usable(), broker)
+
+    # Groups.
+
+    async def groups(self, *, with_internal: bool = False) -> list[str]:
+        return await group_questions.list_groups(self._usable(), with_internal=with_internal)
+
+    async def create_group(
+        self,
+        group: str,
+        settings: GroupSettings = group_questions.DEFAULT_SETTINGS,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> None:
+        """At all masters, those of a cluster, or one; one that exists gets the new settings.
+
+        Raises BadArgument.
+        """
+        servers = self._usable()
+        await group_questions.put_group(
+            servers, servers.wire_name(group), settings, cluster, broker
+        )
+
+    async def delete_group(
+        self, group: str, *, cluster: str | None = None, keep_offsets: bool = False
+    ) -> None:
+        """With its retries, but not its dead letters; one that is not there is no error."""
+        servers = self._usable()
+        wire_group = servers.wire_name(group)
+        await group_questions.delete_group(servers, wire_group, cluster, keep_offsets=keep_offsets)
+
+    async def group_settings(self, group: str) -> dict[str, GroupSettings]:
+        """By broker name; empty if no broker knows the group."""
+        servers = self._usable()
+        return await group_questions.group_settings(servers, servers.wire_name(group))
+
+    async def members(self, group: str) -> GroupMembers:
+        """The consumers of a group that are connected now."""
+        servers = self._usable()
+        return await group_questions.group_members(servers, servers.wire_name(group))
+
+    async def producers(self, group: str) -> list[ClientConnection]:
+        """The producers of a group that are connected now."""
+        servers = self._usable()
+        return await group_questions.producer_connections(servers, servers.wire_name(group))
+
+    async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
+        """What a consumer says about itself. Raises NotConnected."""
+        servers = self._usable()
+        return await group_questions.running_info(servers, servers.wire_name(group), client_id)
+
+    # Progress and offsets.
+
+    async def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
+        """How far a group is, in all its topics or in one. Raises TopicNotFound."""
+        servers = self._usable()
+        wire_topic = None if topic is None else servers.wire_name(topic)
+        return await progress_questions.group_progress(
+            servers, self._clock, servers.wire_name(group), wire_topic
+        )
+
+    async def plan_reset(
+        self,
+        group: str,
+        topic: str,
+        to: ResetTarget,
+        *,
+        queues: Sequence[QueueRef] | None = None,
+    ) -> ResetPlan:
+        """What it would mean to move a group; nothing is changed.
+
+        Raises TopicNotFound, and BadArgument for queues of other topics.
+        """
+        servers = self._usable()
+        return await resets.plan_reset(
+            servers, servers.wire_name(group), servers.wire_name(topic), to, queues
+        )
+
+    async def apply_reset(self, plan: ResetPlan) -> None:
+        """Moves the group. Members that are connected need some seconds to go on elsewhere.
+
+        Raises MembersConnected when a broker cannot do it now; then nothing was changed.
+        """
+        await resets.apply_reset(self._usable(), plan)
+
+    # Messages.
+
+    async def message(self, topic: str, message_id: str) -> ReceivedMessage:
+        """By the id its producer got, or by the id of its place. Raises MessageNotFound."""
+        servers = self._usable()
+        wire_topic = servers.wire_name(topic)
+        return await message_questions.message_by_id(servers, self._clock, wire_topic, message_id)
+
+    async def messages_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        count_max: int = message_questions.COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """Oldest first, stored between two moments. Raises TopicNotFound or BadArgument."""
+        servers = self._usable()
+        wire_topic = servers.wire_name(topic)
+        return await message_questions.messages_by_key(
+            servers, wire_topic, key, begin, end, count_max
+        )
+
+    async def messages_between(
+        self,
+        topic: str,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        count_max: int = message_questions.COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """Oldest first, stored between two moments. Raises TopicNotFound or BadArgument."""
+        servers = self._usable()
+        wire_topic = servers.wire_name(topic)
+        return await message_questions.messages_between(servers, wire_topic, begin, end, count_max)
+
+    async def messages_of_queue(
+        self, queue: QueueRef, offset: int, *, count_max: int = message_questions.COUNT_MAX
+    ) -> list[ReceivedMessage]:
+        """Those from an offset on. Raises TopicNotFound."""
+        servers = self._usable()
+        wire_queue = queue._replace(topic=servers.wire_name(queue.topic))
+        return await message_questions.messages_of_queue(servers, wire_queue, offset, count_max)
+
+    async def dead_letters(
+        self,
+        group: str,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        count_max: int = message_questions.COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """Messages that the group failed to take too often, oldest first."""
+        servers = self._usable()
+        wire_group = servers.wire_name(group)
+        return await message_questions.dead_letters(servers, wire_group, begin, end, count_max)
+
+    async def resend(self, dead_letters: Sequence[ReceivedMessage]) -> list[SendReceipt]:
+        """Sends dead letters to the topics they came from, for all groups that read these.
+
+        Each is a new message with the old body, tags, keys and properties; the dead letter stays.
+        Raises BadArgument for what is no dead letter, and SomeFailed.
+        """
+        servers = self._usable()
+        config = self._config
+        revived = [
+            message_questions.revived(dead, servers.user_name(message_questions.origin_of(dead)))
+            for dead in dead_letters
+        ]
+        async with AsyncProducer(
+            config.name_server,
+            _PRODUCER_GROUP,
+            namespace=config.namespace,
+            credentials=config.credentials,
+            tls=config.tls,
+        ) as producer:
+            return await producer.send_many(revived)
+
+    # The cluster.
+
+    async def brokers(self) -> list[BrokerInfo]:
+        """All masters and slaves, whether they can be asked or not."""
+        return await cluster_questions.list_brokers(self._usable())
+
+    async def broker_runtime(self, address: str) -> dict[str, str]:
+        """What a broker says about itself, under Apache's names."""
+        return await cluster_questions.runtime_info(self._usable(), address)
+
+    async def broker_config(self, address: str) -> dict[str, str]:
+        """How a broker is set up, under Apache's names."""
+        return await cluster_questions.broker_config(self._usable(), address)
+
+    async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
+        """Changes settings of a running broker, under Apache's names."""
+        await cluster_questions.update_broker_config(self._usable(), address, settings)
+
+    async def kv_table(self, namespace: str) -> dict[str, str]:
+        """What name servers keep in a namespace of theirs, such as "ORDER_TOPIC_CONFIG"."""
+        return await cluster_questions.kv_table(self._usable(), namespace)
+
+    async def kv_value(self, namespace: str, key: str) -> str | None:
+        return await cluster_questions.kv_value(self._usable(), namespace, key)
+
+    async def put_kv(self, namespace: str, key: str, value: str) -> None:
+        """At all name servers, which do not tell each other."""
+        await cluster_questions.put_kv(self._usable(), namespace, key, value)
+
+    async def delete_kv(self, namespace: str, key: str) -> None:
+        """One that is not there is no error."""
+        await cluster_questions.delete_kv(self._usable(), namespace, key)
+
+    def _usable(self) -> AdminServers:
+        if self._open is None or self._is_closed:
+            raise NotOpen(_WHAT, was_open=self._is_closed)
+        self._open.instance.check_usable()
+        return self._open.servers

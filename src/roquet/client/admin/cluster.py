@@ -1,0 +1,134 @@
+"""The cluster as a whole: its brokers, what they do and how they are set up; KV settings."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from roquet.client.admin.servers import AdminServers
+from roquet.client.cluster.brokers import reply_body, reply_header
+from roquet.client.cluster.routes import MASTER_ID
+from roquet.client.errors import ClientError, RequestRefused, Unreachable
+from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.headers.kv_config import (
+    DeleteKvConfigHeader,
+    GetKvConfigHeader,
+    GetKvConfigReplyHeader,
+    ListKvConfigHeader,
+    PutKvConfigHeader,
+)
+
+_NAMES: Final = "name server"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """One broker of the cluster. What it does not say, or while it cannot be asked, is None."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    version: str | None = None
+    # Messages a second, lately.
+    put_rate: float | None = None
+    get_rate: float | None = None
+    # How full the disk of its log is, from 0 to 1.
+    disk_used_ratio: float | None = None
+    error: str | None = None
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == MASTER_ID
+
+
+async def list_brokers(servers: AdminServers) -> list[BrokerInfo]:
+    info = await servers.cluster_info()
+    known = [
+        BrokerInfo(cluster, name, broker_id, address)
+        for cluster, names in sorted(info.cluster_addr_table.items())
+        for name in sorted(names)
+        if name in info.broker_addr_table
+        for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items())
+    ]
+    return list(await asyncio.gather(*(_described(servers, each) for each in known)))
+
+
+async def runtime_info(servers: AdminServers, address: str) -> dict[str, str]:
+    reply = await servers.brokers.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO, NoFields())
+    return reply_body(KvTable, reply, address).table
+
+
+async def broker_config(servers: AdminServers, address: str) -> dict[str, str]:
+    reply = await servers.brokers.ask(address, RequestCode.GET_BROKER_CONFIG, NoFields())
+    try:
+        return read_properties_text(reply.body)
+    except ProtocolError as error:
+        raise Unreachable(address, f"it answered nonsense: {error}") from None
+
+
+async def update_broker_config(
+    servers: AdminServers, address: str, settings: Mapping[str, str]
+) -> None:
+    body = write_properties_text(settings)
+    await servers.brokers.ask(address, RequestCode.UPDATE_BROKER_CONFIG, NoFields(), body)
+
+
+async def kv_table(servers: AdminServers, namespace: str) -> dict[str, str]:
+    header = ListKvConfigHeader(namespace=namespace)
+    try:
+        code = RequestCode.GET_KVLIST_BY_NAMESPACE
+        return (await servers.names_body(KvTable, code, header)).table
+    except RequestRefused as refused:
+        if refused.code == ResponseCode.QUERY_NOT_FOUND:
+            return {}
+        raise
+
+
+async def kv_value(servers: AdminServers, namespace: str, key: str) -> str | None:
+    header = GetKvConfigHeader(namespace=namespace, key=key)
+    try:
+        reply = await servers.ask_names(RequestCode.GET_KV_CONFIG, header)
+    except RequestRefused as refused:
+        if refused.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        raise
+    return reply_header(GetKvConfigReplyHeader, reply, _NAMES).value
+
+
+async def put_kv(servers: AdminServers, namespace: str, key: str, value: str) -> None:
+    header = PutKvConfigHeader(namespace=namespace, key=key, value=value)
+    await servers.tell_names(RequestCode.PUT_KV_CONFIG, header)
+
+
+async def delete_kv(servers: AdminServers, namespace: str, key: str) -> None:
+    header = DeleteKvConfigHeader(namespace=namespace, key=key)
+    await servers.tell_names(RequestCode.DELETE_KV_CONFIG, header)
+
+
+async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
+    where = (broker.cluster, broker.broker_name, broker.broker_id, broker.address)
+    try:
+        table = await runtime_info(servers, broker.address)
+    except ClientError as error:
+        return BrokerInfo(*where, error=str(error))
+    return BrokerInfo(
+        *where,
+        table.get("brokerVersionDesc"),
+        _first_number(table.get("putTps")),
+        # Misspelt by 4.9.
+        _first_number(table.get("getTransferedTps") or table.get("getTransferredTps")),
+        _first_number(table.get("commitLogDiskRatio")),
+    )
+
+
+def _first_number(text: str | None) -> float | None:
+    """Of "10s 60s 600s" the first, which is the newest."""
+    try:
+        return float((text or "").split()[0])
+    except (IndexError, ValueError):
+        return None

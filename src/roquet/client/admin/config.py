@@ -1,0 +1,43 @@
+"""How an admin is set up: checked when it is made, and never changed."""
+
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+from roquet.client.cluster.name_servers import split_name_servers
+from roquet.client.cluster.tls import TlsConfig
+from roquet.client.config import Credentials
+from roquet.client.errors import BadArgument
+
+ADMIN_TIMEOUT_S: Final = 5.0
+
+
+class AdminOptions(TypedDict, total=False):
+    """What an admin takes besides its name server; `AdminConfig` explains."""
+
+    namespace: str | None
+    credentials: Credentials | None
+    tls: TlsConfig | bool
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig:
+    # "host:port", several of them joined by semicolons.
+    name_server: str
+    # Names of topics and groups are those inside it.
+    namespace: str | None = None
+    credentials: Credentials | None = None
+    # True is encrypted as `TlsConfig()` says.
+    tls: TlsConfig | bool = False
+    # How long one server may take to answer.
+    timeout_s: float = ADMIN_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        """Raises BadArgument, and BadAddress for the name server."""
+        split_name_servers(self.name_server)
+        if self.timeout_s <= 0:
+            raise BadArgument(f"`timeout_s` has to be more than 0, not {self.timeout_s}")
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return split_name_servers(self.name_server)

@@ -1,0 +1,245 @@
+"""Consumer groups as their operator sees them: settings, who is connected, and what they do."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.admin.topics import delete_topic
+from roquet.client.cluster.brokers import reply_body
+from roquet.client.errors import BadArgument, NotConnected, RequestRefused
+from roquet.client.names import RETRY_PREFIX, check_group
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.connection import (
+    Connection,
+    ConsumerConnections,
+    ProducerConnections,
+)
+from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable
+from roquet.protocol.bodies.running_info import ConsumerRunningInfo
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.headers.clients import (
+    ConsumerConnectionsHeader,
+    ProducerConnectionsHeader,
+    RunningInfoHeader,
+)
+from roquet.protocol.headers.groups import AllGroupConfigsHeader, DeleteGroupHeader
+
+# A broker gives the client ten seconds.
+_RELAY_TIMEOUT_S: Final = 12.0
+# Groups that every broker has, or that belong to its own parts.
+_INTERNAL_GROUPS: Final = frozenset(
+    {"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "SCHEDULE_CONSUMER"}
+)
+_INTERNAL_PREFIXES: Final = ("CID_RMQ_SYS_", "CID_ONS", "%LITE_", "CID_DEFAULT_RMQ_SYS_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Of a group at one broker."""
+
+    # Nobody of the group gets messages while it is not.
+    is_enabled: bool = True
+    may_broadcast: bool = True
+    # How often a message is tried again before it becomes a dead letter.
+    retry_count_max: int = 16
+    retry_queue_count: int = 1
+    # Whether members are told at once when one of them comes or goes.
+    tells_members: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises BadArgument."""
+        if self.retry_queue_count < 0:
+            raise BadArgument(f"a group cannot have less than no retry queues: {self}")
+
+
+DEFAULT_SETTINGS: Final = GroupSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnection:
+    client_id: str
+    address: str | None
+    language: str | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """Who of a group is connected, and what they said when they came; None if nobody is."""
+
+    connections: tuple[ClientConnection, ...]
+    consume_type: str | None = None
+    message_model: str | None = None
+    # What is wanted of each topic.
+    subscriptions: Mapping[str, str] | None = None
+
+    @property
+    def client_ids(self) -> list[str]:
+        return [each.client_id for each in self.connections]
+
+
+async def list_groups(servers: AdminServers, *, with_internal: bool) -> list[str]:
+    found = await ask_each(await servers.masters(), lambda each: _configs(servers, each))
+    groups = {group for part in found.values() for group in part}
+    if not with_internal:
+        groups = {group for group in groups if not _is_internal(group) and servers.is_ours(group)}
+    return sorted(map(servers.user_name, groups))
+
+
+async def group_settings(servers: AdminServers, group: str) -> dict[str, GroupSettings]:
+    found = await ask_each(await servers.masters(), lambda each: _configs(servers, each))
+    return {name: _settings_of(part[group]) for name, part in found.items() if group in part}
+
+
+async def put_group(
+    servers: AdminServers,
+    group: str,
+    settings: GroupSettings,
+    cluster: str | None = None,
+    broker: str | None = None,
+) -> None:
+    check_group(group)
+
+    async def put(master: Master) -> None:
+        # What settings do not speak of stays as it was.
+        old = (await _configs(servers, master)).get(group) or GroupConfig(group_name=group)
+        config = replace(
+            old,
+            consume_enable=settings.is_enabled,
+            consume_broadcast_enable=settings.may_broadcast,
+            retry_max_times=settings.retry_count_max,
+            retry_queue_nums=settings.retry_queue_count,
+            notify_consumer_ids_changed_enable=settings.tells_members,
+        )
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        await servers.brokers.ask(master.address, code, AddressedHeader(), write_body(config))
+
+    await ask_each(await servers.masters(cluster, broker), put)
+
+
+async def delete_group(
+    servers: AdminServers, group: str, cluster: str | None, *, keep_offsets: bool
+) -> None:
+    """Its dead letters stay: they are messages nobody has taken yet."""
+    # 4.9 and 5.x have different names for the same.
+    header = DeleteGroupHeader(
+        group_name=group, remove_offset=not keep_offsets, clean_offset=not keep_offsets
+    )
+    code = RequestCode.DELETE_SUBSCRIPTIONGROUP
+    await ask_each(
+        await servers.masters(cluster),
+        lambda master: servers.brokers.ask(master.address, code, header),
+    )
+    retry_topic = RETRY_PREFIX + group
+    if await servers.routes.newest(retry_topic, servers.config.timeout_s) is not None:
+        await delete_topic(servers, retry_topic, cluster)
+
+
+async def group_members(servers: AdminServers, group: str) -> GroupMembers:
+    found = await ask_each(
+        await servers.masters(), lambda master: members_at(servers, group, master)
+    )
+    answers = [each for each in found.values() if each is not None]
+    if not answers:
+        return GroupMembers(())
+    subscriptions = {
+        servers.user_name(topic): wanted.sub_string or ""
+        for answer in answers
+        for topic, wanted in answer.subscription_table.items()
+    }
+    return GroupMembers(
+        _connections(part.connection_set for part in answers),
+        answers[0].consume_type,
+        answers[0].message_model,
+        subscriptions,
+    )
+
+
+async def members_at(
+    servers: AdminServers, group: str, master: Master
+) -> ConsumerConnections | None:
+    """As one broker knows them; None if it knows nobody of the group."""
+    header = ConsumerConnectionsHeader(consumer_group=group)
+    code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+    try:
+        reply = await servers.brokers.ask(master.address, code, header)
+    except RequestRefused as refused:
+        if refused.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return None
+        raise
+    return reply_body(ConsumerConnections, reply, master.broker_name)
+
+
+async def producer_connections(servers: AdminServers, group: str) -> list[ClientConnection]:
+    async def connections(master: Master) -> list[Connection]:
+        header = ProducerConnectionsHeader(producer_group=group)
+        code = RequestCode.GET_PRODUCER_CONNECTION_LIST
+        try:
+            reply = await servers.brokers.ask(master.address, code, header)
+        except RequestRefused as refused:
+            # Brokers have no better word for a group they do not know.
+            if refused.code == ResponseCode.SYSTEM_ERROR:
+                return []
+            raise
+        return reply_body(ProducerConnections, reply, master.broker_name).connection_set
+
+    found = await ask_each(await servers.masters(), connections)
+    return list(_connections(found.values()))
+
+
+async def running_info(servers: AdminServers, group: str, client_id: str) -> ConsumerRunningInfo:
+    """Any broker that the client is connected to hands the question on to it."""
+    header = RunningInfoHeader(consumer_group=group, client_id=client_id)
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    refusals = []
+    for master in await servers.masters():
+        members = await members_at(servers, group, master)
+        if members is None or all(each.client_id != client_id for each in members.connection_set):
+            continue
+        try:
+            reply = await servers.brokers.ask(
+                master.address, code, header, timeout_s=_RELAY_TIMEOUT_S
+            )
+        except RequestRefused as refused:
+            refusals.append(refused)
+            continue
+        return reply_body(ConsumerRunningInfo, reply, master.broker_name)
+    if refusals:
+        raise refusals[0]
+    raise NotConnected(servers.user_name(group), client_id)
+
+
+async def _configs(servers: AdminServers, master: Master) -> dict[str, GroupConfig]:
+    code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+    reply = await servers.brokers.ask(master.address, code, AllGroupConfigsHeader())
+    return reply_body(GroupConfigTable, reply, master.broker_name).subscription_group_table
+
+
+def _settings_of(config: GroupConfig) -> GroupSettings:
+    return GroupSettings(
+        is_enabled=config.consume_enable,
+        may_broadcast=config.consume_broadcast_enable,
+        retry_count_max=config.retry_max_times,
+        retry_queue_count=config.retry_queue_nums,
+        tells_members=config.notify_consumer_ids_changed_enable,
+    )
+
+
+def _connections(parts: Iterable[Iterable[Connection]]) -> tuple[ClientConnection, ...]:
+    """A client that is connected to several brokers is one client."""
+    by_id = {
+        each.client_id: ClientConnection(
+            each.client_id, each.client_addr, each.language, each.version
+        )
+        for part in parts
+        for each in part
+    }
+    return tuple(by_id[client_id] for client_id in sorted(by_id))
+
+
+def _is_internal(group: str) -> bool:
+    return group in _INTERNAL_GROUPS or group.startswith(_INTERNAL_PREFIXES)

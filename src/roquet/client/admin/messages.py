@@ -1,0 +1,246 @@
+"""Looking for messages: by id, by key, by time; and dead letters, which are messages too."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import Final
+
+from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.errors import (
+    BadArgument,
+    MessageNotFound,
+    RequestRefused,
+    TopicNotFound,
+    Unreachable,
+)
+from roquet.client.group.pulling import PullOrder, PullStatus
+from roquet.client.group.subscriptions import subscription_of
+from roquet.client.moments import timestamp_ms
+from roquet.client.names import DLQ_PREFIX
+from roquet.client.producer.outgoing import RESERVED_NAMES
+from roquet.client.producer.receipt import QueueRef
+from roquet.client.received import ReceivedMessage, received_messages, received_of
+from roquet.clock import Clock
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.errors import BadMessage, ProtocolError
+from roquet.protocol.headers.pulling import QueryMessageHeader, ViewMessageHeader
+from roquet.protocol.messages.message import Message, Property
+from roquet.protocol.messages.message_id import OffsetId, parse_offset_id, parse_unique_id
+
+COUNT_MAX: Final = 64
+
+_PULL_COUNT: Final = 32
+_FIRST_MS: Final = 0
+_LAST_MS: Final = 2**63 - 1
+# Clocks of producers and brokers are not quite the same.
+_CLOCK_DIFFERENCE_MS: Final = 1000
+# A broker asks its disk, so this takes longer than other questions.
+_QUERY_TIMEOUT_S: Final = 18.0
+_NOT_FOUND: Final = (ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE)
+
+
+async def message_by_id(
+    servers: AdminServers, clock: Clock, topic: str, message_id: str
+) -> ReceivedMessage:
+    """Of either kind of id. Raises MessageNotFound."""
+    try:
+        place = parse_offset_id(message_id)
+    except BadMessage:
+        raise BadArgument(f"{message_id[:100]!r} is no id of a message") from None
+    found = await _message_at(servers, topic, place)
+    if found is None:
+        found = await _message_by_unique_id(servers, clock, topic, message_id)
+    if found is None:
+        raise MessageNotFound(servers.user_name(topic), f"the id {message_id}")
+    return found
+
+
+async def messages_by_key(
+    servers: AdminServers,
+    topic: str,
+    key: str,
+    begin: datetime | None,
+    end: datetime | None,
+    count_max: int,
+) -> list[ReceivedMessage]:
+    """Oldest first. Brokers compare hashes, so what they find is looked at again."""
+    header = QueryMessageHeader(
+        topic=topic,
+        key=key,
+        max_num=count_max,
+        begin_timestamp=_FIRST_MS if begin is None else timestamp_ms(begin),
+        end_timestamp=_LAST_MS if end is None else timestamp_ms(end),
+    )
+    found = await _query(servers, header)
+    return _oldest_first(each for each in found if key in each.keys)[:count_max]
+
+
+async def messages_between(
+    servers: AdminServers,
+    topic: str,
+    begin: datetime | None,
+    end: datetime | None,
+    count_max: int,
+) -> list[ReceivedMessage]:
+    """By the time they were stored, oldest first, those at `end` not included."""
+    route = await servers.route(topic)
+    parts = await asyncio.gather(
+        *(_between(servers, queue, begin, end, count_max) for queue in route.readable)
+    )
+    return _oldest_first(each for part in parts for each in part)[:count_max]
+
+
+async def messages_of_queue(
+    servers: AdminServers, queue: QueueRef, offset: int, count_max: int
+) -> list[ReceivedMessage]:
+    """Those from an offset on. Raises TopicNotFound."""
+    await servers.route(queue.topic)
+    found: list[ReceivedMessage] = []
+    async for message in _messages_from(servers, queue, offset):
+        if len(found) == count_max:
+            break
+        found.append(message)
+    return found
+
+
+async def dead_letters(
+    servers: AdminServers,
+    group: str,
+    begin: datetime | None,
+    end: datetime | None,
+    count_max: int,
+) -> list[ReceivedMessage]:
+    try:
+        return await messages_between(servers, DLQ_PREFIX + group, begin, end, count_max)
+    except TopicNotFound:
+        return []  # The first dead letter makes the topic.
+
+
+def revived(dead: ReceivedMessage, topic: str) -> Message:
+    """A dead letter as its producer sent it, without the marks of its way since."""
+    properties = {
+        name: value for name, value in dead.properties.items() if name not in RESERVED_NAMES
+    }
+    return Message(topic, dead.body, dead.tags, dead.keys, properties, dead.flag)
+
+
+def origin_of(dead: ReceivedMessage) -> str:
+    """The topic, as brokers know it, that a dead letter was sent to. Raises BadArgument."""
+    properties = dead.properties
+    topic = properties.get(Property.RETRY_TOPIC) or properties.get(Property.DLQ_ORIGIN_TOPIC)
+    if topic is None:
+        raise BadArgument(f"{dead} does not say which topic it came from; it is no dead letter")
+    return topic
+
+
+async def _message_at(servers: AdminServers, topic: str, place: OffsetId) -> ReceivedMessage | None:
+    address = str(place.store_address)
+    # Both kinds of ids look alike, and nobody else is asked because an id says so.
+    if address not in await servers.addresses():
+        return None
+    header = ViewMessageHeader(offset=place.physical_offset, topic=topic)
+    try:
+        reply = await servers.brokers.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        found = received_of(reply.body, address, servers.config.namespace)
+    except RequestRefused:
+        return None
+    except ProtocolError as error:
+        raise Unreachable(address, f"it answered nonsense: {error}") from None
+    found.queue = found.queue._replace(broker_name=await _name_of(servers, address))
+    return found if found.queue.topic == topic else None
+
+
+async def _name_of(servers: AdminServers, address: str) -> str:
+    info = await servers.cluster_info()
+    names = (
+        name
+        for name, data in info.broker_addr_table.items()
+        if address in data.broker_addrs.values()
+    )
+    return next(names, address)
+
+
+async def _message_by_unique_id(
+    servers: AdminServers, clock: Clock, topic: str, message_id: str
+) -> ReceivedMessage | None:
+    """The oldest with this id: retries and dead letters are copies that keep it."""
+    made_ms = parse_unique_id(message_id).made_at_ms(clock.now_ms())
+    header = QueryMessageHeader(
+        topic=topic,
+        key=message_id,
+        max_num=_PULL_COUNT,
+        begin_timestamp=made_ms - _CLOCK_DIFFERENCE_MS,
+        end_timestamp=_LAST_MS,
+        is_unique_key=True,
+    )
+    found = await _query(servers, header)
+    return next(iter(_oldest_first(each for each in found if each.message_id == message_id)), None)
+
+
+async def _query(servers: AdminServers, header: QueryMessageHeader) -> list[ReceivedMessage]:
+    async def query(master: Master) -> list[ReceivedMessage]:
+        code = RequestCode.QUERY_MESSAGE
+        try:
+            reply = await servers.brokers.ask(
+                master.address, code, header, timeout_s=_QUERY_TIMEOUT_S
+            )
+            # Which queues they are of, the records themselves say.
+            anywhere = QueueRef(header.topic, master.broker_name, 0)
+            found = received_messages(reply.body, anywhere, servers.config.namespace)
+            for each in found:
+                each.queue = anywhere._replace(queue_id=each.record.queue_id)
+        except RequestRefused as refused:
+            if refused.code in _NOT_FOUND:
+                return []
+            raise
+        except ProtocolError as error:
+            raise Unreachable(master.broker_name, f"it answered nonsense: {error}") from None
+        return found
+
+    parts = await ask_each(await servers.masters_of(header.topic), query)
+    # Brokers look for topic and key together, as a hash.
+    return [each for part in parts.values() for each in part if each.record.topic == header.topic]
+
+
+async def _between(
+    servers: AdminServers,
+    queue: QueueRef,
+    begin: datetime | None,
+    end: datetime | None,
+    count_max: int,
+) -> list[ReceivedMessage]:
+    begin_ms = _FIRST_MS if begin is None else timestamp_ms(begin)
+    end_ms = _LAST_MS if end is None else timestamp_ms(end)
+    if begin is None:
+        start = await servers.brokers.min_offset(queue)
+    else:
+        # Of several messages stored in one millisecond 4.9 finds any; those before it, in order.
+        start = await servers.brokers.offset_at(queue, begin_ms - 1)
+    found: list[ReceivedMessage] = []
+    async for message in _messages_from(servers, queue, start):
+        if message.store_timestamp >= end_ms or len(found) == count_max:
+            break
+        if message.store_timestamp >= begin_ms:
+            found.append(message)
+    return found
+
+
+async def _messages_from(
+    servers: AdminServers, queue: QueueRef, offset: int
+) -> AsyncIterator[ReceivedMessage]:
+    """All messages of a queue up to where it ends now."""
+    everything = subscription_of(queue.topic)
+    while True:
+        order = PullOrder(
+            queue, everything, offset, _PULL_COUNT, suspend_s=0, says_subscription=True
+        )
+        pulled = await servers.puller.pull(order)
+        for message in pulled.messages:
+            yield message
+        if pulled.status is PullStatus.NOTHING_NEW or pulled.next_offset <= offset:
+            return
+        offset = pulled.next_offset
+
+
+def _oldest_first(messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
+    return sorted(messages, key=lambda each: (each.store_timestamp, each.queue, each.queue_offset))

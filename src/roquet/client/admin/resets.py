@@ -1,0 +1,192 @@
+"""Moving a group to another place in its queues: planned first, seen by a human, then applied.
+
+    group is ...       broker is 5.x or ours          broker is 4.9
+    away               its offsets are committed for it
+    connected          the broker moves it            its members are told a time, and move
+
+Members would soon commit where they are over anything that was committed for them, so a broker of
+4.9 cannot move a connected group to an offset, only to a time, the first or the last message.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+from typing import Final
+
+from roquet.client.admin.groups import members_at
+from roquet.client.admin.progress import kept_offsets
+from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.errors import BadArgument, MembersConnected, TopicNotFound
+from roquet.client.group.start_offset import StartFrom
+from roquet.client.moments import timestamp_ms
+from roquet.client.producer.receipt import QueueRef
+from roquet.protocol.codes import VERSION_5_0_0, RequestCode
+from roquet.protocol.command import OUR_LANGUAGE
+from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.headers.offsets import ResetOffsetHeader
+
+# A moment, the first or last message, or an offset.
+ResetTarget = datetime | StartFrom | int
+
+_LAST_TIME: Final = -1
+_FIRST_TIME: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMove:
+    queue: QueueRef
+    # None if the group never committed here.
+    current: int | None
+    target: int
+    min_offset: int
+    max_offset: int
+
+    @property
+    def distance(self) -> int | None:
+        """Messages that are skipped; less than 0 if they are read again."""
+        return None if self.current is None else self.target - self.current
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """What a reset would do. Nothing happens before `apply_reset`."""
+
+    group: str
+    topic: str
+    to: ResetTarget
+    moves: tuple[QueueMove, ...]
+    # Who of the group is connected now.
+    members: tuple[str, ...]
+    # Whether it is about all queues of the topic.
+    is_whole: bool
+
+    @property
+    def skipped_count(self) -> int:
+        return sum(max(0, each.distance or 0) for each in self.moves)
+
+    @property
+    def repeated_count(self) -> int:
+        return sum(max(0, -(each.distance or 0)) for each in self.moves)
+
+
+class _Way(Enum):
+    COMMIT = auto()  # nobody is there who would object
+    AT_BROKER = auto()
+    AT_MEMBERS = auto()
+
+
+async def plan_reset(
+    servers: AdminServers,
+    group: str,
+    topic: str,
+    to: ResetTarget,
+    queues: Sequence[QueueRef] | None,
+) -> ResetPlan:
+    route = await servers.route(topic)
+    wanted = route.readable
+    if queues is not None:
+        wire_queues = {queue._replace(topic=servers.wire_name(queue.topic)) for queue in queues}
+        if strangers := wire_queues.difference(route.readable):
+            raise BadArgument(f"{min(strangers)} is no queue of topic {topic!r}")
+        wanted = tuple(queue for queue in route.readable if queue in wire_queues)
+    masters = [Master(*each) for each in sorted(route.masters.items())]
+    if missing := {queue.broker_name for queue in wanted}.difference(route.masters):
+        raise TopicNotFound(topic, f"{sorted(missing)} have no master now, and only masters move")
+
+    async def moves(master: Master) -> list[QueueMove]:
+        kept = (await kept_offsets(servers, master)).offset_table.get(f"{topic}@{group}", {})
+        here = [queue for queue in wanted if queue.broker_name == master.broker_name]
+        return [await _move(servers, queue, kept.get(queue.queue_id), to) for queue in here]
+
+    parts = await ask_each(masters, moves)
+    found = await ask_each(masters, lambda master: members_at(servers, group, master))
+    members = {each.client_id for part in found.values() if part for each in part.connection_set}
+    return ResetPlan(
+        servers.user_name(group),
+        servers.user_name(topic),
+        to,
+        tuple(sorted((move for part in parts.values() for move in part), key=lambda m: m.queue)),
+        tuple(sorted(members)),
+        is_whole=queues is None,
+    )
+
+
+async def apply_reset(servers: AdminServers, plan: ResetPlan) -> None:
+    """Raises MembersConnected before anything is changed."""
+    group, topic = servers.wire_name(plan.group), servers.wire_name(plan.topic)
+    names = {move.queue.broker_name for move in plan.moves}
+    masters = [each for each in await servers.masters_of(topic) if each.broker_name in names]
+    ways = await ask_each(masters, lambda master: _way(servers, group, master))
+    if _Way.AT_MEMBERS in ways.values() and not (plan.is_whole and not isinstance(plan.to, int)):
+        raise MembersConnected(plan.group)
+
+    async def move(master: Master) -> None:
+        moves = [each for each in plan.moves if each.queue.broker_name == master.broker_name]
+        match ways[master.broker_name]:
+            case _Way.COMMIT:
+                await _commit(servers, group, topic, moves)
+            case _Way.AT_BROKER:
+                for each in moves:
+                    header = _reset_header(group, topic, _LAST_TIME)
+                    header.queue_id, header.offset = each.queue.queue_id, each.target
+                    await _reset(servers, master, header)
+            case _Way.AT_MEMBERS:
+                # The broker refuses when one of the queues has no offset yet.
+                fresh = [each for each in moves if each.current is None]
+                await _commit(servers, group, topic, fresh)
+                await _reset(servers, master, _reset_header(group, topic, _time_of(plan.to)))
+
+    await ask_each(masters, move)
+
+
+async def _move(
+    servers: AdminServers, queue: QueueRef, current: int | None, to: ResetTarget
+) -> QueueMove:
+    brokers = servers.brokers
+    min_offset, max_offset = await brokers.min_offset(queue), await brokers.max_offset(queue)
+    match to:
+        case StartFrom.FIRST:
+            target = min_offset
+        case StartFrom.LAST:
+            target = max_offset
+        case int():
+            target = to
+        case _:
+            target = await brokers.offset_at(queue, _time_of(to))
+    # Beyond the ends there is nothing to read.
+    target = min(max(target, min_offset), max_offset)
+    user_queue = queue._replace(topic=servers.user_name(queue.topic))
+    return QueueMove(user_queue, current, target, min_offset, max_offset)
+
+
+async def _way(servers: AdminServers, group: str, master: Master) -> _Way:
+    if await members_at(servers, group, master) is None:
+        return _Way.COMMIT
+    # Every reply says what kind of broker it comes from, and this one can always be had: Apache's
+    # statistics, for example, are not there in the first seconds of a broker.
+    reply = await servers.brokers.ask(master.address, RequestCode.GET_BROKER_CONFIG, NoFields())
+    is_able = reply.version >= VERSION_5_0_0 or reply.language == OUR_LANGUAGE
+    return _Way.AT_BROKER if is_able else _Way.AT_MEMBERS
+
+
+async def _commit(
+    servers: AdminServers, group: str, topic: str, moves: Sequence[QueueMove]
+) -> None:
+    for each in moves:
+        await servers.brokers.commit(group, each.queue._replace(topic=topic), each.target)
+
+
+async def _reset(servers: AdminServers, master: Master, header: ResetOffsetHeader) -> None:
+    await servers.brokers.ask(master.address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+
+
+def _reset_header(group: str, topic: str, timestamp: int) -> ResetOffsetHeader:
+    return ResetOffsetHeader(topic=topic, group=group, timestamp=timestamp, is_force=True)
+
+
+def _time_of(to: ResetTarget) -> int:
+    assert not isinstance(to, int)
+    if isinstance(to, datetime):
+        return timestamp_ms(to)
+    return _FIRST_TIME if to is StartFrom.FIRST else _LAST_TIME

@@ -1,0 +1,136 @@
+"""The servers of a cluster as a tool sees them: all name servers, and masters by broker name.
+
+A tool asks anew each time, because its operator wants to know how things are now. Names of topics
+and groups are those that brokers know, with their namespace.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple, TypeVar, final
+
+from roquet.client.admin.config import AdminConfig
+from roquet.client.cluster.brokers import Brokers
+from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.name_servers import NameServers
+from roquet.client.cluster.routes import MASTER_ID, Route
+from roquet.client.errors import (
+    BadArgument,
+    NoNameServer,
+    RequestRefused,
+    TopicNotFound,
+    Unreachable,
+)
+from roquet.client.group.pulling import Puller
+from roquet.client.names import unwrapped, wrapped
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.route import ClusterInfo
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.fields import Header
+from roquet.protocol.headers.addressed import NoFields
+
+B = TypeVar("B")
+T = TypeVar("T")
+
+# Every broker has this group, for tools that read messages and keep no offsets.
+_TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+
+
+class Master(NamedTuple):
+    broker_name: str
+    address: str
+
+
+@final
+class AdminServers:
+    """Questions raise Unreachable or NoNameServer without an answer, RequestRefused for a no."""
+
+    def __init__(self, instance: ClientInstance, config: AdminConfig) -> None:
+        self.brokers = Brokers(instance.requests, instance.routes, config.timeout_s)
+        self.routes = instance.routes
+        self.puller = Puller(instance.requests, instance.routes, _TOOLS_GROUP, config.namespace)
+        self.config = config
+        self._name_servers = NameServers(instance.requests.call, config.name_servers)
+
+    def wire_name(self, name: str) -> str:
+        return wrapped(self.config.namespace, name)
+
+    def user_name(self, name: str) -> str:
+        return unwrapped(self.config.namespace, name)
+
+    def is_ours(self, name: str) -> bool:
+        """Whether a topic or group, as brokers know it, lies in our namespace."""
+        return not self.config.namespace or self.user_name(name) != name
+
+    async def ask_names(self, code: RequestCode, header: Header) -> Command:
+        """One of the name servers, for all of them know the same."""
+        reply = await self._name_servers.call(code, header, self.config.timeout_s)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused("the name server", reply.code, reply.remark)
+        return reply
+
+    async def tell_names(self, code: RequestCode, header: Header) -> list[Command]:
+        """All name servers, which do not tell each other."""
+        try:
+            return await asyncio.gather(
+                *(self.brokers.ask(address, code, header) for address in self.config.name_servers)
+            )
+        except Unreachable as error:
+            raise NoNameServer([error.reason]) from None
+
+    async def names_body(self, body_type: type[B], code: RequestCode, header: Header) -> B:
+        reply = await self.ask_names(code, header)
+        try:
+            return read_body(body_type, reply.body)
+        except ProtocolError as error:
+            raise NoNameServer([f"it answered nonsense: {error}"]) from None
+
+    async def cluster_info(self) -> ClusterInfo:
+        return await self.names_body(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO, NoFields())
+
+    async def masters(self, cluster: str | None = None, broker: str | None = None) -> list[Master]:
+        """All of them, those of a cluster, or one. Raises BadArgument when there is none."""
+        info = await self.cluster_info()
+        found = [
+            Master(name, data.broker_addrs[MASTER_ID])
+            for name, data in sorted(info.broker_addr_table.items())
+            if MASTER_ID in data.broker_addrs
+            and broker in (None, name)
+            and (cluster is None or name in info.cluster_addr_table.get(cluster, ()))
+        ]
+        if not found:
+            wanted = [f"cluster {cluster!r}"] * (cluster is not None)
+            wanted += [f"broker {broker!r}"] * (broker is not None)
+            where = " of " + " and ".join(wanted) if wanted else ""
+            raise BadArgument(f"no name server knows a master{where}; see `brokers()`")
+        return found
+
+    async def addresses(self) -> set[str]:
+        """Of all masters and slaves."""
+        info = await self.cluster_info()
+        return {
+            address
+            for data in info.broker_addr_table.values()
+            for address in data.broker_addrs.values()
+        }
+
+    async def route(self, topic: str) -> Route:
+        """As it is now. Raises TopicNotFound."""
+        route = await self.routes.newest(topic, self.config.timeout_s)
+        if route is None:
+            raise TopicNotFound(topic, "no broker has it")
+        return route
+
+    async def masters_of(self, topic: str) -> list[Master]:
+        """Raises TopicNotFound."""
+        return [Master(*each) for each in sorted((await self.route(topic)).masters.items())]
+
+
+async def ask_each(
+    masters: Iterable[Master], ask: Callable[[Master], Awaitable[T]]
+) -> dict[str, T]:
+    """The answers by broker name, asked for at the same time."""
+    masters = list(masters)
+    answers = await asyncio.gather(*map(ask, masters))
+    return {master.broker_name: answer for master, answer in zip(masters, answers, strict=True)}

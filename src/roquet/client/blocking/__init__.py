@@ -1,0 +1,1 @@
+"""Blocking twins: the same clients for programs without an event loop."""

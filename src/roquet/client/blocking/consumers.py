@@ -1,0 +1,170 @@
+"""The blocking twins of consumers."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TypeVar, Unpack, final
+
+from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.group.pulling import Pulled
+from roquet.client.producer.receipt import QueueRef
+from roquet.client.pull.config import PullConsumerOptions
+from roquet.client.pull.consumer import (
+    POLL_TIMEOUT_S,
+    PULL_COUNT,
+    AsyncPullConsumer,
+    PullStatistics,
+)
+from roquet.client.pull.schedule import DELAY_S, PullWork
+from roquet.client.push.config import PushConsumerOptions
+from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.iteration import DeliveryIterator
+from roquet.client.push.outcome import BROKER_DECIDES
+from roquet.client.push.statistics import ConsumerStatistics
+from roquet.client.received import ReceivedMessage
+
+T = TypeVar("T")
+
+
+@final
+class PushConsumer(BlockingTwin[AsyncPushConsumer]):
+    """Hands messages to a listener; `AsyncPushConsumer` says what each method does.
+
+    A function runs in threads of its own, a coroutine in the thread of the loop. Without a
+    listener, `for message in consumer` gives the messages.
+    """
+
+    def __init__(
+        self,
+        name_server: str,
+        group: str,
+        listener: Listener | None = None,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None:
+        super().__init__(
+            AsyncPushConsumer(name_server, group, listener, **options), "push consumer"
+        )
+
+    def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
+        self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
+
+    def unsubscribe(self, topic: str) -> None:
+        self._thread.call(lambda: self._twin.unsubscribe(topic))
+
+    def pause(self) -> None:
+        self._thread.call(self._twin.pause)
+
+    def resume(self) -> None:
+        self._thread.call(self._twin.resume)
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        return self._iterated(self._twin.__aiter__)
+
+    def batches(self) -> Iterator[list[ReceivedMessage]]:
+        return self._iterated(self._twin.batches)
+
+    def retry_later(self, message: ReceivedMessage, *, delay_level: int = BROKER_DECIDES) -> None:
+        self._thread.run(self._twin.retry_later(message, delay_level=delay_level))
+
+    def queues(self) -> list[QueueRef]:
+        return self._thread.call(self._twin.queues)
+
+    def statistics(self) -> ConsumerStatistics:
+        return self._thread.call(self._twin.statistics)
+
+    def _iterated(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+        iterator = self._thread.call(begin)
+        assert isinstance(iterator, DeliveryIterator)
+        try:
+            while True:
+                yield self._thread.run(iterator.__anext__())
+        except StopAsyncIteration:
+            return
+        finally:
+            if self._thread.is_running:
+                self._thread.call(iterator.close)
+
+
+@final
+class PullConsumer(BlockingTwin[AsyncPullConsumer]):
+    """Asks for messages and waits; `AsyncPullConsumer` says what each method does.
+
+    Belongs to the process that made it. `on_queues` is called in the thread of the loop.
+    """
+
+    def __init__(
+        self, name_server: str, group: str, **options: Unpack[PullConsumerOptions]
+    ) -> None:
+        super().__init__(AsyncPullConsumer(name_server, group, **options), "pull consumer")
+
+    def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
+        self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
+
+    def unsubscribe(self, topic: str) -> None:
+        self._thread.call(lambda: self._twin.unsubscribe(topic))
+
+    def assign(
+        self, queues: Iterable[QueueRef], *, tags: str | None = None, sql: str | None = None
+    ) -> None:
+        self._thread.call(lambda: self._twin.assign(queues, tags=tags, sql=sql))
+
+    def assignment(self) -> list[QueueRef]:
+        return self._thread.call(self._twin.assignment)
+
+    def queues(self, topic: str) -> list[QueueRef]:
+        return self._thread.run(self._twin.queues(topic))
+
+    def pause(self, queues: Iterable[QueueRef]) -> None:
+        self._thread.call(lambda: self._twin.pause(queues))
+
+    def resume(self, queues: Iterable[QueueRef]) -> None:
+        self._thread.call(lambda: self._twin.resume(queues))
+
+    def poll(self, *, timeout_s: float = POLL_TIMEOUT_S) -> list[ReceivedMessage]:
+        return self._thread.run(self._twin.poll(timeout_s=timeout_s))
+
+    def seek(self, queue: QueueRef, offset: int) -> None:
+        self._thread.run(self._twin.seek(queue, offset))
+
+    def seek_to_begin(self, queue: QueueRef) -> None:
+        self._thread.run(self._twin.seek_to_begin(queue))
+
+    def seek_to_end(self, queue: QueueRef) -> None:
+        self._thread.run(self._twin.seek_to_end(queue))
+
+    def position(self, queue: QueueRef) -> int | None:
+        return self._thread.call(lambda: self._twin.position(queue))
+
+    def commit(self, offsets: Mapping[QueueRef, int] | None = None) -> None:
+        self._thread.run(self._twin.commit(offsets))
+
+    def committed(self, queue: QueueRef) -> int | None:
+        return self._thread.run(self._twin.committed(queue))
+
+    def offset_for_time(self, queue: QueueRef, moment: datetime) -> int:
+        return self._thread.run(self._twin.offset_for_time(queue, moment))
+
+    def begin_offset(self, queue: QueueRef) -> int:
+        return self._thread.run(self._twin.begin_offset(queue))
+
+    def end_offset(self, queue: QueueRef) -> int:
+        return self._thread.run(self._twin.end_offset(queue))
+
+    def pull(
+        self,
+        queue: QueueRef,
+        offset: int,
+        *,
+        count_max: int = PULL_COUNT,
+        tags: str | None = None,
+        sql: str | None = None,
+        wait_s: float = 0.0,
+    ) -> Pulled:
+        return self._thread.run(
+            self._twin.pull(queue, offset, count_max=count_max, tags=tags, sql=sql, wait_s=wait_s)
+        )
+
+    def schedule(self, work: PullWork, *, delay_s: float = DELAY_S) -> None:
+        self._thread.call(lambda: self._twin.schedule(work, delay_s=delay_s))
+
+    def statistics(self) -> PullStatistics:
+        return self._thread.call(self._twin.statistics)

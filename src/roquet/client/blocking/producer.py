@@ -1,0 +1,90 @@
+"""The blocking twin of the producer: the same methods for programs without an event loop."""
+
+from collections.abc import Iterable, Sequence
+from typing import Unpack, final
+
+from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.config import TIMEOUT_S, ProducerOptions
+from roquet.client.producer.delay import Delay
+from roquet.client.producer.producer import REQUEST_TIMEOUT_S, AsyncProducer
+from roquet.client.producer.queue_choice import OrderKey
+from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.received import ReceivedMessage
+from roquet.protocol.messages.message import Message
+
+
+@final
+class Producer(BlockingTwin[AsyncProducer]):
+    """Sends messages and waits; `AsyncProducer` says what each method does."""
+
+    def __init__(self, name_server: str, group: str, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(AsyncProducer(name_server, group, **options), "producer")
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        delay: Delay | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> SendReceipt:
+        return self._thread.run(
+            self._twin.send(
+                message, queue=queue, order_key=order_key, delay=delay, timeout_s=timeout_s
+            )
+        )
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._thread.run(
+            self._twin.send_oneway(message, queue=queue, order_key=order_key, timeout_s=timeout_s)
+        )
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[SendReceipt]:
+        return self._thread.run(
+            self._twin.send_batch(messages, queue=queue, order_key=order_key, timeout_s=timeout_s)
+        )
+
+    def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        in_flight: int = 64,
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[SendReceipt]:
+        return self._thread.run(
+            self._twin.send_many(messages, in_flight=in_flight, timeout_s=timeout_s)
+        )
+
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> ReceivedMessage:
+        return self._thread.run(
+            self._twin.request(message, queue=queue, order_key=order_key, timeout_s=timeout_s)
+        )
+
+    def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
+        return self._thread.run(self._twin.queues(topic, timeout_s=timeout_s))
+
+    def statistics(self) -> ProducerStatistics:
+        return self._twin.statistics()

@@ -1,0 +1,51 @@
+"""Transactions for programs without an event loop."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Unpack, final
+
+from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.config import TIMEOUT_S, ProducerOptions
+from roquet.client.hooks import TransactionState
+from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.producer.transaction_ends import Check
+from roquet.client.producer.transaction_producer import AsyncTransactionProducer, Transaction
+from roquet.protocol.messages.message import Message
+
+
+@final
+class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
+    """Sends messages in transactions; `AsyncTransactionProducer` says what each method does.
+
+    `check` is called in a thread of its own.
+    """
+
+    def __init__(
+        self, name_server: str, group: str, *, check: Check, **options: Unpack[ProducerOptions]
+    ) -> None:
+        super().__init__(
+            AsyncTransactionProducer(name_server, group, check=check, **options),
+            "transaction producer",
+        )
+
+    @contextmanager
+    def transaction(
+        self, message: Message, *, timeout_s: float = TIMEOUT_S
+    ) -> Iterator[Transaction]:
+        """The block runs in the thread that calls, so it may use what belongs to that."""
+        with self._thread.entered(self._twin.transaction(message, timeout_s=timeout_s)) as entered:
+            yield entered
+
+    def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Transaction], TransactionState],
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Transaction:
+        with self.transaction(message, timeout_s=timeout_s) as transaction:
+            transaction.outcome = local(transaction)
+        return transaction
+
+    def statistics(self) -> ProducerStatistics:
+        return self._twin.statistics()

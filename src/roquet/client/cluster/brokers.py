@@ -1,0 +1,246 @@
+"""Questions to brokers, with typed answers: offsets, members of groups, locks of queues.
+
+A broker is asked by name; where it is, the routes say. What is only about queues asks the master,
+which has the newest answer.
+"""
+
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final, TypeVar, final
+
+from roquet.client.cluster.requests import Requests
+from roquet.client.cluster.routes import MASTER_ID, RouteBook
+from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound, Unreachable
+from roquet.client.group.subscriptions import subscription_data
+from roquet.client.producer.receipt import QueueRef
+from roquet.net.errors import NetError
+from roquet.protocol.bodies.body import read_body, write_body
+from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
+from roquet.protocol.bodies.names import ConsumerIds
+from roquet.protocol.bodies.queue_table import MessageQueue
+from roquet.protocol.bodies.subscription_data import SubscriptionCheck
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.fields import Header, read_header
+from roquet.protocol.headers.addressed import AddressedHeader, NoFields
+from roquet.protocol.headers.clients import ConsumerListHeader
+from roquet.protocol.headers.offsets import (
+    EarliestStoreTimeHeader,
+    EarliestStoreTimeReplyHeader,
+    GetMaxOffsetHeader,
+    GetMinOffsetHeader,
+    OffsetReplyHeader,
+    QueryConsumerOffsetHeader,
+    SearchOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
+from roquet.protocol.subscription import ExpressionType, Subscription
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S: Final = 5.0
+_LOCK_TIMEOUT_S: Final = 1.0
+
+H = TypeVar("H", bound=Header)
+
+
+@final
+class Brokers:
+    """Every question raises Unreachable without an answer, and RequestRefused for a no."""
+
+    def __init__(self, requests: Requests, routes: RouteBook, timeout_s: float = TIMEOUT_S) -> None:
+        self._requests = requests
+        self._routes = routes
+        self._timeout_s = timeout_s
+
+    def master(self, broker_name: str) -> str:
+        """The address of a master. Raises Unreachable."""
+        address = self._routes.broker(broker_name).get(MASTER_ID)
+        if address is None:
+            raise Unreachable(broker_name, "no name server knows a master of it")
+        return address
+
+    async def committed(self, group: str, queue: QueueRef) -> int | None:
+        """Where the group goes on in a queue; None when it never was there."""
+        header = QueryConsumerOffsetHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
+        )
+        try:
+            reply = await self.ask_master(
+                queue.broker_name, RequestCode.QUERY_CONSUMER_OFFSET, header
+            )
+        except RequestRefused as refused:
+            if refused.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
+
+    async def commit(self, group: str, queue: QueueRef, offset: int) -> None:
+        header = UpdateConsumerOffsetHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+            broker_name=queue.broker_name,
+        )
+        await self.ask_master(queue.broker_name, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def min_offset(self, queue: QueueRef) -> int:
+        header = GetMinOffsetHeader(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, header)
+
+    async def max_offset(self, queue: QueueRef) -> int:
+        """The offset of the message that comes next."""
+        header = GetMaxOffsetHeader(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        return await self._offset(queue, RequestCode.GET_MAX_OFFSET, header)
+
+    async def offset_at(self, queue: QueueRef, timestamp_ms: int) -> int:
+        """Of the first message that is not older."""
+        header = SearchOffsetHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            timestamp=timestamp_ms,
+            broker_name=queue.broker_name,
+        )
+        return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def earliest_ms(self, queue: QueueRef) -> int:
+        """When the oldest message that is still there was stored."""
+        header = EarliestStoreTimeHeader(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        code = RequestCode.GET_EARLIEST_MSG_STORETIME
+        reply = await self.ask_master(queue.broker_name, code, header)
+        return reply_header(EarliestStoreTimeReplyHeader, reply, queue.broker_name).timestamp
+
+    async def members(self, group: str, topic: str) -> list[str]:
+        """The ids of the clients of a group, as any broker of the topic knows them."""
+        route = await self._routes.existing(topic)
+        if route is None or not route.brokers:
+            raise Unreachable(topic, "no broker has this topic")
+        name = random.choice(list(route.brokers))  # noqa: S311  Any of them will do.
+        addresses = route.brokers[name]
+        address = addresses.get(MASTER_ID) or next(iter(addresses.values()))
+        header = ConsumerListHeader(consumer_group=group, broker_name=name)
+        reply = await self.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        return reply_body(ConsumerIds, reply, name).consumer_id_list
+
+    async def check_subscriptions(
+        self, group: str, client_id: str, subscriptions: Iterable[Subscription]
+    ) -> None:
+        """Whether brokers can filter as it is wanted, as far as they can be asked now.
+
+        Raises RequestRefused if one cannot.
+        """
+        for subscription in subscriptions:
+            # Every broker knows tags.
+            if subscription.expression_type is not ExpressionType.TAG:
+                try:
+                    await self._check(group, client_id, subscription)
+                except (NoNameServer, TopicNotFound, Unreachable) as error:
+                    log.info("%s is not checked: %s", subscription.expression, error)
+
+    async def lock(self, group: str, client_id: str, queues: Iterable[QueueRef]) -> set[QueueRef]:
+        """Those of the queues, of one broker, that the client has locked now."""
+        name, body = _lock_request(group, client_id, queues)
+        reply = await self.ask(
+            self.master(name), RequestCode.LOCK_BATCH_MQ, AddressedHeader(), body, _LOCK_TIMEOUT_S
+        )
+        return {
+            QueueRef(queue.topic, queue.broker_name, queue.queue_id)
+            for queue in reply_body(LockedQueues, reply, name).queues
+        }
+
+    async def unlock(self, group: str, client_id: str, queues: Iterable[QueueRef]) -> None:
+        """Gives back queues of one broker."""
+        name, body = _lock_request(group, client_id, queues)
+        await self.ask(
+            self.master(name), RequestCode.UNLOCK_BATCH_MQ, AddressedHeader(), body, _LOCK_TIMEOUT_S
+        )
+
+    async def ask_master(
+        self, broker_name: str, code: RequestCode, header: Header, body: bytes = b""
+    ) -> Command:
+        return await self.ask(self.master(broker_name), code, header, body)
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header,
+        body: bytes = b"",
+        timeout_s: float | None = None,
+    ) -> Command:
+        if timeout_s is None:
+            timeout_s = self._timeout_s
+        try:
+            reply = await self._requests.call(address, code, header, timeout_s, body)
+        except NetError as error:
+            raise Unreachable(address, str(error)) from error
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(address, reply.code, reply.remark)
+        return reply
+
+    async def _check(self, group: str, client_id: str, subscription: Subscription) -> None:
+        route = await self._routes.existing(subscription.topic)
+        if route is None or not route.masters:
+            raise Unreachable(subscription.topic, "no broker has this topic")
+        body = SubscriptionCheck(
+            client_id=client_id,
+            group=group,
+            subscription_data=subscription_data(subscription),
+        )
+        address = next(iter(route.masters.values()))
+        await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, NoFields(), write_body(body))
+
+    async def _offset(self, queue: QueueRef, code: RequestCode, header: Header) -> int:
+        reply = await self.ask_master(queue.broker_name, code, header)
+        return reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
+
+
+def by_broker(queues: Iterable[QueueRef]) -> dict[str, list[QueueRef]]:
+    """The queues of each broker name."""
+    parts: defaultdict[str, list[QueueRef]] = defaultdict(list)
+    for queue in queues:
+        parts[queue.broker_name].append(queue)
+    return dict(parts)
+
+
+def _lock_request(group: str, client_id: str, queues: Iterable[QueueRef]) -> tuple[str, bytes]:
+    wire_queues = [
+        MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id)
+        for queue in queues
+    ]
+    names = {queue.broker_name for queue in wire_queues}
+    assert len(names) == 1, f"queues of {len(names)} brokers in one request"
+    request = QueueLockRequest(client_id=client_id, consumer_group=group, mq_set=wire_queues)
+    return names.pop(), write_body(request)
+
+
+def reply_header(header_type: type[H], reply: Command, broker: str) -> H:
+    """Raises Unreachable when the answer is nonsense."""
+    try:
+        return read_header(header_type, reply.fields)
+    except ProtocolError as error:
+        raise Unreachable(broker, f"it answered nonsense: {error}") from None
+
+
+B = TypeVar("B")
+
+
+def reply_body(body_type: type[B], reply: Command, broker: str) -> B:
+    """Raises Unreachable when the answer is nonsense."""
+    try:
+        return read_body(body_type, reply.body)
+    except ProtocolError as error:
+        raise Unreachable(broker, f"it answered nonsense: {error}") from None

@@ -1,0 +1,119 @@
+"""A client shows brokers that it lives, and says good-bye."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, NamedTuple, final
+
+from roquet.client.cluster.requests import Requests
+from roquet.net.connection import Connection
+from roquet.net.errors import NetError
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.heartbeat import Heartbeat
+from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
+from roquet.protocol.command import OUR_LANGUAGE
+from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.headers.clients import UnregisterClientHeader
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S: Final = 3.0
+
+
+class _Kind(NamedTuple):
+    """What kind of broker answered."""
+
+    version: int
+    language: str | None
+
+
+@final
+class Heartbeats:
+    """`addresses` are those to tell, `heartbeat` is what to say, `is_wanted` is set for news."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        addresses: Callable[[], Collection[str]],
+        heartbeat: Callable[[], Heartbeat],
+        is_wanted: asyncio.Event,
+    ) -> None:
+        self._requests = requests
+        self._addresses = addresses
+        self._heartbeat = heartbeat
+        self._is_wanted = is_wanted
+        self._kinds: dict[str, _Kind] = {}
+        # A broker forgets a client with its connection.
+        self._told: dict[str, Connection | None] = {}
+
+    async def keep_beating(self, period_s: float) -> None:
+        """Tells all brokers when wanted and after each period, for ever."""
+        while True:
+            try:
+                async with asyncio.timeout(period_s):
+                    await self._is_wanted.wait()
+            except TimeoutError:
+                pass
+            self._is_wanted.clear()
+            await self.beat()
+
+    async def beat(self) -> None:
+        """Tells all brokers now. Who does not hear it is told later."""
+        heartbeat = self._heartbeat()
+        # Who neither sends nor reads is nobody a broker has to know.
+        if heartbeat.producer_data_set or heartbeat.consumer_data_set:
+            await self._tell_all("of life", self._beat)
+
+    async def has_timers(self, address: str, timeout_s: float) -> bool:
+        """Whether the broker keeps a message until any moment; 4.9 would deliver it at once.
+
+        Raises NetError when the broker is not known yet and does not answer.
+        """
+        if address not in self._kinds:
+            await self._beat(address, timeout_s)
+        version, language = self._kinds[address]
+        # Ours says it is a 4.9, so that no peer expects 5.x of it, but has timers.
+        return version >= VERSION_5_0_0 or language == OUR_LANGUAGE
+
+    async def introduce(self, address: str, timeout_s: float) -> None:
+        """Returns when the broker knows who is behind this connection. Raises NetError."""
+        connection = self._requests.peers.open_connection(address)
+        if connection is None or connection is not self._told.get(address):
+            await self._beat(address, timeout_s)
+
+    async def leave(self) -> None:
+        """Good-bye to all who were told, within a limited time."""
+        await self._tell_all("good-bye", self._leave)
+
+    async def _tell_all(self, what: str, tell: Callable[[str], Awaitable[None]]) -> None:
+        addresses = sorted(self._addresses())
+        results = await asyncio.gather(*map(tell, addresses), return_exceptions=True)
+        for address, result in zip(addresses, results, strict=True):
+            if isinstance(result, NetError):
+                log.info("%s was not told %s: %s", address, what, result)
+            elif result is not None:
+                raise result
+
+    async def _beat(self, address: str, timeout_s: float = _TIMEOUT_S) -> None:
+        body = write_body(self._heartbeat())
+        reply = await self._requests.call(
+            address, RequestCode.HEART_BEAT, AddressedHeader(), timeout_s, body
+        )
+        if reply.code != ResponseCode.SUCCESS:
+            log.warning("%s refused a heartbeat: %d %s", address, reply.code, reply.remark)
+        self._kinds[address] = _Kind(reply.version, reply.language)
+        self._told[address] = self._requests.peers.open_connection(address)
+
+    async def _leave(self, address: str) -> None:
+        heartbeat = self._heartbeat()
+        client_id = heartbeat.client_id
+        headers = [
+            UnregisterClientHeader(client_id=client_id, producer_group=each.group_name)
+            for each in heartbeat.producer_data_set
+        ]
+        headers += [
+            UnregisterClientHeader(client_id=client_id, consumer_group=each.group_name)
+            for each in heartbeat.consumer_data_set
+        ]
+        for header in headers:
+            await self._requests.call(address, RequestCode.UNREGISTER_CLIENT, header, _TIMEOUT_S)

@@ -1,0 +1,229 @@
+"""Topic -> route: which queues take and give messages, and where their brokers are.
+
+Routes are asked for once, kept, and renewed from time to time; when no name server answers, the
+ones that are known go on. Which of the queues is taken is decided in `queue_choice.py`.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from roquet.client.cluster.name_servers import NameServers
+from roquet.client.errors import NoNameServer, TopicNotFound
+from roquet.client.names import TEMPLATE_TOPIC
+from roquet.client.producer.receipt import QueueRef
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.route import QueueData, TopicRoute
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
+from roquet.protocol.errors import BadBody
+from roquet.protocol.headers.routes import GetRouteHeader
+
+log = logging.getLogger(__name__)
+
+MASTER_ID: Final = 0
+# No broker gives a topic more; a name server that says so is not believed.
+QUEUE_COUNT_MAX: Final = 65_536
+
+_ASK_TIMEOUT_S: Final = 3.0
+_PAUSE_S: Final = 0.5
+_WRITE: Final = int(Permission.WRITE)
+_READ: Final = int(Permission.READ)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`queues` take messages, `readable` give them; addresses are by broker name and id."""
+
+    queues: tuple[QueueRef, ...]
+    masters: Mapping[str, str]
+    readable: tuple[QueueRef, ...] = ()
+    brokers: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+
+def route_of(topic: str, answer: TopicRoute, queue_count_max: int = QUEUE_COUNT_MAX) -> Route:
+    """What a client needs of a name server's answer."""
+    masters = {
+        broker.broker_name: broker.broker_addrs[MASTER_ID]
+        for broker in answer.broker_datas
+        if MASTER_ID in broker.broker_addrs
+    }
+    if answer.order_topic_conf:
+        counts = _ordered_counts(answer.order_topic_conf)
+    else:
+        counts = _writable_counts(answer.queue_datas, masters)
+    return Route(
+        _queues(topic, counts, queue_count_max),
+        masters,
+        # A slave gives messages, so these need no master.
+        _queues(topic, _readable_counts(answer.queue_datas), QUEUE_COUNT_MAX),
+        {broker.broker_name: broker.broker_addrs for broker in answer.broker_datas},
+    )
+
+
+@final
+class RouteBook:
+    """`has_news` is set when a topic has a new route."""
+
+    def __init__(
+        self,
+        name_servers: NameServers,
+        new_topic_queue_count: int,
+        has_news: asyncio.Event,
+    ) -> None:
+        self._name_servers = name_servers
+        self._new_topic_queue_count = new_topic_queue_count
+        self._has_news = has_news
+        self._routes: dict[str, Route] = {}
+        self._stale: set[str] = set()
+        self._is_stale = asyncio.Event()
+        # Those who want the same topic wait for one answer.
+        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def known(self, topic: str) -> Route | None:
+        """The route of a topic that takes messages, if it need not be asked for."""
+        route = self._routes.get(topic)
+        return route if route is not None and route.queues else None
+
+    async def find(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route:
+        """For a sender, who may also make the topic. Raises TopicNotFound or NoNameServer."""
+        route = self._routes.get(topic)
+        if route is None or not route.queues:
+            try:
+                async with asyncio.timeout(timeout_s), self._asking[topic]:
+                    route = self._routes.get(topic)
+                    if route is None or not route.queues:
+                        route = await self._discover(topic, timeout_s)
+            except TimeoutError:
+                raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
+        if not route.queues:
+            raise TopicNotFound(topic, "no master takes messages of it now; check its brokers")
+        return route
+
+    async def existing(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route | None:
+        """For a reader: None while there is no such topic. Raises TopicNotFound or NoNameServer."""
+        return self._routes.get(topic) or await self.newest(topic, timeout_s)
+
+    async def newest(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route | None:
+        """The same, whatever was known before."""
+        answer = await self._ask(topic, timeout_s)
+        return None if answer is None else self._keep(topic, route_of(topic, answer))
+
+    def masters(self) -> set[str]:
+        """The addresses of all masters that any route names."""
+        return {address for route in self._routes.values() for address in route.masters.values()}
+
+    def addresses(self) -> set[str]:
+        """The addresses of all masters and slaves that any route names."""
+        return {
+            address
+            for route in self._routes.values()
+            for addresses in route.brokers.values()
+            for address in addresses.values()
+        }
+
+    def broker(self, name: str) -> Mapping[int, str]:
+        """The addresses of one broker by id, as the newest route that names it says."""
+        for route in reversed(self._routes.values()):
+            if name in route.brokers:
+                return route.brokers[name]
+        return {}
+
+    def renew_soon(self, topic: str) -> None:
+        """Somebody found the route to be wrong."""
+        self._stale.add(topic)
+        self._is_stale.set()
+
+    async def keep_renewed(self, period_s: float) -> None:
+        """Renews what is stale soon and everything after each period, for ever."""
+        loop = asyncio.get_running_loop()
+        all_due_s = loop.time() + period_s
+        while True:
+            try:
+                async with asyncio.timeout_at(all_due_s):
+                    await self._is_stale.wait()
+            except TimeoutError:
+                self._stale.update(self._routes)
+                all_due_s = loop.time() + period_s
+            self._is_stale.clear()
+            stale, self._stale = self._stale, set()
+            await self._renew(stale)
+            # Many senders may find the same route wrong, again and again.
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _renew(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            try:
+                answer = await self._ask(topic, _ASK_TIMEOUT_S)
+                # A topic that vanished is not made anew elsewhere: its brokers may come back.
+                if answer is not None:
+                    self._keep(topic, route_of(topic, answer))
+            except TopicNotFound as error:
+                log.debug("keeping the old route: %s", error)
+            except NoNameServer as error:
+                log.warning("keeping the old routes: %s", error)
+                return
+
+    async def _discover(self, topic: str, timeout_s: float) -> Route:
+        answer = await self._ask(topic, timeout_s)
+        if answer is not None:
+            return self._keep(topic, route_of(topic, answer))
+        # The first message makes the topic, in the image of the template.
+        template = await self._ask(TEMPLATE_TOPIC, timeout_s)
+        if template is None:
+            raise TopicNotFound(topic, "no broker has it or makes topics by itself; create it")
+        return self._keep(topic, route_of(topic, template, self._new_topic_queue_count))
+
+    def _keep(self, topic: str, route: Route) -> Route:
+        if route != self._routes.get(topic):
+            self._routes.pop(topic, None)  # The newest is the last.
+            self._routes[topic] = route
+            self._has_news.set()
+        return route
+
+    async def _ask(self, topic: str, timeout_s: float) -> TopicRoute | None:
+        reply = await self._name_servers.call(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader(topic=topic), timeout_s
+        )
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if reply.code != ResponseCode.SUCCESS:
+            raise TopicNotFound(topic, f"the name server answered {reply.code}: {reply.remark}")
+        try:
+            return read_body(TopicRoute, reply.body)
+        except BadBody as error:
+            raise TopicNotFound(topic, f"the name server answered nonsense: {error}") from None
+
+
+def _queues(
+    topic: str, counts: Iterable[tuple[str, int]], queue_count_max: int
+) -> tuple[QueueRef, ...]:
+    return tuple(
+        QueueRef(topic, broker, queue_id)
+        for broker, count in counts
+        for queue_id in range(min(count, queue_count_max))
+    )
+
+
+def _readable_counts(queue_datas: Iterable[QueueData]) -> Iterator[tuple[str, int]]:
+    for data in sorted(queue_datas, key=lambda data: data.broker_name):
+        if data.perm & _READ:
+            yield data.broker_name, data.read_queue_nums
+
+
+def _writable_counts(
+    queue_datas: Iterable[QueueData], masters: Mapping[str, str]
+) -> Iterator[tuple[str, int]]:
+    for data in sorted(queue_datas, key=lambda data: data.broker_name):
+        if data.perm & _WRITE and data.broker_name in masters:
+            yield data.broker_name, data.write_queue_nums
+
+
+def _ordered_counts(text: str) -> Iterator[tuple[str, int]]:
+    """An operator's order of brokers, such as "broker-a:4;broker-b:4"."""
+    for part in text.split(";"):
+        broker, _, count = part.rpartition(":")
+        if broker and count.isascii() and count.isdigit():
+            yield broker, int(count)

@@ -1,0 +1,214 @@
+"""Which queues of a topic a member of a group reads: six strategies, all of them pure.
+
+Every member decides for itself, so all must use the same strategy with the same parameters, and
+give it the same queues and client ids, sorted. Eight queues and three members:
+
+    average          a0 a1 a2   a3 b0 b1   b2 b3       neighbours stay together
+    circle           a0 a3 b2   a1 b0 b3   a2 b1       cards dealt round the table
+    ConsistentHash   hardly a queue moves when a member comes or goes
+    Config           each member is told its queues
+    MachineRoom      only queues of the named rooms, which are part of the brokers' names
+    MachineRoomNearby  queues stay in their room as long as somebody is there
+
+Java members of the same group come to the same results. The names are what they tell brokers.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from hashlib import md5
+from typing import Final, Protocol, TypeVar, final
+
+from roquet.client.errors import BadArgument
+from roquet.client.names import RETRY_PREFIX
+from roquet.client.producer.receipt import QueueRef
+
+T = TypeVar("T")
+
+_ROOM_SEPARATOR: Final = "@"
+_VIRTUAL_COUNT: Final = 10
+
+
+class Allocation(Protocol):
+    """A strategy. Who is not among `client_ids` gets nothing."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(
+        self, client_id: str, queues: Sequence[QueueRef], client_ids: Sequence[str]
+    ) -> list[QueueRef]: ...
+
+
+@final
+class _Average:
+    """One run of neighbours for each member; if they are not equal, the first ones are longer."""
+
+    name: Final = "AVG"
+
+    def __call__(
+        self, client_id: str, queues: Sequence[QueueRef], client_ids: Sequence[str]
+    ) -> list[QueueRef]:
+        if client_id not in client_ids:
+            return []
+        index = client_ids.index(client_id)
+        size, rest = divmod(len(queues), len(client_ids))
+        start = index * size + min(index, rest)
+        return list(queues[start : start + size + (index < rest)])
+
+
+@final
+class _Circle:
+    """One queue for each member in turn, until there are none left."""
+
+    name: Final = "AVG_BY_CIRCLE"
+
+    def __call__(
+        self, client_id: str, queues: Sequence[QueueRef], client_ids: Sequence[str]
+    ) -> list[QueueRef]:
+        if client_id not in client_ids:
+            return []
+        return list(queues[client_ids.index(client_id) :: len(client_ids)])
+
+
+average: Final[Allocation] = _Average()
+circle: Final[Allocation] = _Circle()
+
+
+@final
+class ConsistentHash:
+    """Members stand on a ring, each in several places; a queue belongs to the next one."""
+
+    name: Final = "CONSISTENT_HASH"
+
+    def __init__(self, virtual_count: int = _VIRTUAL_COUNT) -> None:
+        if virtual_count < 1:
+            raise BadArgument(f"`virtual_count` has to be 1 or more, not {virtual_count}")
+        self._virtual_count = virtual_count
+
+    def __call__(
+        self, client_id: str, queues: Sequence[QueueRef], client_ids: Sequence[str]
+    ) -> list[QueueRef]:
+        if client_id not in client_ids:
+            return []
+        # Where two members meet, the later one stays.
+        owners = {
+            _ring_hash(f"{each}-{number}"): each
+            for each in client_ids
+            for number in range(self._virtual_count)
+        }
+        ring = sorted(owners)
+
+        def owner(queue: QueueRef) -> str:
+            place = bisect_left(ring, _ring_hash(_java_text(queue)))
+            return owners[ring[place % len(ring)]]
+
+        return [queue for queue in queues if owner(queue) == client_id]
+
+
+@final
+class Config:
+    """These queues, whoever else is there; of other queues, none.
+
+    But nobody lists retry topics, which come to be when a message fails: where none of its queues
+    is listed, a retry topic is shared as `average` does. In Java it is read by nobody.
+    """
+
+    name: Final = "CONFIG"
+
+    def __init__(self, queues: Iterable[QueueRef]) -> None:
+        self._queues = frozenset(queues)
+
+    def __call__(
+        self, client_id: str, queues: Sequence[QueueRef], client_ids: Sequence[str]
+    ) -> list[QueueRef]:
+        listed = [queue for queue in queues if queue in self._queues]
+        if queues and not listed and queues[0].topic.startswith(RETRY_PREFIX):
+            return average(client_id, queues, client_ids)
+        return listed
+
+
+@final
+class MachineRoom:
+    """Shares the queues of brokers that are called `<room>@<rest>`, for the given rooms.
+
+    Queues of other rooms are for members that were given those: nobody else reads them.
+    """
+
+    name: Final = "MACHINE_ROOM"
+
+    def __init__(self, rooms: Collection[str]) -> None:
+        if isinstance(rooms, str) or not rooms:
+            raise BadArgument(f"`rooms` has to be a collection of names, not {rooms!r}")
+        self._rooms = frozenset(rooms)
+
+    def __call__(
+        self, client_id: str, queues: Sequence[QueueRef], client_ids: Sequence[str]
+    ) -> list[QueueRef]:
+        if client_id not in client_ids:
+            return []
+        index = client_ids.index(client_id)
+        ours = [queue for queue in queues if _room_in(queue.broker_name) in self._rooms]
+        size, rest = divmod(len(ours), len(client_ids))
+        # Unlike `average`, what is left over lies behind all the runs.
+        left_over = ours[size * len(client_ids) :]
+        return ours[index * size : (index + 1) * size] + left_over[index:rest][:1]
+
+
+@final
+class MachineRoomNearby:
+    """Members share the queues of their own room, in the way of `inner`.
+
+    All members share the queues of rooms where no member is. The two functions name the room of a
+    queue and that of a client id; BadArgument is raised where one knows none.
+    """
+
+    def __init__(
+        self,
+        inner: Allocation,
+        room_of_queue: Callable[[QueueRef], str],
+        room_of_client: Callable[[str], str],
+    ) -> None:
+        self.name: Final = f"MACHINE_ROOM_NEARBY-{inner.name}"
+        self._inner = inner
+        self._room_of_queue = room_of_queue
+        self._room_of_client = room_of_client
+
+    def __call__(
+        self, client_id: str, queues: Sequence[QueueRef], client_ids: Sequence[str]
+    ) -> list[QueueRef]:
+        if client_id not in client_ids:
+            return []
+        queues_by_room = _by_room(queues, self._room_of_queue)
+        clients_by_room = _by_room(client_ids, self._room_of_client)
+        own_room = self._room_of_client(client_id)
+        result = self._inner(client_id, queues_by_room.get(own_room, []), clients_by_room[own_room])
+        for room in sorted(queues_by_room.keys() - clients_by_room.keys()):
+            result += self._inner(client_id, queues_by_room[room], client_ids)
+        return result
+
+
+def _by_room(things: Iterable[T], room_of: Callable[[T], str]) -> dict[str, list[T]]:
+    rooms: dict[str, list[T]] = defaultdict(list)
+    for thing in things:
+        room = room_of(thing)
+        if not room:
+            raise BadArgument(f"{thing} is in no room; the function has to name one for it")
+        rooms[room].append(thing)
+    return rooms
+
+
+def _room_in(broker_name: str) -> str | None:
+    """The room in `room@rest`; other names have none. Java drops empty parts at the end."""
+    parts = broker_name.rstrip(_ROOM_SEPARATOR).split(_ROOM_SEPARATOR)
+    return parts[0] if len(parts) == 2 else None
+
+
+def _ring_hash(text: str) -> int:
+    return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest()[:4])
+
+
+def _java_text(queue: QueueRef) -> str:
+    """What Java writes for a queue: its hash decides who reads the queue."""
+    topic, broker_name, queue_id = queue
+    return f"MessageQueue [topic={topic}, brokerName={broker_name}, queueId={queue_id}]"

@@ -1,0 +1,161 @@
+"""One pull: from a queue and an offset to messages, or to the word that there are none.
+
+A pull that may wait is parked by the broker until a message comes or its time is up; that is all
+there is to "push". Where to pull from next, the broker says.
+"""
+
+from enum import Enum, auto
+from typing import Final, NamedTuple, final
+
+from roquet.client.cluster.requests import Requests
+from roquet.client.cluster.routes import MASTER_ID, RouteBook
+from roquet.client.errors import RequestRefused, Unreachable
+from roquet.client.producer.receipt import QueueRef
+from roquet.client.received import ReceivedMessage, received_messages
+from roquet.net.errors import NetError
+from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.fields import header_reader
+from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
+from roquet.protocol.subscription import ExpressionType, Subscription
+
+# How long a broker may park a pull, and how much longer its answer may take.
+SUSPEND_S: Final = 15.0
+_ANSWER_S: Final = 15.0
+
+_read_reply = header_reader(PullMessageReplyHeader)
+
+
+class PullStatus(Enum):
+    FOUND = auto()
+    NOTHING_NEW = auto()
+    NOTHING_MATCHED = auto()  # there were messages, but none of them was wanted
+    OUT_OF_RANGE = auto()  # the queue begins later, or ends before
+
+
+class Pulled(NamedTuple):
+    status: PullStatus
+    messages: list[ReceivedMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+_STATUSES: Final = {
+    int(ResponseCode.SUCCESS): PullStatus.FOUND,
+    int(ResponseCode.PULL_NOT_FOUND): PullStatus.NOTHING_NEW,
+    int(ResponseCode.PULL_RETRY_IMMEDIATELY): PullStatus.NOTHING_MATCHED,
+    int(ResponseCode.PULL_OFFSET_MOVED): PullStatus.OUT_OF_RANGE,
+}
+
+
+class PullOrder(NamedTuple):
+    """What of a queue is wanted. With `suspend_s` the broker waits for a message."""
+
+    queue: QueueRef
+    subscription: Subscription
+    offset: int
+    count_max: int
+    suspend_s: float = SUSPEND_S
+    # Up to where the group is done: saves a commit of its own.
+    commit_offset: int | None = None
+    # Said along, for a broker that does not know it from a heartbeat.
+    says_subscription: bool = False
+    is_lite: bool = False
+
+
+@final
+class Puller:
+    """Pulls for one group. Stays with the slave that a master with much to do sends it to."""
+
+    def __init__(
+        self, requests: Requests, routes: RouteBook, group: str, namespace: str | None = None
+    ) -> None:
+        self._requests = requests
+        self._routes = routes
+        self._group = group
+        self._namespace = namespace
+        self._suggested: dict[QueueRef, int] = {}
+
+    async def pull(self, order: PullOrder) -> Pulled:
+        """Raises Unreachable or RequestRefused."""
+        queue = order.queue
+        broker_id, address = self._replica(queue)
+        header = self._header(order, is_master=broker_id == MASTER_ID)
+        timeout_s = order.suspend_s + _ANSWER_S
+        try:
+            reply = await self._requests.call(address, RequestCode.PULL_MESSAGE, header, timeout_s)
+        except NetError as error:
+            # The next try begins with the master.
+            self._suggested.pop(queue, None)
+            raise Unreachable(queue.broker_name, str(error)) from error
+        return self._pulled(order, address, reply)
+
+    def forget(self, queue: QueueRef) -> None:
+        self._suggested.pop(queue, None)
+
+    def _replica(self, queue: QueueRef) -> tuple[int, str]:
+        addresses = self._routes.broker(queue.broker_name)
+        wanted = self._suggested.get(queue, MASTER_ID)
+        if wanted in addresses:
+            return wanted, addresses[wanted]
+        if not addresses:
+            self._routes.renew_soon(queue.topic)
+            raise Unreachable(queue.broker_name, "no name server knows an address of it")
+        # Without its master, a slave has what there is.
+        return min(addresses.items())
+
+    def _header(self, order: PullOrder, *, is_master: bool) -> PullMessageHeader:
+        subscription = order.subscription
+        flags = 0
+        if order.suspend_s > 0:
+            flags |= _SUSPEND
+        # Only a master keeps offsets.
+        if order.commit_offset is not None and is_master:
+            flags |= _COMMIT
+        if order.says_subscription:
+            flags |= _SUBSCRIPTION
+        if order.is_lite:
+            flags |= _LITE
+        return PullMessageHeader(
+            consumer_group=self._group,
+            topic=order.queue.topic,
+            queue_id=order.queue.queue_id,
+            queue_offset=order.offset,
+            max_msg_nums=order.count_max,
+            sys_flag=flags,
+            commit_offset=order.commit_offset or 0,
+            suspend_timeout_millis=round(order.suspend_s * 1000),
+            sub_version=subscription.version,
+            subscription=subscription.expression if order.says_subscription else None,
+            expression_type=subscription.expression_type,
+            broker_name=order.queue.broker_name,
+        )
+
+    def _pulled(self, order: PullOrder, address: str, reply: Command) -> Pulled:
+        status = _STATUSES.get(reply.code)
+        if status is None:
+            raise RequestRefused(address, reply.code, reply.remark)
+        queue = order.queue
+        try:
+            header = _read_reply(reply.fields)
+            messages = []
+            if status is PullStatus.FOUND:
+                messages = received_messages(reply.body, queue, self._namespace)
+                subscription = order.subscription
+                # The broker compares hashes, and two tags may have the same.
+                if subscription.expression_type is ExpressionType.TAG and subscription.tags:
+                    messages = [each for each in messages if subscription.matches_tags(each.tags)]
+        except ProtocolError as error:
+            raise Unreachable(queue.broker_name, f"it answered nonsense: {error}") from None
+        self._suggested[queue] = header.suggest_which_broker_id
+        return Pulled(
+            status, messages, header.next_begin_offset, header.min_offset, header.max_offset
+        )
+
+
+_COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
+_SUSPEND: Final = int(PullFlag.SUSPEND)
+_SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
+_LITE: Final = int(PullFlag.LITE_PULL)

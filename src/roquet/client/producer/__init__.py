@@ -1,0 +1,1 @@
+"""Producers: from a message to the receipt for it; transactions and requests besides."""

@@ -1,0 +1,158 @@
+"""Messages that share a request: cut to size, or gathered while they wait for each other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import nullcontext
+from copy import copy
+from typing import Final, final
+
+from roquet.client.errors import ClientError, NotYetSafe, SendUnknown
+from roquet.client.producer.outgoing import Ready
+from roquet.client.producer.receipt import SendReceipt
+from roquet.client.producer.sending import Place
+from roquet.net.service import Services
+
+# Beyond this a larger request saves nothing more.
+GATHERED_COUNT_MAX: Final = 1000
+GATHERED_SIZE_MAX: Final = 256 * 1024
+# A broker takes no more in one request.
+BATCH_COUNT_MAX: Final = 65_000
+
+# Sizes of a message in a batch, besides its body and its properties.
+_ITEM_SIZE: Final = 22
+
+Outcome = SendReceipt | ClientError
+
+# Messages, place and deadline of one request, to a receipt for each message; raises ClientError.
+SendTogether = Callable[[Sequence[Ready], Place, float], Awaitable[Sequence[SendReceipt]]]
+
+
+async def outcomes_of(receipts: Awaitable[Sequence[SendReceipt]], count: int) -> list[Outcome]:
+    """What became of each of `count` messages that share a request."""
+    try:
+        return [*await receipts]
+    except NotYetSafe as error:
+        return [NotYetSafe(error.topic, error.reason, (each,)) for each in error.receipts]
+    except ClientError as error:
+        # Each message gets an error of its own, because raising one changes it.
+        return [copy(error) for _ in range(count)]
+
+
+def cut_to_size(messages: Sequence[Ready], size_max: int) -> Iterator[list[Ready]]:
+    """The messages in order, in as few parts as fit; one that is too large alone stays alone."""
+    part: list[Ready] = []
+    part_size = 0
+    for message in messages:
+        size = size_of(message)
+        if part and (part_size + size > size_max or len(part) >= BATCH_COUNT_MAX):
+            yield part
+            part, part_size = [], 0
+        part.append(message)
+        part_size += size
+    if part:
+        yield part
+
+
+def size_of(ready: Ready) -> int:
+    """How much of a batch it takes."""
+    text = ready.properties
+    properties_size = len(text) if text.isascii() else len(text.encode())
+    return _ITEM_SIZE + len(ready.message.body) + properties_size
+
+
+class _Gathered:
+    """Messages that will share a request, and those who wait for them."""
+
+    __slots__ = ("deadline_s", "messages", "outcomes", "size")
+
+    def __init__(self) -> None:
+        self.messages: list[Ready] = []
+        self.outcomes: list[asyncio.Future[SendReceipt]] = []
+        self.size = 0
+        self.deadline_s = float("inf")  # the earliest of all
+
+
+class _Lane:
+    """Messages that may share a request."""
+
+    __slots__ = ("gathered", "timer", "turn")
+
+    def __init__(self) -> None:
+        self.gathered = _Gathered()
+        self.timer: asyncio.TimerHandle | None = None
+        self.turn = asyncio.Lock()
+
+
+@final
+class Gatherer:
+    """Collects messages for up to `linger_s`, then sends them together. Belongs to the loop."""
+
+    def __init__(
+        self, send: SendTogether, services: Services, linger_s: float, size_max: int
+    ) -> None:
+        self._send = send
+        self._services = services
+        self._linger_s = linger_s
+        self._size_max = min(size_max, GATHERED_SIZE_MAX)
+        self._loop = asyncio.get_running_loop()
+        self._lanes: dict[tuple[str, Place], _Lane] = {}
+
+    def add(self, message: Ready, place: Place, deadline_s: float) -> asyncio.Future[SendReceipt]:
+        """What becomes of it: a receipt or a SendError."""
+        key = (message.message.topic, place)
+        size = size_of(message)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane()
+        if lane.gathered.size + size > self._size_max:
+            self._flush(lane, place)
+        outcome: asyncio.Future[SendReceipt] = self._loop.create_future()
+        gathered = lane.gathered
+        gathered.messages.append(message)
+        gathered.outcomes.append(outcome)
+        gathered.size += size
+        gathered.deadline_s = min(gathered.deadline_s, deadline_s)
+        if len(gathered.messages) >= GATHERED_COUNT_MAX:
+            self._flush(lane, place)
+        elif lane.timer is None:
+            lane.timer = self._loop.call_later(self._linger_s, self._flush, lane, place)
+        return outcome
+
+    def flush(self) -> None:
+        """Sends everything that waits."""
+        for (_, place), lane in self._lanes.items():
+            self._flush(lane, place)
+
+    def _flush(self, lane: _Lane, place: Place) -> None:
+        if lane.timer is not None:
+            lane.timer.cancel()
+            lane.timer = None
+        if lane.gathered.messages:
+            gathered, lane.gathered = lane.gathered, _Gathered()
+            self._services.once("send gathered", lambda: self._send_off(lane, place, gathered))
+
+    async def _send_off(self, lane: _Lane, place: Place, gathered: _Gathered) -> None:
+        messages = gathered.messages
+        try:
+            # In a fixed queue one request must not overtake the other.
+            async with lane.turn if place.is_fixed else nullcontext():
+                sending = self._send(messages, place, gathered.deadline_s)
+                outcomes = await outcomes_of(sending, len(messages))
+            for waiting, outcome in zip(gathered.outcomes, outcomes, strict=True):
+                _settle(waiting, outcome)
+        except BaseException:
+            # Cancelled, or a mistake of ours: nobody may be left waiting for ever.
+            topic = messages[0].message.topic
+            for waiting in gathered.outcomes:
+                _settle(waiting, SendUnknown(topic, "the producer was closed meanwhile"))
+            raise
+
+
+def _settle(waiting: asyncio.Future[SendReceipt], outcome: Outcome) -> None:
+    if waiting.done():
+        return  # Its sender may have given up.
+    if type(outcome) is SendReceipt:
+        waiting.set_result(outcome)
+    else:
+        assert isinstance(outcome, ClientError)
+        waiting.set_exception(outcome)

@@ -1,0 +1,312 @@
+"""What producers of every kind have in common: a life, and the way from messages to receipts."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Final, final
+
+from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.tls import TlsConfig, tls_context
+from roquet.client.config import Credentials, ProducerConfig
+from roquet.client.errors import ClientError, NotOpen, SendFailed
+from roquet.client.hooks import MessageKind, SendHook
+from roquet.client.names import wrapped
+from roquet.client.producer.batching import GATHERED_COUNT_MAX, GATHERED_SIZE_MAX, Gatherer, size_of
+from roquet.client.producer.delay import needs_timers
+from roquet.client.producer.outgoing import (
+    Outgoing,
+    Ready,
+    can_share,
+    check_message,
+    is_compressed,
+    outgoing_batch,
+    outgoing_of,
+    plain_ready,
+    property_text,
+)
+from roquet.client.producer.receipt import SendReceipt
+from roquet.client.producer.sending import Place, Sender
+from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.producer.window import Window
+from roquet.client.trace.tracing import MESSAGE_SIZE_MAX, TRACE_TOPIC, Tracer
+from roquet.clock import SystemClock
+from roquet.net.router import Router
+from roquet.protocol.bodies.heartbeat import Heartbeat, ProducerData
+from roquet.protocol.messages.message import Message
+
+_CLOSING_TIMEOUT_S: Final = 3.0
+_TRACE_GROUP: Final = "_INNER_TRACE_PRODUCER-{}-{}"
+_SHOWN_GROUP_SIZE: Final = 200
+_NORMAL: Final = MessageKind.NORMAL
+# Larger bodies are compressed in a thread: the loop has other things to do meanwhile.
+_COMPRESSED_INLINE_SIZE_MAX: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What exists between `open` and `close`."""
+
+    instance: ClientInstance
+    sender: Sender
+    window: Window
+    gatherer: Gatherer | None
+    loop: asyncio.AbstractEventLoop
+
+
+@final
+class Outbox:
+    """`what` names the owner in errors, `router` answers what brokers ask. Made without I/O.
+
+    Belongs to the event loop and the process that opened it.
+    """
+
+    def __init__(
+        self, what: str, config: ProducerConfig, router: Router[Any] | None = None
+    ) -> None:
+        self.config = config
+        self.clock = SystemClock()
+        self._what = what
+        self._router = router
+        self._tracer = new_tracer(
+            config.trace,
+            config.name_server,
+            f"{config.group[:_SHOWN_GROUP_SIZE]}-PRODUCE",
+            credentials=config.credentials,
+            tls=config.tls,
+        )
+        self._statistics = ProducerStatistics()
+        self._open: Opened | None = None
+        self._is_closed = False
+
+    @property
+    def hooks(self) -> Sequence[SendHook]:
+        hooks = self.config.hooks
+        return hooks if self._tracer is None else (*hooks, self._tracer)
+
+    async def open(self) -> None:
+        """Begins to live; the cluster is asked by the first send. Raises NotOpen after `close`."""
+        if self._is_closed:
+            raise NotOpen(self._what, was_open=True)
+        if self._open is not None:
+            return
+        config = self.config
+        instance = ClientInstance(
+            self._what,
+            config.name_servers,
+            self.clock,
+            self._heartbeat,
+            credentials=config.credentials,
+            new_topic_queue_count=config.new_topic_queue_count,
+            router=self._router,
+            tls=tls_context(config.tls),
+        )
+        gatherer = None
+        if config.linger_ms is not None:
+            gatherer = Gatherer(
+                self.send_together,
+                instance.services,
+                config.linger_ms / 1000,
+                config.message_size_max,
+            )
+        self._open = Opened(
+            instance,
+            Sender(config, instance, self.clock, self._statistics, self.hooks),
+            Window(config.in_flight_max, config.in_flight_size_max),
+            gatherer,
+            asyncio.get_running_loop(),
+        )
+        await instance.open(config.route_interval_s, config.heartbeat_interval_s)
+        if self._tracer is not None:
+            await self._tracer.open()
+
+    async def close(self) -> None:
+        """Waits a little for what is on its way, and leaves; a second time does nothing."""
+        was_closed, self._is_closed = self._is_closed, True
+        if was_closed or self._open is None:
+            return
+        if self._open.gatherer is not None:
+            self._open.gatherer.flush()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_TIMEOUT_S):
+                await self._open.window.until_empty()
+        await self._open.instance.close()
+        if self._tracer is not None:
+            await self._tracer.close()
+
+    def usable(self) -> Opened:
+        """Raises NotOpen or UsedAfterFork."""
+        if self._open is None or self._is_closed:
+            raise NotOpen(self._what, was_open=self._is_closed)
+        self._open.instance.check_usable()
+        return self._open
+
+    def ready(
+        self,
+        message: Message,
+        extra: Mapping[str, str],
+        kind: MessageKind = _NORMAL,
+        *,
+        is_request: bool = False,
+    ) -> Ready:
+        """The message with an id; `extra` are properties that its sender cannot set.
+
+        Raises BadArgument, NotOpen or UsedAfterFork.
+        """
+        message_id = self.usable().instance.unique_ids.make(self.clock.now_ms())
+        if not extra and kind is _NORMAL and not is_request:
+            return plain_ready(message, message_id, self.config)
+        check_message(message, self.config)
+        text = property_text(message, message_id, extra, self.config.namespace)
+        return Ready(message, message_id, text, kind, needs_timers(extra), is_request)
+
+    async def send(self, ready: Ready, place: Place, timeout_s: float) -> SendReceipt:
+        """Returns when a broker has the message. Raises SendError."""
+        opened = self._open
+        assert opened is not None  # Or there would be no message that is ready.
+        deadline_s = opened.loop.time() + timeout_s
+        size = len(ready.message.body)
+        if not opened.window.try_enter(size):
+            await self.enter([ready], size, timeout_s)
+        try:
+            if opened.gatherer is not None and self.can_share(ready):
+                if place.order_key is not None:
+                    place = await opened.sender.settled(ready.message.topic, place, deadline_s)
+                return await opened.gatherer.add(ready, place, deadline_s)
+            # Not always through `_outgoing`: a coroutine for nothing is not cheap.
+            if self._is_slow(ready):
+                outgoing = await self._outgoing(ready)
+            else:
+                outgoing = outgoing_of(ready, self.config)
+            return (await opened.sender.send(outgoing, place, deadline_s))[0]
+        finally:
+            opened.window.leave(size)
+
+    async def send_oneway(self, ready: Ready, place: Place, timeout_s: float) -> None:
+        """Returns when the message is on its way. Raises SendFailed."""
+        opened = self.usable()
+        deadline_s = opened.loop.time() + timeout_s
+        await opened.sender.send_oneway(await self._outgoing(ready), place, deadline_s)
+
+    async def send_together(
+        self, batch: Sequence[Ready], place: Place, deadline_s: float
+    ) -> Sequence[SendReceipt]:
+        """Sends messages of one topic in one request; room in the window is the caller's affair."""
+        assert self._open is not None
+        if len(batch) == 1:
+            outgoing = await self._outgoing(batch[0])
+        else:
+            outgoing = outgoing_batch(batch, self.config)
+        return await self._open.sender.send(outgoing, place, deadline_s)
+
+    async def enter(self, messages: Sequence[Ready], size: int, timeout_s: float) -> None:
+        """Returns when there is room for messages of that size. Raises SendFailed."""
+        window = self.usable().window
+        try:
+            await window.enter(size, timeout_s)
+        except TimeoutError:
+            reason = f"no room within {timeout_s:g} s: {window} are on their way"
+            error = SendFailed(messages[0].message.topic, reason)
+            self._statistics.note_error(error, len(messages))
+            raise error from None
+
+    def statistics(self) -> ProducerStatistics:
+        """A copy of the counts up to now."""
+        window = None if self._open is None else self._open.window
+        return replace(
+            self._statistics,
+            in_flight_count=0 if window is None else window.count,
+            waiting_count=0 if window is None else window.waiting_count,
+        )
+
+    async def _outgoing(self, ready: Ready) -> Outgoing:
+        if self._is_slow(ready):
+            return await asyncio.to_thread(outgoing_of, ready, self.config)
+        return outgoing_of(ready, self.config)
+
+    def _is_slow(self, ready: Ready) -> bool:
+        message = ready.message
+        return len(message.body) > _COMPRESSED_INLINE_SIZE_MAX and is_compressed(
+            message, self.config
+        )
+
+    def can_share(self, ready: Ready) -> bool:
+        """Whether others may be sent in the same request."""
+        return (
+            ready.kind is _NORMAL and not ready.is_request and can_share(ready.message, self.config)
+        )
+
+    def _heartbeat(self, client_id: str) -> Heartbeat:
+        group = wrapped(self.config.namespace, self.config.group)
+        return Heartbeat(client_id=client_id, producer_data_set=[ProducerData(group_name=group)])
+
+
+def parts_to_share(
+    messages: Iterable[Message], outbox: Outbox, size_max: int
+) -> Iterator[list[Ready] | ClientError]:
+    """Neighbours that share a request, as many as fit, or what is wrong with a message."""
+    part: list[Ready] = []
+    part_size = 0
+    part_topic = ""
+    is_shared = False
+    size_max = min(size_max, GATHERED_SIZE_MAX)
+    config = outbox.config
+    for message in messages:
+        try:
+            if not part:
+                # Once for each part: nobody closes the outbox while one is made.
+                make_id = outbox.usable().instance.unique_ids.make
+                now_ms = outbox.clock.now_ms()
+            ready = plain_ready(message, make_id(now_ms), config)
+        except ClientError as error:
+            if part:
+                yield part
+                part, part_size = [], 0
+            yield error
+            continue
+        size = size_of(ready)
+        may_share = can_share(message, config)
+        if part and not (
+            is_shared
+            and may_share
+            and message.topic == part_topic
+            and part_size + size <= size_max
+            and len(part) < GATHERED_COUNT_MAX
+        ):
+            yield part
+            part, part_size = [], 0
+        if not part:
+            part_topic = message.topic
+            is_shared = may_share
+        part.append(ready)
+        part_size += size
+    if part:
+        yield part
+
+
+_tracer_numbers = count(1)
+
+
+def new_tracer(
+    trace: bool | str,
+    name_server: str,
+    owner: str,
+    *,
+    credentials: Credentials | None = None,
+    tls: TlsConfig | bool = False,
+) -> Tracer | None:
+    """As the option `trace` says: not at all, into the usual topic, or into one of this name.
+
+    `owner` is the group that is traced and what it does: "shop-PRODUCE", "billing-CONSUME".
+    """
+    if trace is False:
+        return None
+    config = ProducerConfig(
+        name_server=name_server,
+        group=_TRACE_GROUP.format(owner, next(_tracer_numbers)),
+        credentials=credentials,
+        tls=tls,
+        message_size_max=MESSAGE_SIZE_MAX,
+    )
+    return Tracer(Outbox("tracer", config), TRACE_TOPIC if trace is True else trace)

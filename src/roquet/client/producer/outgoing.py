@@ -1,0 +1,186 @@
+"""A message made ready for the wire: checked, named, compressed. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, final
+
+import msgspec
+
+from roquet.client.config import ProducerConfig
+from roquet.client.errors import BadArgument
+from roquet.client.hooks import MessageKind
+from roquet.client.names import RETRY_PREFIX, TEMPLATE_TOPIC, check_topic, wrapped
+from roquet.client.producer.receipt import QueueRef
+from roquet.client.producer.request_reply import ReplyMessage
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.compression import compress
+from roquet.protocol.errors import BadMessage
+from roquet.protocol.headers.sending import SendMessageHeaderV2
+from roquet.protocol.messages.batch_writing import encode_batch
+from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property, SysFlag
+from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, properties_text
+
+_USERS_MAY_SET: Final = frozenset(
+    {Property.WAIT, Property.SHARDING_KEY, Property.CHECK_IMMUNITY_TIME_S}
+)
+RESERVED_NAMES: Final = (
+    frozenset(value for name, value in vars(Property).items() if name.isupper()) - _USERS_MAY_SET
+)
+# A character takes four bytes at most, so shorter texts need not be encoded to be measured.
+_SURELY_FITS: Final = PROPERTIES_SIZE_MAX // 4
+_BATCH_PROPERTIES: Final = properties_text({Property.WAIT: "true"})
+# The properties of a message that was given none.
+_UNIQUE_KEY_MARK: Final = properties_text({Property.UNIQUE_KEY: "?"}).removesuffix("?")
+_WAIT_END: Final = properties_text({"?": "?", Property.WAIT: "true"}).partition("?\x01?")[2]
+_PREPARED: Final = SysFlag.TRANSACTION_PREPARED.value
+_SEND: Final = RequestCode.SEND_MESSAGE_V2
+_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
+_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
+
+
+@final
+class Ready(msgspec.Struct, gc=False):
+    """A message that is checked and has its id and its properties as they travel."""
+
+    message: Message
+    message_id: str
+    properties: str
+    kind: MessageKind = MessageKind.NORMAL
+    # A broker without timers would deliver it at once.
+    needs_timers: bool = False
+    # The reply comes through the broker, which has to know whom to give it to.
+    is_request: bool = False
+
+
+@final
+class Outgoing(msgspec.Struct, gc=False):
+    """What a request needs besides its queue."""
+
+    messages: Sequence[Ready]  # more than one in a batch
+    topic: str
+    wire_topic: str  # with the namespace, as brokers know it
+    body: bytes
+    properties: str
+    code: RequestCode
+    flag: int = 0
+    sys_flag: int = 0
+
+
+def check_message(message: Message, config: ProducerConfig) -> None:
+    """Raises BadArgument for a message that no broker would take."""
+    check_topic(message.topic)
+    size = len(message.body)
+    if not size:
+        raise BadArgument("a message without a body cannot be sent; put something into it")
+    if size > config.message_size_max:
+        raise BadArgument(
+            f"a body of {size} bytes is over `message_size_max` of {config.message_size_max}; "
+            "send less, or raise it here and at the broker"
+        )
+    if message.properties and not (
+        RESERVED_NAMES.isdisjoint(message.properties) or isinstance(message, ReplyMessage)
+    ):
+        names = sorted(RESERVED_NAMES.intersection(message.properties))
+        raise BadArgument(
+            f"properties {names} are not for users; there are `tags`, `keys` and `delay`"
+        )
+    if message.keys and any(KEY_SEPARATOR in key for key in message.keys):
+        raise BadArgument(f"keys {message.keys} must not have spaces, which stand between keys")
+
+
+def plain_ready(message: Message, message_id: str, config: ProducerConfig) -> Ready:
+    """A message that is sent as it is. Raises BadArgument."""
+    check_message(message, config)
+    return Ready(message, message_id, property_text(message, message_id, {}, config.namespace))
+
+
+def property_text(
+    message: Message, message_id: str, extra: Mapping[str, str], namespace: str | None
+) -> str:
+    """Raises BadArgument for properties that cannot be written."""
+    if not (message.tags or message.keys or message.properties or extra or namespace):
+        return f"{_UNIQUE_KEY_MARK}{message_id}{_WAIT_END}"
+    named = message.all_properties()
+    named.update(extra)
+    named[Property.UNIQUE_KEY] = message_id
+    named.setdefault(Property.WAIT, "true")
+    if namespace:
+        named[Property.INSTANCE_ID] = namespace
+    try:
+        text = properties_text(named)
+    except BadMessage as error:
+        raise BadArgument(str(error)) from None
+    if len(text) > _SURELY_FITS and (size := len(text.encode())) > PROPERTIES_SIZE_MAX:
+        raise BadArgument(f"properties of {size} bytes are over {PROPERTIES_SIZE_MAX}; send less")
+    return text
+
+
+def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:
+    """One message for one request. Compresses, which may take a while."""
+    message = ready.message
+    body = message.body
+    sys_flag = _PREPARED if ready.kind is MessageKind.HALF else 0
+    if is_compressed(message, config):
+        body = compress(body, config.compression)
+        sys_flag |= config.compression.sys_flag
+    return Outgoing(
+        (ready,),
+        message.topic,
+        wrapped(config.namespace, message.topic) if config.namespace else message.topic,
+        body,
+        ready.properties,
+        _REPLY if isinstance(message, ReplyMessage) else _SEND,
+        message.flag,
+        sys_flag,
+    )
+
+
+def is_compressed(message: Message, config: ProducerConfig) -> bool:
+    return config.compress_over is not None and len(message.body) >= config.compress_over
+
+
+def outgoing_batch(batch: Sequence[Ready], config: ProducerConfig) -> Outgoing:
+    """Many messages of one topic for one request; batches are never compressed."""
+    topic = batch[0].message.topic
+    return Outgoing(
+        batch,
+        topic,
+        wrapped(config.namespace, topic),
+        encode_batch(
+            [(each.message.flag, each.message.body, each.properties.encode()) for each in batch]
+        ),
+        _BATCH_PROPERTIES,
+        _BATCH,
+    )
+
+
+def header_of(
+    outgoing: Outgoing, queue: QueueRef, config: ProducerConfig, now_ms: int
+) -> SendMessageHeaderV2:
+    return SendMessageHeaderV2(
+        producer_group=wrapped(config.namespace, config.group),
+        topic=outgoing.wire_topic,
+        default_topic=TEMPLATE_TOPIC,
+        default_topic_queue_nums=config.new_topic_queue_count,
+        queue_id=queue.queue_id,
+        sys_flag=outgoing.sys_flag,
+        born_timestamp=now_ms,
+        flag=outgoing.flag,
+        properties=outgoing.properties,
+        reconsume_times=0,
+        batch=outgoing.code is _BATCH,
+        broker_name=queue.broker_name,
+    )
+
+
+def can_share(message: Message, config: ProducerConfig) -> bool:
+    """Whether others may be sent in the same request as this plain one."""
+    compress_over = config.compress_over
+    return (compress_over is None or len(message.body) < compress_over) and can_be_batched(message)
+
+
+def can_be_batched(message: Message) -> bool:
+    """A retry topic takes messages one by one, because each may have to go elsewhere.
+
+    So do brokers with replies, which they pass on.
+    """
+    return not (message.topic.startswith(RETRY_PREFIX) or isinstance(message, ReplyMessage))

@@ -1,0 +1,275 @@
+"""The producer: everything a program does to send messages, for the event loop.
+
+    async with AsyncProducer(name_server="127.0.0.1:9876", group="shop") as producer:
+        receipt = await producer.send(Message("orders", b"one coffee", tags="new"))
+
+Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from copy import copy
+from types import TracebackType
+from typing import Final, Self, Unpack, final
+
+from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
+from roquet.client.errors import (
+    BadArgument,
+    ClientError,
+    NoReply,
+    NotYetSafe,
+    SendFailed,
+    SomeFailed,
+)
+from roquet.client.hooks import MessageKind
+from roquet.client.names import wrapped
+from roquet.client.producer.batching import Outcome, cut_to_size, outcomes_of
+from roquet.client.producer.delay import Delay, delay_properties
+from roquet.client.producer.outbox import Outbox, parts_to_share
+from roquet.client.producer.outgoing import Ready, can_be_batched
+from roquet.client.producer.queue_choice import OrderKey
+from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.request_reply import ROUTES, PendingReplies, ReplyMessage
+from roquet.client.producer.sending import ANYWHERE, Place
+from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.received import ReceivedMessage
+from roquet.clock import SystemClock
+from roquet.net.router import Router
+from roquet.protocol.messages.message import Message
+
+_WHAT: Final = "producer"
+REQUEST_TIMEOUT_S: Final = 10.0
+
+
+@final
+class AsyncProducer:
+    """Sends messages. Belongs to the event loop and the process that opened it.
+
+    `options` are the members of `ProducerConfig`. Raises BadArgument, and BadAddress for a name
+    server that is not "host:port"; several are joined by semicolons.
+    """
+
+    def __init__(self, name_server: str, group: str, **options: Unpack[ProducerOptions]) -> None:
+        config = ProducerConfig(name_server=name_server, group=group, **options)
+        self._config = config
+        self._clock = SystemClock()
+        self._replies = PendingReplies(self._clock)
+        self._outbox = Outbox(_WHAT, config, Router(self._replies, ROUTES))
+
+    async def open(self) -> None:
+        """Begins to live; the cluster is asked by the first send. Raises NotOpen after `close`."""
+        await self._outbox.open()
+
+    async def close(self) -> None:
+        """Waits a little for what is on its way, and leaves; a second time does nothing."""
+        await self._outbox.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        delay: Delay | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> SendReceipt:
+        """Returns when a broker has the message; tries others if one fails.
+
+        With `queue` or `order_key` it goes to one queue, and is tried once. Raises SendFailed,
+        SendUnknown or BadArgument.
+        """
+        place = _place(message, queue, order_key)
+        if delay is None:
+            ready = self._outbox.ready(message, {})
+        else:
+            extra = delay_properties(delay, self._clock.now_ms())
+            kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
+            ready = self._outbox.ready(message, extra, kind)
+        return await self._outbox.send(ready, place, timeout_s)
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Returns when the message is on its way; nobody will know whether it arrives.
+
+        Raises SendFailed when it could not even be sent, or BadArgument.
+        """
+        place = _place(message, queue, order_key)
+        await self._outbox.send_oneway(self._outbox.ready(message, {}), place, timeout_s)
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[SendReceipt]:
+        """Sends messages of one topic in as few requests as fit, one after the other.
+
+        Those of one request go to one queue, in their order. Raises as `send` does when there is
+        one request, else SomeFailed: what follows a failure is not tried.
+        """
+        opened = self._outbox.usable()
+        deadline_s = opened.loop.time() + timeout_s
+        place = _place(_first_of_batch(messages), queue, order_key)
+        ready = [self._outbox.ready(message, {}) for message in messages]
+        parts = list(cut_to_size(ready, self._config.message_size_max))
+        size = sum(len(message.body) for message in messages)
+        await self._outbox.enter(ready, size, timeout_s)
+        try:
+            if len(parts) == 1:
+                return [*await self._outbox.send_together(parts[0], place, deadline_s)]
+            return await self._send_parts(parts, place, deadline_s)
+        finally:
+            opened.window.leave(size)
+
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        in_flight: int = 64,
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[SendReceipt]:
+        """Sends all messages with up to `in_flight` requests at the same time, in any order.
+
+        Each has a request of its own or, with `linger_ms`, shares one with its neighbours. Raises
+        SomeFailed when all have been tried, which says what became of each.
+        """
+        if in_flight < 1:
+            raise BadArgument(f"`in_flight` has to be 1 or more, not {in_flight}")
+        self._outbox.usable()
+        outcomes: dict[int, Sequence[Outcome]] = {}
+        size_max = 0 if self._config.linger_ms is None else self._config.message_size_max
+        # All workers take from the same iterator; none waits between taking and sending.
+        numbered = enumerate(parts_to_share(messages, self._outbox, size_max))
+
+        async def work() -> None:
+            for index, part in numbered:
+                if isinstance(part, ClientError):
+                    outcomes[index] = [part]
+                else:
+                    outcomes[index] = await self._part_outcomes(part, timeout_s)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(in_flight):
+                group.create_task(work())
+        return _receipts([each for index in range(len(outcomes)) for each in outcomes[index]])
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> ReceivedMessage:
+        """Sends a message and returns the reply of whoever consumes it, made with `reply_to`.
+
+        Raises NoReply when none comes in time, or as `send` does.
+        """
+        instance = self._outbox.usable().instance
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        place = _place(message, queue, order_key)
+        with self._replies.expected(instance.id, timeout_s) as (properties, reply):
+            ready = self._outbox.ready(message, properties, is_request=True)
+            try:
+                receipt = await self._outbox.send(ready, place, timeout_s)
+            except NotYetSafe as error:
+                receipt = error.receipts[0]  # It can be consumed, and that is what counts.
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    return await reply
+            except TimeoutError:
+                raise NoReply(message.topic, timeout_s, receipt) from None
+
+    async def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
+        """The queues that take messages of a topic now. Raises TopicNotFound or NoNameServer."""
+        opened = self._outbox.usable()
+        route = await opened.instance.routes.find(wrapped(self._config.namespace, topic), timeout_s)
+        return [queue._replace(topic=topic) for queue in route.queues]
+
+    def statistics(self) -> ProducerStatistics:
+        """A copy of the counts up to now."""
+        return self._outbox.statistics()
+
+    # How it is done.
+
+    async def _part_outcomes(self, part: Sequence[Ready], timeout_s: float) -> Sequence[Outcome]:
+        if len(part) == 1:
+            place = _place(part[0].message, None, None)
+            try:
+                return [await self._outbox.send(part[0], place, timeout_s)]
+            except ClientError as error:
+                return [error]
+        opened = self._outbox.usable()
+        deadline_s = opened.loop.time() + timeout_s
+        size = sum([len(ready.message.body) for ready in part])
+        try:
+            await self._outbox.enter(part, size, timeout_s)
+        except SendFailed as error:
+            return [copy(error) for _ in part]
+        try:
+            sending = self._outbox.send_together(part, ANYWHERE, deadline_s)
+            return await outcomes_of(sending, len(part))
+        finally:
+            opened.window.leave(size)
+
+    async def _send_parts(
+        self, parts: Sequence[Sequence[Ready]], place: Place, deadline_s: float
+    ) -> list[SendReceipt]:
+        outcomes: list[Outcome] = []
+        for part in parts:
+            if outcomes and isinstance(outcomes[-1], ClientError):
+                # A later message must not be there while an earlier one is not.
+                topic = part[0].message.topic
+                outcomes += [SendFailed(topic, "not tried after a failure") for _ in part]
+            else:
+                sending = self._outbox.send_together(part, place, deadline_s)
+                outcomes += await outcomes_of(sending, len(part))
+        return _receipts(outcomes)
+
+
+def _place(message: Message, queue: QueueRef | None, order_key: OrderKey | None) -> Place:
+    if queue is None and order_key is None:
+        return Place(message.queue) if isinstance(message, ReplyMessage) else ANYWHERE
+    if queue is not None and order_key is not None:
+        raise BadArgument("give `queue` or `order_key`, not both")
+    if queue is not None and queue.topic != message.topic:
+        raise BadArgument(f"{queue} is no queue of topic {message.topic!r}")
+    return Place(queue, order_key)
+
+
+def _first_of_batch(messages: Sequence[Message]) -> Message:
+    if not messages:
+        raise BadArgument("an empty batch cannot be sent")
+    topics = {message.topic for message in messages}
+    if len(topics) > 1:
+        raise BadArgument(f"a batch has one topic, not {sorted(topics)}; send one for each")
+    if not can_be_batched(messages[0]):
+        raise BadArgument(f"topic {messages[0].topic!r} takes no batches; send one by one")
+    return messages[0]
+
+
+def _receipts(outcomes: Sequence[Outcome]) -> list[SendReceipt]:
+    receipts = [outcome for outcome in outcomes if isinstance(outcome, SendReceipt)]
+    if len(receipts) < len(outcomes):
+        raise SomeFailed(outcomes)
+    return receipts

@@ -1,0 +1,131 @@
+"""Which queue a message goes to, and whether it is worth sending again: decisions only.
+
+Brokers that were slow or failed stay out for a while, if the producer wants that:
+
+    took at least (ms)    550   1000   2000   3000   15000
+    stays out (s)          30     60    120    180     600
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple, final
+
+from roquet.client.errors import NoTimers, RequestRefused
+from roquet.client.producer.receipt import QueueRef
+from roquet.net.errors import BadAddress, NetError
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.java_hash import java_hash
+
+OrderKey = str | int
+AttemptFailed = NetError | RequestRefused | NoTimers
+
+# What another broker, or the same one a little later, may well accept. 5.x added the second.
+RETRY_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+
+_PAUSE_S: Final = 0.1
+
+_LATENCIES_MS: Final = (50, 100, 550, 1000, 2000, 3000, 15000)
+_OUT_S: Final = (0, 0, 30, 60, 120, 180, 600)
+# A failure counts as this slow.
+_FAILED_LATENCY_MS: Final = 30_000
+
+_INT32_MAX: Final = 2**31 - 1
+_WORD: Final = 2**32
+
+
+def pick_queue(queues: Sequence[QueueRef], turn: int, avoid_broker: str | None) -> QueueRef:
+    """Round robin, skipping the broker that just failed unless it is the only one."""
+    if avoid_broker is not None:
+        queues = [queue for queue in queues if queue.broker_name != avoid_broker] or queues
+    return queues[turn % len(queues)]
+
+
+def queue_of_key(queues: Sequence[QueueRef], key: OrderKey) -> QueueRef:
+    """The same queue for the same key, and the same one that Java producers choose."""
+    return queues[abs(_java_hash_of(key)) % len(queues)]
+
+
+def is_worth_retrying(error: AttemptFailed) -> bool:
+    if isinstance(error, RequestRefused):
+        return error.code in RETRY_CODES
+    return not isinstance(error, BadAddress | NoTimers)
+
+
+def pause_before(attempt: int, broker: str, failed_broker: str | None) -> float:
+    """Seconds to wait before an attempt, counted from 0.
+
+    Another broker can be tried at once; the same one needs time to come back.
+    """
+    return _PAUSE_S * attempt if broker == failed_broker else 0.0
+
+
+class _Fault(NamedTuple):
+    latency_ms: float
+    out_until_s: float
+
+
+@final
+class FaultTable:
+    """How brokers did lately. Times are those of a clock that only grows."""
+
+    __slots__ = ("_faults",)
+
+    def __init__(self) -> None:
+        self._faults: dict[str, _Fault] = {}
+
+    def note(self, broker: str, latency_ms: float, now_s: float, *, has_failed: bool) -> None:
+        out_s = out_time_s(_FAILED_LATENCY_MS if has_failed else latency_ms)
+        self._faults[broker] = _Fault(latency_ms, now_s + out_s)
+
+    def is_available(self, broker: str, now_s: float) -> bool:
+        fault = self._faults.get(broker)
+        return fault is None or now_s >= fault.out_until_s
+
+    def pick(self, queues: Sequence[QueueRef], turn: int, now_s: float) -> QueueRef:
+        """The next queue of an available broker; if all are out, one of the better half."""
+        for step in range(len(queues)):
+            queue = queues[(turn + step) % len(queues)]
+            if self.is_available(queue.broker_name, now_s):
+                return queue
+        broker = self._least_bad(turn, now_s)
+        of_broker = [queue for queue in queues if queue.broker_name == broker]
+        if of_broker:
+            return of_broker[turn % len(of_broker)]
+        # It has no queue of this topic any more, so it must not be proposed again.
+        del self._faults[broker]
+        return queues[turn % len(queues)]
+
+    def _least_bad(self, turn: int, now_s: float) -> str:
+        ranked = sorted(
+            self._faults,
+            key=lambda broker: (
+                not self.is_available(broker, now_s),
+                self._faults[broker],
+            ),
+        )
+        return ranked[turn % max(1, len(ranked) // 2)]
+
+
+def out_time_s(latency_ms: float) -> int:
+    """How long a broker that took this long stays out."""
+    row = bisect_right(_LATENCIES_MS, latency_ms) - 1
+    return _OUT_S[row] if row >= 0 else 0
+
+
+def _java_hash_of(key: OrderKey) -> int:
+    if isinstance(key, str):
+        return java_hash(key)
+    if -_INT32_MAX - 1 <= key <= _INT32_MAX:
+        return key  # Java's Integer
+    mixed = (key ^ key >> 32) % _WORD  # Java's Long, of which both halves count
+    return mixed - _WORD if mixed > _INT32_MAX else mixed

@@ -1,0 +1,376 @@
+"""One request after the other until a broker has the message, or the time is up.
+
+What is sent is made in `outgoing.py`, where to is decided in `queue_choice.py`; here is the loop
+around them, with hooks at both ends, and the judgement of what became of the message.
+"""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, NamedTuple, final
+
+from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.routes import MASTER_ID, Route
+from roquet.client.config import ProducerConfig
+from roquet.client.errors import (
+    ClientError,
+    NoNameServer,
+    NoTimers,
+    NotYetSafe,
+    RequestRefused,
+    SendError,
+    SendFailed,
+    SendRefused,
+    SendUnknown,
+    TopicNotFound,
+)
+from roquet.client.hooks import SendHook, Sending
+from roquet.client.names import wrapped
+from roquet.client.producer.outgoing import Outgoing, Ready, header_of
+from roquet.client.producer.queue_choice import (
+    AttemptFailed,
+    FaultTable,
+    OrderKey,
+    is_worth_retrying,
+    pause_before,
+    pick_queue,
+    queue_of_key,
+)
+from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.user_code import tell
+from roquet.clock import Clock
+from roquet.net.errors import CallTimedOut, ConnectFailed, ConnectionLost, NetError
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.fields import header_reader
+from roquet.protocol.headers.sending import SendMessageReplyHeader
+from roquet.protocol.prepared.send_request import SendTemplate
+
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+# Stored by the master, but not as safely as it promises.
+_NOT_YET_SAFE: Final = {
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): "the disk did not confirm it in time",
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): "the replica did not confirm it in time",
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): "the broker has no replica now",
+}
+_ID_SEPARATOR: Final = ","
+
+_read_reply = header_reader(SendMessageReplyHeader)
+
+
+class Place(NamedTuple):
+    """Where the caller wants a message: in one queue, with others of its key, or anywhere."""
+
+    queue: QueueRef | None = None
+    order_key: OrderKey | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.queue is not None or self.order_key is not None
+
+
+ANYWHERE: Final = Place()
+
+
+@final
+class Sender:
+    """Sends for one producer. Deadlines are in the time of the loop."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        instance: ClientInstance,
+        clock: Clock,
+        statistics: ProducerStatistics,
+        hooks: Sequence[SendHook] = (),
+    ) -> None:
+        self._config = config
+        self._instance = instance
+        self._clock = clock
+        self._statistics = statistics
+        self._hooks = hooks
+        self._faults = FaultTable() if config.avoid_slow_brokers else None
+        # Each topic has its own round. Where it begins is left to chance, or all producers would
+        # begin at one broker.
+        self._turns: defaultdict[str, int] = defaultdict(lambda: random.getrandbits(30))
+        self._templates: dict[tuple[QueueRef, RequestCode], SendTemplate] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def send(
+        self, outgoing: Outgoing, place: Place, deadline_s: float
+    ) -> Coroutine[None, None, Sequence[SendReceipt]]:
+        """One receipt for each message. Raises SendError; see `judged`."""
+        if self._hooks:
+            return self._send_watched(outgoing, place, deadline_s)
+        return self._send(outgoing, place, deadline_s)
+
+    async def send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+        """Returns when the message is on its way. Raises SendFailed when it is not."""
+        if not self._hooks:
+            await self._send_oneway(outgoing, place, deadline_s)
+            return
+        with self._watched(outgoing):
+            await self._send_oneway(outgoing, place, deadline_s)
+
+    async def settled(self, topic: str, place: Place, deadline_s: float) -> Place:
+        """The queue instead of an order key. Raises SendFailed when there is no route."""
+        if place.order_key is None:
+            return place
+        try:
+            route = await self._route(topic, wrapped(self._config.namespace, topic), deadline_s)
+        except SendFailed as error:
+            self._statistics.note_error(error, 1)
+            raise
+        return Place(queue_of_key(route.queues, place.order_key))
+
+    async def _send_watched(
+        self, outgoing: Outgoing, place: Place, deadline_s: float
+    ) -> Sequence[SendReceipt]:
+        with self._watched(outgoing) as sending:
+            sending.receipts = await self._send(outgoing, place, deadline_s)
+        return sending.receipts
+
+    async def _send(
+        self, outgoing: Outgoing, place: Place, deadline_s: float
+    ) -> Sequence[SendReceipt]:
+        try:
+            receipts = await self._try_all(outgoing, place, deadline_s)
+        except SendError as error:
+            self._statistics.note_error(error, len(outgoing.messages))
+            raise
+        self._statistics.stored_count += len(receipts)
+        self._statistics.stored_size += len(outgoing.body)
+        return receipts
+
+    async def _send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+        try:
+            await self._attempt_oneway(outgoing, place, deadline_s)
+        except SendFailed as error:
+            self._statistics.note_error(error, 1)
+            raise
+        self._statistics.oneway_count += 1
+
+    async def _try_all(
+        self, outgoing: Outgoing, place: Place, deadline_s: float
+    ) -> Sequence[SendReceipt]:
+        errors: list[AttemptFailed] = []
+        failed_broker: str | None = None
+        # A queue that was chosen for its order gets the message once: who knows what came between.
+        attempt_count = 1 if place.is_fixed else 1 + self._config.retry_count
+        for attempt in range(attempt_count):
+            # Only the first look can fail: what is known stays known.
+            route = self._instance.routes.known(outgoing.wire_topic) or await self._route(
+                outgoing.topic, outgoing.wire_topic, deadline_s
+            )
+            queue = self._choose(route, place, failed_broker)
+            pause_s = pause_before(attempt, queue.broker_name, failed_broker) if attempt else 0.0
+            if self._loop.time() + pause_s >= deadline_s:
+                break
+            if attempt:
+                self._statistics.retry_count += 1
+                await asyncio.sleep(pause_s)
+            try:
+                return await self._attempt(outgoing, queue, route, deadline_s)
+            except (NetError, RequestRefused, NoTimers) as error:
+                errors.append(error)
+                failed_broker = queue.broker_name
+                if not is_worth_retrying(error):
+                    break
+                self._instance.routes.renew_soon(outgoing.wire_topic)
+        raise judged(outgoing.topic, errors)
+
+    async def _attempt_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+        route = await self._route(outgoing.topic, outgoing.wire_topic, deadline_s)
+        queue = self._choose(route, place, None)
+        header = header_of(outgoing, queue, self._config, self._clock.now_ms())
+        timeout_s = deadline_s - self._loop.time()
+        try:
+            await self._instance.requests.call_oneway(
+                _master(route, queue), outgoing.code, header, timeout_s, outgoing.body
+            )
+        except NetError as error:
+            self._instance.routes.renew_soon(outgoing.wire_topic)
+            raise SendFailed(outgoing.topic, str(error)) from error
+
+    async def _attempt(
+        self, outgoing: Outgoing, queue: QueueRef, route: Route, deadline_s: float
+    ) -> Sequence[SendReceipt]:
+        begin_s = self._loop.time()
+        try:
+            address = _master(route, queue)
+            first = outgoing.messages[0]
+            if first.needs_timers:
+                await self._check_timers(address, deadline_s)
+            elif first.is_request:
+                await self._instance.heartbeats.introduce(address, deadline_s - begin_s)
+            reply = await self._call(outgoing, queue, address, deadline_s)
+            receipts = receipts_of(outgoing, queue, address, reply)
+        except (NetError, RequestRefused):
+            if self._faults is not None:
+                self._note(self._faults, queue, begin_s, has_failed=True)
+            raise
+        if self._faults is not None:
+            self._note(self._faults, queue, begin_s, has_failed=False)
+        return receipts
+
+    def _call(
+        self, outgoing: Outgoing, queue: QueueRef, address: str, deadline_s: float
+    ) -> Awaitable[Command]:
+        now_ms = self._clock.now_ms()
+        timeout_s = deadline_s - self._loop.time()
+        if self._config.attempt_timeout_s is not None:
+            timeout_s = min(timeout_s, self._config.attempt_timeout_s)
+        requests = self._instance.requests
+        connection = requests.peers.open_connection(address)
+        if connection is None or requests.is_signed:
+            header = header_of(outgoing, queue, self._config, now_ms)
+            return requests.call(address, outgoing.code, header, timeout_s, outgoing.body)
+        frame_of = partial(
+            self._template(outgoing, queue).fill,
+            now_ms,
+            outgoing.properties,
+            outgoing.body,
+            outgoing.flag,
+            outgoing.sys_flag,
+        )
+        return connection.call_by(outgoing.code, frame_of, timeout_s)
+
+    def _template(self, outgoing: Outgoing, queue: QueueRef) -> SendTemplate:
+        key = queue, outgoing.code
+        template = self._templates.get(key)
+        if template is None:
+            header = header_of(outgoing, queue, self._config, 0)
+            template = self._templates[key] = SendTemplate(outgoing.code, header)
+        return template
+
+    async def _route(self, topic: str, wire_topic: str, deadline_s: float) -> Route:
+        try:
+            return await self._instance.routes.find(wire_topic, deadline_s - self._loop.time())
+        except (TopicNotFound, NoNameServer) as error:
+            raise SendFailed(topic, str(error)) from error
+
+    def _choose(self, route: Route, place: Place, failed_broker: str | None) -> QueueRef:
+        if place.queue is not None:
+            return place.queue
+        if place.order_key is not None:
+            return queue_of_key(route.queues, place.order_key)
+        topic = route.queues[0].topic
+        turn = self._turns[topic] = self._turns[topic] + 1
+        if self._faults is not None:
+            return self._faults.pick(route.queues, turn, self._clock.monotonic_s())
+        return pick_queue(route.queues, turn, failed_broker)
+
+    def _note(
+        self, faults: FaultTable, queue: QueueRef, begin_s: float, *, has_failed: bool
+    ) -> None:
+        latency_ms = (self._loop.time() - begin_s) * 1000
+        now_s = self._clock.monotonic_s()
+        faults.note(queue.broker_name, latency_ms, now_s, has_failed=has_failed)
+
+    async def _check_timers(self, address: str, deadline_s: float) -> None:
+        timeout_s = deadline_s - self._loop.time()
+        if not await self._instance.heartbeats.has_timers(address, timeout_s):
+            raise NoTimers(address)
+
+    @contextmanager
+    def _watched(self, outgoing: Outgoing) -> Iterator[Sending]:
+        """Hooks see what is sent inside the block. Raises SendForbidden."""
+        messages = outgoing.messages
+        sending = Sending(
+            self._config.group,
+            outgoing.topic,
+            [each.message for each in messages],
+            [each.message_id for each in messages],
+            messages[0].kind,
+            self._clock.now_ms(),
+            len(outgoing.body),
+        )
+        tell([hook.before_send for hook in self._hooks], sending)
+        begin_s = self._loop.time()
+        try:
+            yield sending
+        except ClientError as error:
+            sending.error = error
+            if isinstance(error, NotYetSafe):
+                sending.receipts = error.receipts
+            raise
+        except asyncio.CancelledError:
+            sending.error = SendUnknown(outgoing.topic, "its sender gave up")
+            raise
+        finally:
+            sending.duration_s = self._loop.time() - begin_s
+            if sending.receipts:
+                broker_name = sending.receipts[0].queue.broker_name
+                sending.broker_address = self._instance.routes.broker(broker_name).get(MASTER_ID)
+            tell([hook.after_send for hook in self._hooks], sending)
+
+
+def receipts_of(
+    outgoing: Outgoing, queue: QueueRef, address: str, reply: Command
+) -> Sequence[SendReceipt]:
+    """One receipt for each message. Raises NotYetSafe, RequestRefused or ConnectionLost."""
+    if reply.code != _SUCCESS and reply.code not in _NOT_YET_SAFE:
+        raise RequestRefused(address, reply.code, reply.remark)
+    try:
+        header = _read_reply(reply.fields)
+    except ProtocolError as error:
+        # It said "stored", but not where: as if the answer were lost.
+        raise ConnectionLost(address, str(error)) from None
+    # As the caller knows the topic, and the queue that the broker really took.
+    if queue.topic != outgoing.topic or queue.queue_id != header.queue_id:
+        queue = QueueRef(outgoing.topic, queue.broker_name, header.queue_id)
+    messages = outgoing.messages
+    # One id for each, with commas between them. Some topics of 5.x keep a batch as one record.
+    offset_ids = header.msg_id.split(_ID_SEPARATOR)
+    if len(offset_ids) != len(messages):
+        offset_ids = [header.msg_id] * len(messages)
+    receipts = _receipts(messages, queue, offset_ids, header)
+    if reply.code != _SUCCESS:
+        raise NotYetSafe(outgoing.topic, _NOT_YET_SAFE[reply.code], receipts)
+    return receipts
+
+
+def _receipts(
+    messages: Sequence[Ready],
+    queue: QueueRef,
+    offset_ids: Sequence[str],
+    header: SendMessageReplyHeader,
+) -> list[SendReceipt]:
+    offsets = range(header.queue_offset, header.queue_offset + len(messages))
+    # What all have in common.
+    rest = (
+        header.transaction_id,
+        header.recall_handle,
+        header.region_id,
+        header.is_traced is not False,
+    )
+    return [
+        SendReceipt(ready.message_id, queue, offset, offset_id, *rest)
+        for ready, offset, offset_id in zip(messages, offsets, offset_ids, strict=True)
+    ]
+
+
+def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
+    """What became of a message whose attempts all ended in errors."""
+    if not errors:
+        return SendFailed(topic, "its time was up before it could be sent; give it more")
+    reason = "; then ".join(map(str, errors))
+    # One attempt that may have arrived is enough: the message may be there.
+    if any(isinstance(error, ConnectionLost | CallTimedOut) for error in errors):
+        return SendUnknown(topic, reason)
+    last = errors[-1]
+    if isinstance(last, RequestRefused):
+        return SendRefused(topic, reason, last.code)
+    return SendFailed(topic, reason)
+
+
+def _master(route: Route, queue: QueueRef) -> str:
+    address = route.masters.get(queue.broker_name)
+    if address is None:
+        raise ConnectFailed(queue.broker_name, "no name server knows a master of it")
+    return address

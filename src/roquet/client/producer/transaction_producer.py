@@ -1,0 +1,135 @@
+"""Transactions: a message that consumers see only if something else happened, too.
+
+    async with AsyncTransactionProducer("127.0.0.1:9876", "payments", check=was_paid) as producer:
+        async with producer.transaction(Message("paid", b"order 7")) as transaction:
+            await book_payment(transaction.id)
+
+A broker takes the message first and keeps it back. The block is the local transaction: if it ends
+well the message is let go, if it raises the message is thrown away. A broker that hears of neither
+asks any producer of the group: `check` has to know the answer, also after a crash.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Final, Self, Unpack, final
+
+from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
+from roquet.client.errors import NotYetSafe, SendFailed
+from roquet.client.hooks import MessageKind, TransactionState
+from roquet.client.producer.receipt import SendReceipt
+from roquet.client.producer.sending import ANYWHERE
+from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.producer.transaction_ends import Check, TransactionEnds
+from roquet.client.user_code import call
+from roquet.protocol.messages.message import Message, Property
+
+_WHAT: Final = "transaction producer"
+_PREPARED: Final = "true"
+
+
+@final
+class Transaction:
+    """A message that a broker keeps back. `outcome` is what becomes of it after the block.
+
+    UNKNOWN leaves the decision to `check`, which the broker will ask.
+    """
+
+    __slots__ = ("outcome", "receipt")
+
+    def __init__(self, receipt: SendReceipt) -> None:
+        self.receipt: Final = receipt
+        self.outcome = TransactionState.COMMIT
+
+    @property
+    def id(self) -> str:
+        """What `check` finds as `message_id`: to be kept with what is done locally."""
+        return self.receipt.message_id
+
+
+# It may be a coroutine function; a plain one may block, because it gets a thread.
+LocalTransaction = Callable[[Transaction], TransactionState | Awaitable[TransactionState]]
+
+
+@final
+class AsyncTransactionProducer:
+    """Sends messages in transactions. Belongs to the event loop and the process that opened it.
+
+    `check` says how the transaction of a message ended; an error of it counts as UNKNOWN, and the
+    broker asks again later. `options` are the members of `ProducerConfig`.
+    """
+
+    def __init__(
+        self, name_server: str, group: str, *, check: Check, **options: Unpack[ProducerOptions]
+    ) -> None:
+        config = ProducerConfig(name_server=name_server, group=group, **options)
+        self._ends = TransactionEnds(_WHAT, config, check)
+        self._outbox = self._ends.outbox
+
+    async def open(self) -> None:
+        """Begins to live; the cluster is asked by the first send. Raises NotOpen after `close`."""
+        await self._outbox.open()
+
+    async def close(self) -> None:
+        """Waits a little for what is on its way, and leaves; a second time does nothing."""
+        await self._outbox.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def transaction(
+        self, message: Message, *, timeout_s: float = TIMEOUT_S
+    ) -> AsyncIterator[Transaction]:
+        """The block runs when a broker has the message, and decides what becomes of it.
+
+        An error of the block throws the message away; a block that is cancelled leaves it open.
+        Raises SendFailed or SendUnknown before the block, which then does not run.
+        """
+        transaction = Transaction(await self._begin(message, timeout_s))
+        try:
+            yield transaction
+        except Exception:
+            transaction.outcome = TransactionState.ROLLBACK
+            raise
+        except BaseException:
+            # Interrupted: it may be just before or just after its decision.
+            transaction.outcome = TransactionState.UNKNOWN
+            raise
+        finally:
+            await self._ends.tell(message, transaction.receipt, transaction.outcome, timeout_s)
+
+    async def send_in_transaction(
+        self, message: Message, local: LocalTransaction, *, timeout_s: float = TIMEOUT_S
+    ) -> Transaction:
+        """The same for a function that does the local part and returns how it ended."""
+        async with self.transaction(message, timeout_s=timeout_s) as transaction:
+            transaction.outcome = await call(local, transaction)
+        return transaction
+
+    def statistics(self) -> ProducerStatistics:
+        """A copy of the counts up to now; a message counts as stored when it is kept back."""
+        return self._outbox.statistics()
+
+    async def _begin(self, message: Message, timeout_s: float) -> SendReceipt:
+        extra = {
+            Property.TRANSACTION_PREPARED: _PREPARED,
+            Property.PRODUCER_GROUP: self._ends.wire_group,
+        }
+        ready = self._outbox.ready(message, extra, MessageKind.HALF)
+        try:
+            return await self._outbox.send(ready, ANYWHERE, timeout_s)
+        except NotYetSafe as error:
+            # The broker could forget it after we have done our part.
+            rollback = TransactionState.ROLLBACK
+            await self._ends.tell(message, error.receipts[0], rollback, timeout_s)
+            raise SendFailed(message.topic, f"{error.reason}, so it was rolled back") from None

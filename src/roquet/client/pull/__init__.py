@@ -1,0 +1,1 @@
+"""Pull consumers: messages are fetched ahead, and handed out when a program asks."""

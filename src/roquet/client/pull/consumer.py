@@ -1,0 +1,323 @@
+"""The pull consumer: a program asks for messages when it wants some.
+
+    consumer = AsyncPullConsumer("127.0.0.1:9876", "billing", auto_commit=False)
+    consumer.subscribe("orders", tags="new || paid")
+    async with consumer:
+        while True:
+            for message in await consumer.poll():
+                ...
+            await consumer.commit()
+
+Queues are shared with the other members of the group, or the program assigns them itself. What
+comes next is read ahead in the background. Nothing is tried again: a program that fails has to
+seek, or to leave without a commit.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self, Unpack, final
+
+from roquet.client.errors import BadArgument, NotOpen, TopicNotFound
+from roquet.client.group.pulling import Pulled, PullOrder
+from roquet.client.group.subscriptions import Subscriptions, subscription_of
+from roquet.client.moments import timestamp_ms
+from roquet.client.names import unwrapped, wrapped
+from roquet.client.producer.receipt import QueueRef
+from roquet.client.pull.config import PullConsumerConfig, PullConsumerOptions
+from roquet.client.pull.member import PullMember, Wishes
+from roquet.client.pull.schedule import DELAY_S, PullSchedule, PullWork
+from roquet.client.received import ReceivedMessage
+from roquet.clock import SystemClock
+
+POLL_TIMEOUT_S: Final = 5.0
+PULL_COUNT: Final = 32
+
+_WHAT: Final = "pull consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class PullProgress:
+    """`position` is what comes next for the program; what is not known yet is None."""
+
+    position: int | None
+    lag: int | None
+    cached_count: int
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PullStatistics:
+    polled_count: int = 0
+    cached_count: int = 0
+    queues: Mapping[QueueRef, PullProgress] = field(default_factory=dict)
+    last_error: str | None = None
+
+
+@final
+class AsyncPullConsumer:
+    """Belongs to the event loop and the process that opened it.
+
+    `options` are the members of `PullConsumerConfig`. Raises BadArgument, and BadAddress for a name
+    server that is not "host:port"; several are joined by semicolons.
+    """
+
+    def __init__(
+        self, name_server: str, group: str, **options: Unpack[PullConsumerOptions]
+    ) -> None:
+        self._config = PullConsumerConfig(name_server=name_server, group=group, **options)
+        self._clock = SystemClock()
+        self._wishes = Wishes(Subscriptions(self._config.namespace))
+        self._member: PullMember | None = None
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Joins the group, and returns when the first queues are known; they may also come later.
+
+        Raises NotOpen after `close`, RequestRefused when a broker cannot filter as it should, and
+        BadStateFile when the offsets of broadcasting cannot be read.
+        """
+        if self._is_closed:
+            raise NotOpen(_WHAT, was_open=True)
+        if self._member is not None:
+            return
+        member = self._member = PullMember(self._config, self._wishes, self._clock)
+        try:
+            await member.open()
+        except BaseException:
+            self._member = None
+            await member.close()
+            raise
+
+    async def close(self) -> None:
+        """Leaves the group; a second time does nothing.
+
+        What the last poll gave is not committed, for nobody knows whether it was done.
+        """
+        was_closed, self._is_closed = self._is_closed, True
+        if not was_closed and self._member is not None:
+            await self._member.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # What is read.
+
+    def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
+        """Reads a share of a topic: messages with tags such as "a || b", those that an SQL92
+        expression picks, or all. All members of a group have to want the same.
+
+        Raises BadArgument, also when queues are assigned: a consumer does one or the other.
+        """
+        if self._wishes.queues is not None:
+            raise BadArgument("queues are assigned to this consumer; it cannot also share topics")
+        self._wishes.subscriptions.add(topic, tags, sql, self._clock.now_ms())
+        self._wishes.topics.add(self._wire_topic(topic))
+        self._tell_member()
+
+    def unsubscribe(self, topic: str) -> None:
+        self._wishes.subscriptions.remove(topic)
+        self._wishes.topics.discard(self._wire_topic(topic))
+        self._tell_member()
+
+    def assign(
+        self, queues: Iterable[QueueRef], *, tags: str | None = None, sql: str | None = None
+    ) -> None:
+        """Reads exactly these queues in place of earlier ones. The group should be its own: members
+        that share topics would leave a share to this one, whatever it reads.
+
+        Raises BadArgument, also when topics are subscribed to.
+        """
+        if self._wishes.topics:
+            raise BadArgument("this consumer shares topics; queues cannot also be assigned to it")
+        queues = tuple(queues)
+        subscriptions = self._wishes.subscriptions
+        for topic in tuple(subscriptions.by_topic):
+            subscriptions.remove(topic)
+        for queue in queues:
+            subscriptions.add(queue.topic, tags, sql, self._clock.now_ms())
+        self._wishes.queues = tuple(map(self._wire_queue, queues))
+        self._tell_member()
+
+    def assignment(self) -> list[QueueRef]:
+        """The queues that this member reads now. Raises NotOpen."""
+        return self._usable().assignment()
+
+    async def queues(self, topic: str) -> list[QueueRef]:
+        """All queues that a topic can be read from. Raises TopicNotFound or NoNameServer."""
+        route = await self._usable().instance.routes.newest(self._wire_topic(topic))
+        if route is None:
+            raise TopicNotFound(topic, "no broker has it")
+        return [queue._replace(topic=topic) for queue in sorted(route.readable)]
+
+    def pause(self, queues: Iterable[QueueRef]) -> None:
+        """Reads no more of these until `resume`; what is here already is still polled.
+
+        Raises BadArgument for queues that are not assigned.
+        """
+        for prefetcher in [self._usable().prefetcher(self._wire_queue(each)) for each in queues]:
+            prefetcher.pause(is_paused=True)
+
+    def resume(self, queues: Iterable[QueueRef]) -> None:
+        for prefetcher in [self._usable().prefetcher(self._wire_queue(each)) for each in queues]:
+            prefetcher.pause(is_paused=False)
+
+    # Reading.
+
+    async def poll(self, *, timeout_s: float = POLL_TIMEOUT_S) -> list[ReceivedMessage]:
+        """The next messages, those of each queue in their order; empty when the time is up.
+
+        With `auto_commit` it says that the program is done with what earlier polls gave.
+        """
+        return await self._usable().poll(timeout_s)
+
+    async def seek(self, queue: QueueRef, offset: int) -> None:
+        """Goes on elsewhere in an assigned queue.
+
+        Raises BadArgument beyond its ends, Unreachable or RequestRefused.
+        """
+        member = self._usable()
+        wire_queue = self._wire_queue(queue)
+        member.prefetcher(wire_queue)
+        first = await member.brokers.min_offset(wire_queue)
+        end = await member.brokers.max_offset(wire_queue)
+        if not first <= offset <= end:
+            raise BadArgument(f"{queue} goes from {first} to {end}; {offset} is not there")
+        member.seek(wire_queue, offset)
+
+    async def seek_to_begin(self, queue: QueueRef) -> None:
+        """To the oldest message that is still there."""
+        member = self._usable()
+        wire_queue = self._wire_queue(queue)
+        member.prefetcher(wire_queue)
+        member.seek(wire_queue, await member.brokers.min_offset(wire_queue))
+
+    async def seek_to_end(self, queue: QueueRef) -> None:
+        """To the message that comes next."""
+        member = self._usable()
+        wire_queue = self._wire_queue(queue)
+        member.prefetcher(wire_queue)
+        member.seek(wire_queue, await member.brokers.max_offset(wire_queue))
+
+    def position(self, queue: QueueRef) -> int | None:
+        """The offset that comes next in an assigned queue; None before it is known.
+
+        Raises BadArgument.
+        """
+        return self._usable().prefetcher(self._wire_queue(queue)).position
+
+    # Offsets.
+
+    async def commit(self, offsets: Mapping[QueueRef, int] | None = None) -> None:
+        """The group goes on there when it starts again: behind everything that was polled, or at
+        these offsets. Raises Unreachable, RequestRefused or StateNotSaved; it can be tried again.
+        """
+        if offsets is not None:
+            offsets = {self._wire_queue(queue): offset for queue, offset in offsets.items()}
+        await self._usable().commit(offsets)
+
+    async def committed(self, queue: QueueRef) -> int | None:
+        """Where the group goes on in a queue; None if it never was there."""
+        await self._know(queue)
+        return await self._usable().committed(self._wire_queue(queue))
+
+    async def offset_for_time(self, queue: QueueRef, moment: datetime) -> int:
+        """Of the first message that is not older. Raises BadArgument without a time zone."""
+        await self._know(queue)
+        moment_ms = timestamp_ms(moment)
+        return await self._usable().brokers.offset_at(self._wire_queue(queue), moment_ms)
+
+    async def begin_offset(self, queue: QueueRef) -> int:
+        """Of the oldest message that is still there."""
+        await self._know(queue)
+        return await self._usable().brokers.min_offset(self._wire_queue(queue))
+
+    async def end_offset(self, queue: QueueRef) -> int:
+        """Of the message that comes next."""
+        await self._know(queue)
+        return await self._usable().brokers.max_offset(self._wire_queue(queue))
+
+    async def pull(
+        self,
+        queue: QueueRef,
+        offset: int,
+        *,
+        count_max: int = PULL_COUNT,
+        tags: str | None = None,
+        sql: str | None = None,
+        wait_s: float = 0.0,
+    ) -> Pulled:
+        """Asks a broker once, for any queue; `poll` knows nothing of it, and nothing is committed.
+
+        With `wait_s` the broker waits so long for a message. Where to go on, the answer says.
+        Raises BadArgument, TopicNotFound, NoNameServer, Unreachable or RequestRefused.
+        """
+        if offset < 0 or count_max < 1 or wait_s < 0:
+            raise BadArgument("`offset` and `wait_s` are 0 or more, `count_max` is 1 or more")
+        await self._know(queue)
+        wire_queue = self._wire_queue(queue)
+        subscription = subscription_of(wire_queue.topic, tags, sql)
+        order = PullOrder(
+            wire_queue, subscription, offset, count_max, wait_s, says_subscription=True
+        )
+        return await self._usable().puller.pull(order)
+
+    def schedule(self, work: PullWork, *, delay_s: float = DELAY_S) -> None:
+        """Calls `work` with each queue that is assigned now or later, again and again until it is
+        lost or the consumer closed. It returns the seconds to wait; None is `delay_s`.
+
+        Raises NotOpen, and BadArgument unless the consumer was made with `prefetch=False`.
+        """
+        member = self._usable()
+        if self._config.prefetch or member.schedule is not None:
+            raise BadArgument("one schedule needs one consumer, made with `prefetch=False`")
+        member.schedule = PullSchedule(work, delay_s, member.instance.services)
+        member.schedule.follow(member.assignment())
+
+    def statistics(self) -> PullStatistics:
+        """What was done so far, and how far it is."""
+        member = self._member
+        if member is None:
+            return PullStatistics()
+        namespace = self._config.namespace
+        queues = {
+            queue._replace(topic=unwrapped(namespace, queue.topic)): PullProgress(
+                each.position, each.lag, each.cached_count, each.is_paused
+            )
+            for queue, each in member.prefetchers.items()
+        }
+        return PullStatistics(member.polled_count, member.cache.count, queues, member.last_error)
+
+    # How it is done.
+
+    def _usable(self) -> PullMember:
+        if self._member is None or self._is_closed:
+            raise NotOpen(_WHAT, was_open=self._is_closed)
+        self._member.instance.check_usable()
+        return self._member
+
+    async def _know(self, queue: QueueRef) -> None:
+        """Where the broker of a queue is. Raises TopicNotFound or NoNameServer."""
+        routes = self._usable().instance.routes
+        if await routes.existing(self._wire_topic(queue.topic)) is None:
+            raise TopicNotFound(queue.topic, "no broker has it")
+
+    def _tell_member(self) -> None:
+        if self._member is not None:
+            self._usable().wishes_changed()
+
+    def _wire_topic(self, topic: str) -> str:
+        return wrapped(self._config.namespace, topic)
+
+    def _wire_queue(self, queue: QueueRef) -> QueueRef:
+        return queue._replace(topic=self._wire_topic(queue.topic))

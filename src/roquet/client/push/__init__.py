@@ -1,0 +1,1 @@
+"""Push consumers: from the queues of a member to its listener, and back."""

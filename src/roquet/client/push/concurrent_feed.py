@@ -1,0 +1,138 @@
+"""One queue whose messages are delivered as they come, some of them at the same time."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import final
+
+from roquet.client.producer.receipt import QueueRef
+from roquet.client.push.config import PushConsumerConfig
+from roquet.client.push.delivery import Delivery, Workers
+from roquet.client.push.flow_control import QueueLimits, has_room
+from roquet.client.push.offset_book import OffsetBook
+from roquet.client.push.outcome import verdict_of
+from roquet.client.push.retrying import Retries
+from roquet.client.push.statistics import Counting
+from roquet.client.received import ReceivedMessage
+from roquet.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """What all feeds of a consumer use."""
+
+    config: PushConsumerConfig
+    workers: Workers
+    retries: Retries
+    counting: Counting
+    clock: Clock
+
+
+@final
+class Room:
+    """Lets a reader wait until a queue has room for more."""
+
+    __slots__ = ("_book", "_is_there", "limits")
+
+    def __init__(self, book: OffsetBook, limits: QueueLimits) -> None:
+        self._book = book
+        self._is_there: asyncio.Event | None = None
+        self.limits = limits
+
+    async def wait(self) -> None:
+        while not has_room(self._book, self.limits):
+            self._is_there = asyncio.Event()
+            await self._is_there.wait()
+            self._is_there = None
+
+    def look(self) -> None:
+        """Something finished."""
+        if self._is_there is not None and has_room(self._book, self.limits):
+            self._is_there.set()
+
+
+@final
+class ConcurrentFeed:
+    def __init__(
+        self, queue: QueueRef, start: int, consumption: Consumption, limits: QueueLimits
+    ) -> None:
+        self.queue = queue
+        self.is_dropped = False
+        self.ended_s: float | None = None
+        self.book = OffsetBook(start)
+        self.room = Room(self.book, limits)
+        self._consumption = consumption
+        self._counts = consumption.counting.topics[queue.topic]
+
+    def take_in(self, messages: list[ReceivedMessage], next_offset: int) -> None:
+        """What a pull brought. Nothing of interest is left before `next_offset`."""
+        fresh = self.book.add_all(messages)
+        self.book.skip_to(next_offset)
+        self._counts.pulled_count += len(fresh)
+        self._put(fresh)
+
+    def drop(self) -> None:
+        """The queue is not ours any more; whoever has it now delivers again what is unfinished."""
+        self.is_dropped = True
+
+    async def until_quiet(self) -> None:
+        """What still runs does no harm: its result is ignored."""
+
+    @property
+    def is_locked(self) -> bool:
+        return False
+
+    def ended(self, delivery: Delivery, error: BaseException | None, duration_s: float) -> None:
+        if self.is_dropped:
+            return
+        counts = self._counts
+        counts.call_count += 1
+        counts.call_duration_s += duration_s
+        self.ended_s = self._consumption.clock.monotonic_s()
+        messages = delivery.messages
+        if error is None:
+            counts.done_count += len(messages)
+            if len(messages) == 1:
+                self.book.finish(messages[0].queue_offset)
+            else:
+                self.book.finish_all([message.queue_offset for message in messages])
+            self.room.look()
+        else:
+            self._judge(messages, error)
+
+    def _judge(self, messages: list[ReceivedMessage], error: BaseException) -> None:
+        verdict = verdict_of(error, len(messages))
+        failed = messages[verdict.done_count :]
+        self._counts.done_count += verdict.done_count
+        self._counts.failed_count += len(failed)
+        for message in messages[: verdict.done_count]:
+            self._finish(message)
+        if not failed:
+            return
+        retries = self._consumption.retries
+        retries.note(error, failed)
+        if self._consumption.config.broadcasting:
+            log.warning("broadcasting: %d messages from %r on are lost", len(failed), failed[0])
+            for message in failed:
+                self._finish(message)
+        else:
+            retries.later(failed, verdict.delay_level, self._finish, self._put)
+
+    def _finish(self, message: ReceivedMessage) -> None:
+        self.book.finish(message.queue_offset)
+        self.room.look()
+
+    def _put(self, messages: list[ReceivedMessage]) -> None:
+        if self.is_dropped:
+            return
+        size = self._consumption.config.delivery_count_max
+        if size == 1:
+            deliveries = [Delivery(self, [message]) for message in messages]
+        else:
+            deliveries = [
+                Delivery(self, messages[start : start + size])
+                for start in range(0, len(messages), size)
+            ]
+        self._consumption.workers.put(deliveries)

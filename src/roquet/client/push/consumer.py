@@ -1,0 +1,174 @@
+"""The push consumer: messages of a group's topics are handed to a program as they come.
+
+    async def listen(message: ReceivedMessage) -> None: ...
+
+    consumer = AsyncPushConsumer("127.0.0.1:9876", "billing", listen)
+    consumer.subscribe("orders", tags="new || paid")
+    async with consumer:
+        ...
+
+A listener that returns has done its work; how it says something else is in `outcome.py`. Without a
+listener, `async for message in consumer` gives the messages.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from operator import itemgetter
+from types import TracebackType
+from typing import Final, Self, Unpack, final
+
+from roquet.client.errors import BadArgument, NotOpen
+from roquet.client.group.subscriptions import Subscriptions
+from roquet.client.names import RETRY_PREFIX, unwrapped
+from roquet.client.producer.receipt import QueueRef
+from roquet.client.push.config import PushConsumerConfig, PushConsumerOptions
+from roquet.client.push.iteration import DeliveryIterator, Iterations
+from roquet.client.push.member import GroupMember, retry_topic
+from roquet.client.push.outcome import BROKER_DECIDES
+from roquet.client.push.statistics import ConsumerStatistics
+from roquet.client.received import ReceivedMessage
+from roquet.clock import SystemClock
+
+_WHAT: Final = "push consumer"
+
+# A function runs in a thread, a coroutine in the event loop.
+Listener = (
+    Callable[[ReceivedMessage], Awaitable[None] | None]
+    | Callable[[list[ReceivedMessage]], Awaitable[None] | None]
+)
+
+
+@final
+class AsyncPushConsumer:
+    """Belongs to the event loop and the process that opened it.
+
+    `listener` gets one message, or with `batch_size` a list of them. `options` are the members of
+    `PushConsumerConfig`. Raises BadArgument, and BadAddress for a name server that is not
+    "host:port"; several are joined by semicolons.
+    """
+
+    def __init__(
+        self,
+        name_server: str,
+        group: str,
+        listener: Listener | None = None,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None:
+        self._config = PushConsumerConfig(name_server=name_server, group=group, **options)
+        self._listener = listener
+        self._clock = SystemClock()
+        self._subscriptions = Subscriptions(self._config.namespace)
+        if not self._config.broadcasting:
+            self._subscriptions.add(retry_topic(group), None, None, self._clock.now_ms())
+        self._member: GroupMember | None = None
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Joins the group, and returns when the first queues are read; they may also come later.
+
+        Raises NotOpen after `close`, RequestRefused when a broker cannot filter as it should, and
+        BadStateFile when the offsets of broadcasting cannot be read.
+        """
+        if self._is_closed:
+            raise NotOpen(_WHAT, was_open=True)
+        if self._member is not None:
+            return
+        member = GroupMember(self._config, self._listener, self._subscriptions, self._clock)
+        self._member = member
+        try:
+            await member.open()
+        except BaseException:
+            self._member = None
+            await member.close()
+            raise
+
+    async def close(self) -> None:
+        """Waits a while for running listeners, and leaves the group; a second time does nothing.
+
+        What is not done then is delivered again, to whichever member reads the queue next.
+        """
+        was_closed, self._is_closed = self._is_closed, True
+        if not was_closed and self._member is not None:
+            await self._member.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
+        """Wants the messages of a topic: those with tags such as "a || b", those that an SQL92
+        expression picks, or all. All members of a group have to want the same.
+
+        Raises BadArgument.
+        """
+        self._subscriptions.add(topic, tags, sql, self._clock.now_ms())
+        self._tell_member()
+
+    def unsubscribe(self, topic: str) -> None:
+        self._subscriptions.remove(topic)
+        self._tell_member()
+
+    def pause(self) -> None:
+        """Nothing is delivered until `resume`; queues are kept. Raises NotOpen."""
+        self._usable().pause()
+
+    def resume(self) -> None:
+        self._usable().resume()
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """A message is done when the next one is asked for. Raises BadArgument or NotOpen."""
+        if self._config.batch_size is not None:
+            raise BadArgument('there is a `batch_size`: use "async for messages in .batches()"')
+        first: Callable[[list[ReceivedMessage]], ReceivedMessage] = itemgetter(0)
+        return DeliveryIterator(self._iterations(), first)
+
+    def batches(self) -> AsyncIterator[list[ReceivedMessage]]:
+        """The same for up to `batch_size` messages at a time."""
+        return DeliveryIterator(self._iterations(), list[ReceivedMessage].copy)
+
+    async def retry_later(
+        self, message: ReceivedMessage, *, delay_level: int = BROKER_DECIDES
+    ) -> None:
+        """For programs without a listener: the group gets the message again, and this one counts
+        as done when the next is asked for. A level of 0 lets the broker decide.
+
+        Raises Unreachable or RequestRefused when no broker took it.
+        """
+        member = self._usable()
+        await member.send_back.send_back(message, delay_level, self._config.wire_retry_count_max)
+
+    def queues(self) -> list[QueueRef]:
+        """Those of its topics that this member reads now. Raises NotOpen."""
+        namespace = self._config.namespace
+        return [
+            queue._replace(topic=unwrapped(namespace, queue.topic))
+            for queue in sorted(self._usable().assignment.readers)
+            # Nobody subscribed to the retry topic; it comes with the group.
+            if not queue.topic.startswith(RETRY_PREFIX)
+        ]
+
+    def statistics(self) -> ConsumerStatistics:
+        return ConsumerStatistics() if self._member is None else self._member.statistics()
+
+    def _usable(self) -> GroupMember:
+        if self._member is None or self._is_closed:
+            raise NotOpen(_WHAT, was_open=self._is_closed)
+        self._member.instance.check_usable()
+        return self._member
+
+    def _iterations(self) -> Iterations:
+        workers = self._usable().workers
+        if not isinstance(workers, Iterations):
+            raise BadArgument("this consumer has a listener, which gets all messages")
+        return workers
+
+    def _tell_member(self) -> None:
+        if self._member is not None:
+            self._usable().wants_changed()

@@ -1,0 +1,148 @@
+"""Programs that ask for their messages: `async for message in consumer`.
+
+A message is done when its program asks for the next one. If it leaves the loop instead, the message
+is not done, and the next loop begins with it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Generic, Self, TypeVar, final
+
+from roquet.client.push.delivery import Delivery, Running
+from roquet.client.push.listener_calls import ConsumeHooks
+from roquet.client.push.outcome import NotBegun, TooSlow
+from roquet.client.received import ReceivedMessage
+from roquet.clock import Clock
+
+T = TypeVar("T")
+
+
+@final
+class Iterations:
+    """The backlog that all loops over one consumer take from."""
+
+    def __init__(self, hooks: ConsumeHooks, clock: Clock) -> None:
+        self._hooks = hooks or None
+        self._clock = clock
+        self._backlog: deque[Delivery] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_paused = False
+        self._is_stopping = False
+        self._running: dict[Delivery, Running] = {}
+        self._has_stopped = asyncio.Event()
+
+    def start(self) -> None:
+        """Programs come by themselves."""
+
+    def put(self, deliveries: Iterable[Delivery]) -> None:
+        self._backlog.extend(deliveries)
+        self._wake()
+
+    def pause(self) -> None:
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._wake()
+
+    @property
+    def running(self) -> list[Running]:
+        return list(self._running.values())
+
+    def give_up(self, running: Running, timeout_s: float) -> None:
+        self.end(running.delivery, TooSlow(timeout_s))
+
+    async def stop(self, timeout_s: float) -> None:
+        """Loops end when they ask for the next message."""
+        self._is_stopping = True
+        self._backlog.clear()
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        if self._running:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._has_stopped.wait()
+
+    async def take(self) -> Delivery | None:
+        """The next one; None when there will be none any more."""
+        while not self._is_stopping:
+            if self._backlog and not self._is_paused:
+                delivery = self._backlog.popleft()
+                if not delivery.feed.is_dropped:
+                    self._running[delivery] = Running(delivery, self._clock.monotonic_s())
+                    if self._hooks is not None:
+                        self._hooks.before(delivery)
+                    return delivery
+                delivery.feed.ended(delivery, NotBegun(), 0.0)
+                continue
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            try:
+                await waiting
+            finally:
+                if waiting in self._waiting:
+                    self._waiting.remove(waiting)
+        return None
+
+    def end(self, delivery: Delivery, error: BaseException | None = None) -> None:
+        """A second time, or after it was given up, does nothing."""
+        running = self._took_out(delivery)
+        if running is None:
+            return
+        duration_s = self._clock.monotonic_s() - running.begin_s
+        if self._hooks is not None:
+            self._hooks.after(delivery, error, duration_s)
+        delivery.feed.ended(delivery, error, duration_s)
+
+    def put_back(self, delivery: Delivery) -> None:
+        if self._took_out(delivery) is not None and not self._is_stopping:
+            self._backlog.appendleft(delivery)
+            self._wake()
+
+    def _took_out(self, delivery: Delivery) -> Running | None:
+        running = self._running.pop(delivery, None)
+        if self._is_stopping and not self._running:
+            self._has_stopped.set()
+        return running
+
+    def _wake(self) -> None:
+        if self._is_paused:
+            return
+        for _ in range(min(len(self._waiting), len(self._backlog))):
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+@final
+class DeliveryIterator(Generic[T]):
+    """One loop over a consumer; `seen` makes of the messages what the program sees."""
+
+    def __init__(self, iterations: Iterations, seen: Callable[[list[ReceivedMessage]], T]) -> None:
+        self._iterations = iterations
+        self._seen = seen
+        self._current: Delivery | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        current, self._current = self._current, None
+        if current is not None:
+            self._iterations.end(current)
+        current = self._current = await self._iterations.take()
+        if current is None:
+            raise StopAsyncIteration
+        return self._seen(current.messages)
+
+    def close(self) -> None:
+        """The loop was left: another one begins with what this one had."""
+        current, self._current = self._current, None
+        if current is not None:
+            self._iterations.put_back(current)
+
+    def __del__(self) -> None:
+        self.close()

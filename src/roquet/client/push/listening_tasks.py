@@ -1,0 +1,163 @@
+"""Coroutine listeners: a few long-lived tasks take from one backlog.
+
+A worker that finds more than one delivery wakes one other worker, and that is all: if its own
+listener waits for something, the other one goes on; if it never waits, the other one finds
+nothing left. So a listener that has nothing to wait for costs no switch of tasks.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, final
+
+from roquet.client.push.delivery import Delivery, Running
+from roquet.client.push.listener_calls import ConsumeHooks
+from roquet.client.push.outcome import NotBegun, TooSlow
+from roquet.clock import Clock
+from roquet.net.service import OnFailure, Services
+
+# Listeners that never wait must not keep others from the loop for longer.
+_SLICE_S: Final = 0.01
+
+Listen = Callable[[Any], Awaitable[object]]
+
+
+@final
+class TaskWorkers:
+    """`listener` gets a message, or a list of them if `is_batch`."""
+
+    def __init__(
+        self,
+        listener: Listen,
+        count: int,
+        hooks: ConsumeHooks,
+        clock: Clock,
+        services: Services,
+        *,
+        is_batch: bool,
+    ) -> None:
+        self._listener = listener
+        self._hooks = hooks or None
+        self._clock = clock
+        self._services = services
+        self._is_batch = is_batch
+        self._count = count
+        self._backlog: deque[Delivery] = deque()
+        self._resting: list[asyncio.Future[None]] = []
+        self._is_waking = False
+        self._is_paused = False
+        self._is_stopping = False
+        self._running: dict[asyncio.Task[Any], Running] = {}
+        self._given_up: dict[Delivery, float] = {}
+        self._has_stopped = asyncio.Event()
+
+    def start(self) -> None:
+        for number in range(self._count):
+            self._services.run(f"listener {number}", self._work, on_failure=OnFailure.RESTART)
+
+    def put(self, deliveries: Iterable[Delivery]) -> None:
+        # What ends may want to put in what comes after it.
+        if not self._is_stopping:
+            self._backlog.extend(deliveries)
+            self._wake_one()
+
+    def pause(self) -> None:
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._wake_one()
+
+    @property
+    def running(self) -> list[Running]:
+        return list(self._running.values())
+
+    def give_up(self, running: Running, timeout_s: float) -> None:
+        for task, each in self._running.items():
+            if each is running:
+                self._given_up[running.delivery] = timeout_s
+                task.cancel()
+
+    async def stop(self, timeout_s: float) -> None:
+        self._is_stopping = True
+        self._backlog.clear()
+        if self._running:
+            # Those that still run then are cancelled with everything else.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._has_stopped.wait()
+
+    async def _work(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        backlog = self._backlog
+        hooks = self._hooks
+        now_s = self._clock.monotonic_s
+        slice_end_s = 0.0
+        while True:
+            if not backlog or self._is_paused:
+                await self._rest()
+                slice_end_s = now_s() + _SLICE_S
+                continue
+            delivery = backlog.popleft()
+            if delivery.feed.is_dropped:
+                delivery.feed.ended(delivery, NotBegun(), 0.0)
+                continue
+            if backlog:
+                self._wake_one()
+            begin_s = now_s()
+            self._running[task] = Running(delivery, begin_s)
+            error = await self._call(task, delivery)
+            end_s = now_s()
+            if hooks is not None:
+                hooks.after(delivery, error, end_s - begin_s)
+            delivery.feed.ended(delivery, error, end_s - begin_s)
+            if end_s > slice_end_s:
+                await asyncio.sleep(0)
+                slice_end_s = now_s() + _SLICE_S
+
+    async def _call(self, task: asyncio.Task[Any], delivery: Delivery) -> BaseException | None:
+        """What the listener raised."""
+        if self._hooks is not None:
+            self._hooks.before(delivery)
+        messages = delivery.messages
+        try:
+            # A copy: what the listener does to its list is its own affair.
+            await self._listener(messages.copy() if self._is_batch else messages[0])
+        except asyncio.CancelledError as error:
+            if delivery not in self._given_up and task.cancelling():
+                raise  # Everything ends.
+            # Else something that the listener waited for was cancelled, and nobody else.
+            return self._judged(task, delivery, error)
+        except Exception as error:  # noqa: BLE001  Nobody knows what a listener raises.
+            return self._judged(task, delivery, error)
+        finally:
+            del self._running[task]
+            if self._is_stopping and not self._running:
+                self._has_stopped.set()
+        return None if not self._given_up else self._judged(task, delivery, None)
+
+    def _judged(
+        self, task: asyncio.Task[Any], delivery: Delivery, error: BaseException | None
+    ) -> BaseException | None:
+        timeout_s = self._given_up.pop(delivery, None)
+        if timeout_s is None:
+            return error
+        task.uncancel()
+        return TooSlow(timeout_s)
+
+    async def _rest(self) -> None:
+        awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._resting.append(awake)
+        try:
+            await awake
+        finally:
+            self._is_waking = False
+            if awake in self._resting:
+                self._resting.remove(awake)
+
+    def _wake_one(self) -> None:
+        if self._resting and not self._is_waking and not self._is_paused:
+            self._is_waking = True
+            self._resting.pop().set_result(None)

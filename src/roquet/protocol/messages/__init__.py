@@ -1,0 +1,1 @@
+"""Messages as values, as records, and many of them in one body."""

@@ -1,0 +1,3 @@
+from roquet.protocol.messages.drafts import RecordDraft
+
+def usual_redelivery(record: bytes, has_checksum: bool) -> RecordDraft | None: ...

@@ -1,0 +1,1 @@
+"""What is written most, filled into prepared text instead of built and encoded."""

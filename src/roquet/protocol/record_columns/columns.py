@@ -1,0 +1,201 @@
+"""The table of columns: name, type, how many records fill it, how a single message does.
+
+Names, order and types are those of the Spark schema. Texts that are no UTF-8 show
+replacement characters. A timestamp that microseconds cannot count is null: a producer
+names its own time and must not be able to stop every reader with it.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from roquet.errors import RoquetError
+from roquet.protocol.host import HOST_SIZE_V4, unpack_host
+from roquet.protocol.messages.message import Property, StoredMessage
+from roquet.protocol.record_columns.arrays import gather
+from roquet.protocol.record_columns.regular import FIXED_PART, RegularRecords
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+PROPERTY_MAP: Final = pa.map_(pa.string(), pa.string())
+
+_TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
+_HEX_PAIRS: Final = np.array([b"%02X" % byte for byte in range(256)]).view(np.uint16)
+_OFFSET_ID_SIZE: Final = 32
+
+
+class PropertiesForm(StrEnum):
+    """What the column `properties` holds. With NONE there is no such column."""
+
+    NONE = "none"
+    STRING = "string"  # as stored, see `properties.py`
+    MAP = "map"
+
+
+class UnknownColumn(RoquetError):
+    """A reader asked for a column that messages do not have."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"messages have no column {name!r}, only {', '.join(known)}")
+        self.name = name
+
+
+class Column(NamedTuple):
+    name: str
+    type: pa.DataType
+    of_records: Callable[[RegularRecords], pa.Array]  # may raise IrregularRows
+    of_message: Callable[[StoredMessage], object]
+
+
+@lru_cache
+def record_columns(
+    form: PropertiesForm = PropertiesForm.STRING, broker_name: str | None = None
+) -> dict[str, Column]:
+    """All columns by name, in the order of the schema."""
+    columns = (
+        Column("topic", pa.string(), attrgetter("topic_texts"), attrgetter("topic")),
+        _constant("brokerName", broker_name),
+        _number("queueId", "queue_id"),
+        _number("queueOffset", "queue_offset"),
+        _property("tags", Property.TAGS),
+        _property("keys", Property.KEYS),
+        Column("body", pa.binary(), attrgetter("body_values"), attrgetter("body")),
+        _time("bornTimestamp", "born_timestamp"),
+        _time("storeTimestamp", "store_timestamp"),
+        Column("msgId", pa.string(), _message_ids, attrgetter("message_id")),
+        Column("offsetMsgId", pa.string(), _offset_ids, attrgetter("offset_id")),
+        _number("reconsumeTimes", "reconsume_times"),
+        _number("flag", "flag"),
+        _number("sysFlag", "sys_flag"),
+        _host("bornHost", "born_host"),
+        _host("storeHost", "store_host"),
+        _number("physicalOffset", "physical_offset"),
+        *_PROPERTIES[form],
+    )
+    return {column.name: column for column in columns}
+
+
+def record_schema(
+    names: Sequence[str] | None = None, form: PropertiesForm = PropertiesForm.STRING
+) -> pa.Schema:
+    """The schema of these columns, in this order, or of all. Raises UnknownColumn."""
+    return pa.schema([(column.name, column.type) for column in choose_columns(names, form)])
+
+
+def choose_columns(
+    names: Sequence[str] | None, form: PropertiesForm, broker_name: str | None = None
+) -> list[Column]:
+    """Raises UnknownColumn."""
+    columns = record_columns(form, broker_name)
+    if names is None:
+        return list(columns.values())
+    for name in names:
+        if name not in columns:
+            raise UnknownColumn(name, list(columns))
+    return [columns[name] for name in names]
+
+
+def _constant(name: str, text: str | None) -> Column:
+    value = pa.scalar(text, pa.string())
+    return Column(
+        name,
+        pa.string(),
+        lambda records: pa.repeat(value, records.numbers.size),
+        lambda _message: text,
+    )
+
+
+def _number(name: str, field: str) -> Column:
+    native = FIXED_PART[field].newbyteorder("=")
+    return Column(
+        name,
+        pa.from_numpy_dtype(native),
+        lambda records: pa.array(records.fixed[field].astype(native)),
+        attrgetter(field),
+    )
+
+
+def _time(name: str, field: str) -> Column:
+    def of_records(records: RegularRecords) -> pa.Array:
+        times_ms = records.fixed[field].astype(np.int64)
+        is_uncountable = (times_ms > _TIMESTAMP_MS_MAX) | (times_ms < -_TIMESTAMP_MS_MAX)
+        return pa.array(times_ms * 1000, mask=is_uncountable).view(TIMESTAMP)
+
+    def of_message(message: StoredMessage) -> int | None:
+        time_ms: int = getattr(message, field)
+        return time_ms * 1000 if abs(time_ms) <= _TIMESTAMP_MS_MAX else None
+
+    return Column(name, TIMESTAMP, of_records, of_message)
+
+
+def _host(name: str, field: str) -> Column:
+    def of_records(records: RegularRecords) -> pa.Array:
+        # There are few different hosts, so each is formatted once.
+        hosts, host_of_row = np.unique(records.fixed[field], return_inverse=True)
+        texts = [str(unpack_host(int(host).to_bytes(HOST_SIZE_V4))) for host in hosts]
+        return pa.array(texts, pa.string()).take(pa.array(host_of_row))
+
+    return Column(
+        name, pa.string(), of_records, lambda message: str(unpack_host(getattr(message, field)))
+    )
+
+
+def _property(name: str, property_name: str) -> Column:
+    return Column(
+        name,
+        pa.string(),
+        lambda records: _property_values(records, property_name.encode()),
+        lambda message: message.properties.get(property_name),
+    )
+
+
+def _property_values(records: RegularRecords, name: bytes) -> pa.Array:
+    pairs = records.property_pairs
+    if not pairs.values.starts.size:
+        return pa.nulls(records.numbers.size, pa.string())
+    wanted = pairs.last_named(name)
+    return gather(pairs.texts, pairs.values.only(wanted), pa.string(), missing=wanted < 0)
+
+
+def _message_ids(records: RegularRecords) -> pa.Array:
+    ids = _property_values(records, Property.UNIQUE_KEY.encode())
+    return pc.coalesce(ids, _offset_ids(records)) if ids.null_count else ids
+
+
+def _offset_ids(records: RegularRecords) -> pa.Array:
+    """Store host and physical offset in upper-case hex."""
+    count = records.numbers.size
+    parts = np.empty((count, 2), ">u8")
+    parts[:, 0] = records.fixed["store_host"]
+    parts[:, 1] = records.fixed["physical_offset"].view(">u8")
+    texts = _HEX_PAIRS[parts.view(np.uint8)]
+    offsets = np.arange(0, (count + 1) * _OFFSET_ID_SIZE, _OFFSET_ID_SIZE, dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(texts)]
+    )
+
+
+def _property_maps(records: RegularRecords) -> pa.Array:
+    pairs = records.property_pairs.without_repeats()
+    names = gather(pairs.texts, pairs.names, pa.string())
+    values = gather(pairs.texts, pairs.values, pa.string())
+    return pa.MapArray.from_arrays(pa.array(pairs.row_bounds, pa.int32()), names, values)
+
+
+_PROPERTIES: Final[dict[PropertiesForm, tuple[Column, ...]]] = {
+    PropertiesForm.NONE: (),
+    PropertiesForm.STRING: (
+        Column(
+            "properties", pa.string(), attrgetter("property_texts"), attrgetter("property_text")
+        ),
+    ),
+    PropertiesForm.MAP: (
+        Column("properties", PROPERTY_MAP, _property_maps, lambda m: list(m.properties.items())),
+    ),
+}
+COLUMN_NAMES: Final = tuple(record_columns())

@@ -1,3 +1,0 @@
-from roquet.protocol.drafts import RecordDraft
-
-def usual_redelivery(record: bytes, has_checksum: bool) -> RecordDraft | None: ...

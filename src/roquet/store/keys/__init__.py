@@ -1,0 +1,1 @@
+"""Finding messages by key: what keys are, and the files of the key index."""

@@ -1,0 +1,72 @@
+# cython: boundscheck=False, wraparound=False
+"""Keys on their way into an index file, which is drawn in `index_file.py`."""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from roquet.protocol.binary cimport get_int32, int32_t, int64_t, put_int32, put_int64, uint8_t
+from roquet.store.keys.packed_keys cimport Key
+
+cdef enum:
+    _HEADER_SIZE = 40
+    _SLOT_SIZE = 4
+    _ENTRY_SIZE = 20
+    _SECONDS_MAX = 0x7FFFFFFF
+
+
+def put_entries(
+    buffer,
+    int64_t slot_count,
+    int64_t first,
+    int64_t begin_timestamp,
+    bytes packed_keys not None,
+):
+    """Write entries from number `first` on, each as the newest one of its slot.
+
+    Times count from `begin_timestamp` on, which in a new file is the end of the file before.
+    Returns how many slots were empty.
+    """
+    cdef const Key* key = <const Key*>PyBytes_AS_STRING(packed_keys)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(packed_keys) // <Py_ssize_t>sizeof(Key)
+    cdef int64_t entries_start = _HEADER_SIZE + slot_count * _SLOT_SIZE
+    cdef Py_ssize_t index
+    cdef Py_ssize_t new_slots = 0
+    cdef uint8_t* slot
+    cdef uint8_t* entry
+    cdef int32_t older
+    cdef Py_buffer view
+    if slot_count <= 0 or first <= 0:
+        raise ValueError(f"{slot_count} slots, and entries from {first} on")
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        if slot_count > view.len or view.len - entries_start < (first + count) * _ENTRY_SIZE:
+            raise IndexError(f"{count} entries from {first} on do not fit")
+        entry = <uint8_t*>view.buf + entries_start + first * _ENTRY_SIZE
+        for index in range(count):
+            if key.key_hash < 0:
+                raise ValueError("a negative hash")
+            slot = <uint8_t*>view.buf + _HEADER_SIZE + key.key_hash % slot_count * _SLOT_SIZE
+            older = get_int32(slot)
+            if older <= 0 or older >= first + index:
+                # What leads to a later entry is damaged.
+                older = 0
+                new_slots += 1
+            put_int32(slot, first + index)
+            put_int32(entry, key.key_hash)
+            put_int64(entry + 4, key.physical_offset)
+            put_int32(entry + 12, _seconds(begin_timestamp, key.timestamp))
+            put_int32(entry + 16, older)
+            entry += _ENTRY_SIZE
+            if first + index == 1:
+                # From here on the file has a beginning of its own.
+                begin_timestamp = key.timestamp
+            key += 1
+    finally:
+        PyBuffer_Release(&view)
+    return new_slots
+
+
+cdef inline int32_t _seconds(int64_t begin, int64_t timestamp) noexcept:
+    if begin <= 0 or timestamp <= begin:
+        return 0
+    return <int32_t>min((timestamp - begin) // 1000, <int64_t>_SECONDS_MAX)

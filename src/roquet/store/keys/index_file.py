@@ -1,0 +1,208 @@
+"""One file of the key index: a hash table from keys to physical offsets.
+
+      0  int64  store timestamp of the first message
+      8  int64  ... of the last
+     16  int64  physical offset of the first message
+     24  int64  ... of the last
+     32  int32  slots in use
+     36  int32  number of the next entry; entry 0 is never used
+     40  int32  x slot count: number of the newest entry of each slot, 0 for none
+    ...  20     x entry count
+
+    entry
+      0  int32  hash of the key, not negative
+      4  int64  physical offset
+     12  int32  seconds since the first message of the file
+     16  int32  number of the next older entry of the same slot, 0 for none
+
+Which texts are keys is said in `key_index.py`.
+"""
+
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple, final
+
+from roquet.disk import Disk
+from roquet.store.keys.index_entries import put_entries
+from roquet.store.keys.packed_keys import KeyBatch
+from roquet.store.mapped_file import MappedFile, create_file
+
+_HEADER: Final = Struct(">qqqqii")
+_SLOT_SIZE: Final = 4
+_ENTRY: Final = Struct(">iqii")
+assert _HEADER.size == 40
+assert _ENTRY.size == 20
+_unpack_entry = _ENTRY.unpack_from
+_unpack_slot = Struct(">i").unpack_from
+
+SECONDS_MAX: Final = 2**31 - 1
+_RESERVE_STEP: Final = 1 << 20
+# A slot that so many keys share is passed over from here on: a walk must end.
+CHAIN_LENGTH_MAX: Final = 200_000
+
+
+class IndexHeader(NamedTuple):
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_physical_offset: int = 0
+    end_physical_offset: int = 0
+    used_slots: int = 0
+    next_number: int = 1
+
+
+def index_file_size(slot_count: int, entry_count: int) -> int:
+    return _HEADER.size + slot_count * _SLOT_SIZE + entry_count * _ENTRY.size
+
+
+@final
+class IndexFile:
+    """Written by one owner; `sync` may run in another thread."""
+
+    def __init__(self, file: MappedFile, slot_count: int, entry_count: int) -> None:
+        self.file = file
+        self._slot_count = slot_count
+        self._entry_count = entry_count
+        self._entries_start = _HEADER.size + slot_count * _SLOT_SIZE
+        self.header = IndexHeader(*_HEADER.unpack_from(file.mapping, 0))
+        if self.header.next_number <= 0:
+            self.header = self.header._replace(next_number=1)
+        self._synced_header: IndexHeader | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self.header.next_number >= self._entry_count
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the header can be true; the rest is checked when it is read."""
+        return (
+            self.header.next_number <= self._entry_count
+            and 0 <= self.header.used_slots <= self._slot_count
+        )
+
+    @property
+    def has_its_shape(self) -> bool:
+        """Whether slots and entries begin where they are looked for; False for an empty file.
+
+        Then the first and the last entry are those that the header names, the last one is the
+        newest of its slot, and nothing lies behind it.
+        """
+        last = self.header.next_number - 1
+        if last < 1 or not self.is_sound:
+            return False
+        mapping = self.file.mapping
+        _, begin, _, _ = _unpack_entry(mapping, self._entries_start + _ENTRY.size)
+        key_hash, end, _, _ = _unpack_entry(mapping, self._entries_start + last * _ENTRY.size)
+        slot = key_hash % self._slot_count
+        (newest,) = _unpack_slot(mapping, _HEADER.size + slot * _SLOT_SIZE)
+        behind = self._entries_start + (last + 1) * _ENTRY.size
+        header = self.header
+        return (
+            (begin, end) == (header.begin_physical_offset, header.end_physical_offset)
+            and newest == last
+            and not any(mapping[behind : behind + _ENTRY.size])
+        )
+
+    def put(self, batch: KeyBatch) -> int:
+        """Add as many keys as the file has room for; their count. Raises OSError."""
+        count = min(len(batch), self._entry_count - self.header.next_number)
+        if count == 0:
+            return 0
+        batch = batch.part(0, count)
+        first = self.header.next_number
+        end = self._entries_start + (first + count) * _ENTRY.size
+        self.file.reserve(end, _RESERVE_STEP)
+        new_slots = put_entries(
+            self.file.mapping,
+            self._slot_count,
+            first,
+            self.header.begin_timestamp,
+            batch.packed,
+        )
+        self._set_header(batch, count, new_slots)
+        return count
+
+    def find(self, key_hash: int, begin: int, end: int, count_max: int) -> list[int]:
+        """Physical offsets of messages of that time, newest first. Hashes may collide."""
+        header = self.header
+        mapping = self.file.mapping
+        slot = key_hash % self._slot_count
+        (number,) = _unpack_slot(mapping, _HEADER.size + slot * _SLOT_SIZE)
+        newer = header.next_number
+        found: list[int] = []
+        for _ in range(CHAIN_LENGTH_MAX):
+            # Every entry is older than the one before it, whatever a damaged file says.
+            if not 0 < number < newer or len(found) >= count_max:
+                break
+            newer = number
+            entry_hash, physical_offset, seconds, number = _unpack_entry(
+                mapping, self._entries_start + number * _ENTRY.size
+            )
+            timestamp = header.begin_timestamp + seconds * 1000
+            if seconds < 0 or timestamp < begin:
+                break
+            if entry_hash == key_hash and timestamp <= end:
+                found.append(physical_offset)
+        return found
+
+    @property
+    def filed_count(self) -> int:
+        return self.header.next_number - 1
+
+    def entries(self) -> bytes:
+        """A copy of all entries, from number 1 on, one behind the other."""
+        start = self._entries_start + _ENTRY.size
+        return self.file.mapping[start : start + self.filed_count * _ENTRY.size]
+
+    def slots(self) -> bytes:
+        """A copy of all slots."""
+        return self.file.mapping[_HEADER.size : self._entries_start]
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        return self.header.begin_timestamp <= end and self.header.end_timestamp >= begin
+
+    def inherit(self, header: IndexHeader) -> None:
+        """Begin where the file before ended, as Apache does."""
+        self.header = self.header._replace(
+            begin_timestamp=header.end_timestamp,
+            end_timestamp=header.end_timestamp,
+            begin_physical_offset=header.end_physical_offset,
+            end_physical_offset=header.end_physical_offset,
+        )
+        self._write_header()
+
+    def sync(self) -> None:
+        header = self.header
+        if header != self._synced_header:
+            self.file.sync()
+            self._synced_header = header
+
+    def _set_header(self, batch: KeyBatch, count: int, new_slots: int) -> None:
+        header = self.header
+        if header.next_number == 1:
+            header = header._replace(
+                begin_timestamp=batch.first.timestamp,
+                begin_physical_offset=batch.first.physical_offset,
+            )
+        self.header = header._replace(
+            end_timestamp=batch.last.timestamp,
+            end_physical_offset=batch.last.physical_offset,
+            used_slots=header.used_slots + new_slots,
+            next_number=header.next_number + count,
+        )
+        self._write_header()
+
+    def _write_header(self) -> None:
+        _HEADER.pack_into(self.file.mapping, 0, *self.header)
+
+
+def create_index_file(disk: Disk, path: Path, slot_count: int, entry_count: int) -> IndexFile:
+    """A new, empty file; its slots can be written without asking for space. Raises OSError."""
+    file = create_file(
+        disk,
+        path,
+        0,
+        index_file_size(slot_count, entry_count),
+        allocated_size=_HEADER.size + slot_count * _SLOT_SIZE,
+    )
+    return IndexFile(file, slot_count, entry_count)

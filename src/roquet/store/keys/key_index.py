@@ -1,0 +1,258 @@
+"""Finding messages by key: all files of the key index. What a key is, is said in `message_keys.py`.
+
+Where a record was appended is noted down, and records are filed in batches, since many at once
+cost a tenth. What was not noted down (after a crash, on a replica, when there was a backlog) is
+found by reading the log: `next_offset` says where to go on, so nothing has to be remembered.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+from roquet.clock import Clock
+from roquet.disk import Disk, make_safe_directory
+from roquet.protocol.java_hash import index_hash
+from roquet.store.commit_log import CommitLog
+from roquet.store.errors import BadRecord
+from roquet.store.keys.index_file import (
+    IndexFile,
+    IndexHeader,
+    create_index_file,
+    index_file_size,
+)
+from roquet.store.keys.message_keys import keys_in_log
+from roquet.store.keys.packed_keys import KeyBatch
+from roquet.store.mapped_file import MappedFile
+
+# So many messages are filed at once: enough to make the batch cheap, few enough not to be felt.
+BATCH_COUNT: Final = 1024
+
+
+class KeyIndexConfig(NamedTuple):
+    slot_count: int
+    entry_count: int
+    with_tags: bool = False
+
+
+@final
+class KeyIndex:
+    """Written by one owner; `sync` may run in another thread."""
+
+    def __init__(self, disk: Disk, directory: Path, clock: Clock, config: KeyIndexConfig) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._clock = clock
+        self._config = config
+        self._files: list[IndexFile] = []
+        self._has_new_file = False
+        # The first record that is neither filed nor noted down.
+        self.next_offset = 0
+        # Whether there is none before the end of the log. As long as that is so, the owner
+        # notes down in `unfiled` where it appends, and calls `file_unfiled` now and then.
+        self.is_following = False
+        self.unfiled: list[int] = []
+
+    # Filing
+
+    def put(self, batch: KeyBatch) -> None:
+        """File keys that come behind those that are filed. Raises OSError."""
+        while len(batch):
+            batch = batch.part(self._writable_file().put(batch))
+
+    def file_unfiled(self, log: CommitLog) -> None:
+        """File what was noted down, which is all up to the end of the log.
+
+        If that fails, the messages are stored all the same: `catch_up` will try again.
+        """
+        try:
+            self._file_keys(log, self.unfiled)
+            self.next_offset = log.end
+        except OSError:
+            self.next_offset = self.unfiled[0]
+            self.is_following = False
+        self.unfiled.clear()
+
+    def catch_up(self, log: CommitLog, count_max: int = BATCH_COUNT) -> bool:
+        """File up to `count_max` records that the log has and the index has not.
+
+        Returns whether these were all. Raises OSError, for lack of space too.
+        """
+        end = log.end
+        if self.is_following:
+            self.file_unfiled(log)
+            return self.is_following
+        offsets: list[int] = []
+        next_offset = end
+        try:
+            for record in log.scan(self.next_offset, end):
+                if len(offsets) == count_max:
+                    next_offset = record.physical_offset
+                    break
+                offsets.append(record.physical_offset)
+        except BadRecord as bad:
+            # What is damaged is not handed out, so nobody can be looking for it.
+            after = log.find_record(bad.physical_offset + 1)
+            next_offset = end if after is None else min(end, after.physical_offset)
+        self._file_keys(log, offsets)
+        self.next_offset = next_offset
+        self.is_following = next_offset == end
+        return self.is_following
+
+    # Finding
+
+    def find(self, topic: bytes, key: bytes, begin: int, end: int, count_max: int) -> list[int]:
+        """Physical offsets, newest first; some may belong to other keys of the same hash."""
+        key_hash = index_hash(str(topic + b"#" + key, "utf-8", "replace"))
+        return find_in_files(self._files, key_hash, begin, end, count_max)
+
+    @property
+    def last(self) -> IndexHeader:
+        """Of the newest file: what was filed last, and when."""
+        return self._files[-1].header if self._files else IndexHeader()
+
+    # Loading and forgetting
+
+    def load(
+        self,
+        log: CommitLog,
+        *,
+        was_clean: bool,
+        index_timestamp: int,
+        distrust: Callable[[int], None],
+    ) -> None:
+        """Find the files; those that cannot be relied on are removed, with all newer ones.
+
+        After a crash that is everything that changed since the last sync. `distrust` takes back
+        what the checkpoint says of messages behind the time it is given.
+        """
+        entries = [each for each in self._disk.entries(self._directory) if each.name.isdigit()]
+        size = index_file_size(self._config.slot_count, self._config.entry_count)
+        kept = 0
+        for entry in entries:
+            if entry.size != size:
+                break
+            file = self._open(entry.name)
+            header = file.header
+            # Strictly before it: of one millisecond, some may have been filed behind the sync.
+            is_complete = was_clean or (
+                header.end_timestamp < index_timestamp and entry is not entries[-1]
+            )
+            if not (file.is_sound and is_complete and header.end_physical_offset < log.end):
+                file.file.close()
+                break
+            self._files.append(file)
+            kept += 1
+        if entries[kept:]:
+            distrust(self._settled_timestamp)
+        for entry in entries[kept:]:
+            self._disk.remove(self._directory / entry.name)
+        if entries[kept:]:
+            # Should they come back after a clean end and a power cut, they would be believed.
+            self._disk.sync_directory(self._directory)
+        self.next_offset = self._resume_offset(log)
+        self.is_following = self.next_offset == log.end
+
+    def forget(self, log_start: int) -> list[MappedFile]:
+        """Take out the files whose messages are all gone; the caller removes them."""
+        gone: list[MappedFile] = []
+        while len(self._files) > 1 and self._files[0].header.end_physical_offset < log_start:
+            gone.append(self._files.pop(0).file)
+        return gone
+
+    def sync(self) -> int:
+        """Return when all that is filed survives a power cut.
+
+        Returns the store timestamp for the checkpoint. After a crash Apache removes every file
+        that ends later, and files again from the newest log file that begins no later. So the
+        time is one between two files, or messages at the beginning of the second were lost.
+        """
+        # Read first: what is filed from now on needs another round.
+        timestamp = self._settled_timestamp
+        has_new_file, self._has_new_file = self._has_new_file, False
+        for file in tuple(self._files):
+            file.sync()
+        if has_new_file:
+            self._disk.sync_directory(self._directory)
+        return timestamp
+
+    @property
+    def _settled_timestamp(self) -> int:
+        """The end of the newest full file behind which nothing of the same millisecond follows."""
+        for file, next_file in reversed(list(pairwise(self._files))):
+            end = file.header.end_timestamp
+            if file.is_full and next_file.header.begin_timestamp > end:
+                return end
+        return 0
+
+    def close(self) -> None:
+        for file in self._files:
+            file.file.close()
+        self._files = []
+
+    # How it works
+
+    def _file_keys(self, log: CommitLog, offsets: list[int]) -> None:
+        # Every query asks for it, and most find nothing left to do.
+        if offsets:
+            self.put(keys_in_log(log, offsets, with_tags=self._config.with_tags))
+
+    def _writable_file(self) -> IndexFile:
+        if not self._files or self._files[-1].is_full:
+            self._add_file()
+        return self._files[-1]
+
+    def _add_file(self) -> None:
+        make_safe_directory(self._disk, self._directory)
+        file = create_index_file(
+            self._disk,
+            self._directory / self._new_name(),
+            self._config.slot_count,
+            self._config.entry_count,
+        )
+        if self._files:
+            file.inherit(self._files[-1].header)
+        self._has_new_file = True
+        self._files.append(file)
+
+    def _new_name(self) -> str:
+        """Local time to the millisecond; later than the name of every other file."""
+        now_ms = self._clock.now_ms()
+        local = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone()
+        name = f"{local:%Y%m%d%H%M%S}{now_ms % 1000:03d}"
+        if self._files:
+            name = max(name, str(int(self._files[-1].file.path.name) + 1))
+        return name
+
+    def _open(self, name: str) -> IndexFile:
+        config = self._config
+        size = index_file_size(config.slot_count, config.entry_count)
+        file = MappedFile(self._disk, self._directory / name, 0, size)
+        return IndexFile(file, config.slot_count, config.entry_count)
+
+    def _resume_offset(self, log: CommitLog) -> int:
+        last = self.last.end_physical_offset
+        if not self._files or last < log.start:
+            return log.start
+        if self._files[-1].is_full:
+            # Some keys of the last message may have been meant for the file behind it.
+            return last
+        try:
+            return last + log.record_at(last).size
+        except BadRecord:
+            after = log.find_record(last + 1)
+            return log.end if after is None else after.physical_offset
+
+
+def find_in_files(
+    files: Sequence[IndexFile], key_hash: int, begin: int, end: int, count_max: int
+) -> list[int]:
+    """Physical offsets of messages stored between two times, newest first."""
+    found: list[int] = []
+    for file in reversed(files):
+        if file.overlaps(begin, end):
+            found += file.find(key_hash, begin, end, count_max - len(found))
+        if len(found) >= count_max or file.header.begin_timestamp < begin:
+            break
+    return found

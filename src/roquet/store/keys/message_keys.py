@@ -1,0 +1,97 @@
+"""Which texts a message is filed under in the key index, and their hashes.
+
+These are `topic#key` for its unique key and for each of its keys, and, if so configured,
+`topic#T#tag`, as 5.5 does. Here records are taken one by one, whatever they look like;
+`key_scan.pyx` reads those of the usual kind where they lie.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from contextlib import suppress
+from operator import attrgetter
+from typing import Final
+
+from roquet.protocol.java_hash import index_hash
+from roquet.protocol.messages.message import SysFlag
+from roquet.store.commit_log import CommitLog
+from roquet.store.dispatch import TRANSACTION_MASK, value_of
+from roquet.store.errors import BadRecord
+from roquet.store.keys.key_scan import scan_keys
+from roquet.store.keys.packed_keys import Key, KeyBatch, join_batches, pack_keys
+from roquet.store.log_scan import LogRecord
+
+UNIQUE_KEY_MARK: Final = b"\x02UNIQ_KEY\x01"
+KEYS_MARK: Final = b"\x02KEYS\x01"
+TAGS_MARK: Final = b"\x02TAGS\x01"
+ROLLBACK: Final = SysFlag.TRANSACTION_ROLLBACK.value
+
+
+def keys_of(topic: bytes, properties: bytes, *, with_tags: bool) -> list[bytes]:
+    """The texts a message is filed under, in the order of Apache."""
+    prefix = topic + b"#"
+    texts = []
+    unique_key = value_of(properties, UNIQUE_KEY_MARK)
+    if unique_key:
+        texts.append(prefix + unique_key)
+    keys = value_of(properties, KEYS_MARK)
+    if keys.find(b" ") >= 0:
+        texts += [prefix + key for key in keys.split(b" ") if key]
+    elif keys:
+        texts.append(prefix + keys)
+    if with_tags:
+        tags = value_of(properties, TAGS_MARK)
+        if tags:
+            texts.append(prefix + b"T#" + tags)
+    return texts
+
+
+def has_key(record: LogRecord, topic: bytes, key: bytes) -> bool:
+    """Whether a message that was found by hash is really meant."""
+    return record.topic == topic and (
+        key == value_of(record.properties, UNIQUE_KEY_MARK)
+        or key in value_of(record.properties, KEYS_MARK).split(b" ")
+        or key == b"T#" + value_of(record.properties, TAGS_MARK)
+    )
+
+
+def keys_in_log(log: CommitLog, physical_offsets: list[int], *, with_tags: bool) -> KeyBatch:
+    """What `key_batch` says of the records that lie there.
+
+    The offsets ascend, and records were found or written at them. What is gone or damaged
+    since has no keys. Raises OSError.
+    """
+    batches = []
+    for file in log.files:
+        first = bisect_left(physical_offsets, file.start)
+        behind = bisect_left(physical_offsets, file.end)
+        if first < behind:
+            part = physical_offsets[first:behind]
+            packed, odd = scan_keys(file.mapping, file.start, part, with_tags)
+            batch = KeyBatch(packed)
+            if odd:
+                odd_records = [record for each in odd if (record := _record_at(log, each))]
+                batch = _merged(batch, key_batch(odd_records, with_tags=with_tags))
+            batches.append(batch)
+    return batches[0] if len(batches) == 1 else join_batches(batches)
+
+
+def key_batch(records: Iterable[LogRecord], *, with_tags: bool) -> KeyBatch:
+    """All keys of the records, in their order; those that were rolled back have none."""
+    return pack_keys(
+        Key(each.physical_offset, each.store_timestamp, index_hash(str(text, "utf-8", "replace")))
+        for each in records
+        if each.sys_flag & TRANSACTION_MASK != ROLLBACK
+        for text in keys_of(each.topic, each.properties, with_tags=with_tags)
+    )
+
+
+def _record_at(log: CommitLog, physical_offset: int) -> LogRecord | None:
+    # What is damaged is not handed out, so nobody can be looking for it.
+    with suppress(BadRecord):
+        return log.record_at(physical_offset)
+    return None
+
+
+def _merged(first: KeyBatch, second: KeyBatch) -> KeyBatch:
+    """In the order of the log; keys of one message stay as they are."""
+    return pack_keys(sorted((*first, *second), key=attrgetter("physical_offset")))

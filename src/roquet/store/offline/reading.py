@@ -1,0 +1,352 @@
+"""A store directory as everybody but its owner sees it: nothing is changed, nothing is locked.
+
+It does not matter whether a broker is writing to the directory, was killed in it, or is long
+gone. What comes back is a snapshot: what was there when it was opened. The sizes of all files
+are taken from the files, so no configuration is needed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TypeVar, final
+
+from roquet.disk import Disk, SystemDisk
+from roquet.protocol.java_hash import index_hash
+from roquet.store.checkpoint import Checkpoint, load_checkpoint
+from roquet.store.commit_log import CommitLog
+from roquet.store.config import StoreConfig
+from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.damage import Damage, DamagedRange
+from roquet.store.errors import BadRecord, BadStoreDirectory
+from roquet.store.keys.index_file import IndexFile
+from roquet.store.keys.index_shape import shape_of
+from roquet.store.keys.key_index import find_in_files
+from roquet.store.keys.message_keys import has_key, keys_in_log
+from roquet.store.keys.packed_keys import KeyBatch
+from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.log_scan import LogRecord, Stretch
+from roquet.store.mapped_file import MappedFile
+from roquet.store.queue_reading import (
+    Limits,
+    QueueReader,
+    ReadResult,
+    ReadStatus,
+    store_time_of,
+)
+from roquet.store.queues import queues_on_disk
+from roquet.store.recovery import is_lost_in_between
+from roquet.store.time_search import Boundary, offset_by_time
+
+_Good = TypeVar("_Good", LogRecord, Stretch)
+
+_NO_LIMIT: Final = 1 << 60
+# Messages that are taken from a queue at once.
+_PORTION: Final = Limits(1024, 16 << 20)
+
+
+class LogFile(NamedTuple):
+    """One file of the commit log: its bytes are the physical offsets `start` to `end`."""
+
+    path: Path
+    start: int
+    end: int
+
+
+@final
+class StoreReader:
+    """Made by `open`; to be closed, or used in a `with`. Picklable parts only come out of it."""
+
+    def __init__(self, disk: Disk, layout: StoreLayout) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._log = CommitLog(disk, layout.commit_log, _file_size(disk, layout.commit_log))
+        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._index: list[IndexFile] | None = None
+        # What was found damaged while reading queues; it was not handed out.
+        self.damages: list[Damage] = []
+        # Topics and ids of queues that end too early, because an entry cannot be right.
+        self.broken_queues: list[tuple[str, int]] = []
+        config = StoreConfig(
+            root=layout.root,
+            memory_size=_NO_LIMIT,
+            read_count_max_in_memory=_NO_LIMIT,
+            read_size_max_in_memory=_NO_LIMIT,
+        )
+        self._reader = QueueReader(self._log, config, self.damages.append, is_writable=False)
+
+    @classmethod
+    def open(cls, root: Path, *, commit_log: Path | None = None, disk: Disk | None = None) -> Self:
+        """Raises BadStoreDirectory for a directory that is none, and OSError."""
+        disk = disk or SystemDisk()
+        layout = layout_of(root, commit_log)
+        if not disk.exists(layout.commit_log):
+            raise BadStoreDirectory(root, f"there is no {layout.commit_log.name} in it")
+        reader = cls(disk, layout)
+        try:
+            reader._load()
+        except (BadStoreDirectory, OSError):
+            reader.close()
+            raise
+        return reader
+
+    def close(self) -> None:
+        self._log.close()
+        for queue in self._queues.values():
+            queue.close()
+        for file in self._index or ():
+            file.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # The log
+
+    @property
+    def files(self) -> list[LogFile]:
+        return [LogFile(each.path, each.start, each.end) for each in self._log.files]
+
+    def first_store_time(self, file: LogFile) -> int | None:
+        """When the first good record of a file was stored; None if it has none."""
+        for each in self.scan(file.start, file.end):
+            if isinstance(each, LogRecord):
+                return each.store_timestamp
+        return None
+
+    @property
+    def log_start(self) -> int:
+        return self._log.start
+
+    @property
+    def log_end(self) -> int:
+        """Behind the last good record, as a recovery would find it."""
+        return self._log.end
+
+    @property
+    def tail_size(self) -> int:
+        """How many bytes behind the end of the log are not zero, up to the last of them."""
+        return self._log.written_end(self._log.end) - self._log.end
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether no broker has it open, and none was killed in it."""
+        return not self._disk.exists(self._layout.abort)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return load_checkpoint(self._disk, self._layout.checkpoint)
+
+    def scan(
+        self, start: int | None = None, end: int | None = None
+    ) -> Iterator[LogRecord | DamagedRange]:
+        """All good records between two physical offsets, and what is no good record.
+
+        `start` is the offset of a record; else what comes before the next one is damage.
+        """
+        return self._with_damages(self._log.scan, start, end)
+
+    def stretches(
+        self, start: int | None = None, end: int | None = None
+    ) -> Iterator[Stretch | DamagedRange]:
+        """The same, many records at once."""
+        return self._with_damages(self._log.stretches, start, end)
+
+    def keys(self, physical_offsets: list[int], *, with_tags: bool) -> KeyBatch:
+        """What the good records that lie there are filed under; the offsets ascend."""
+        return keys_in_log(self._log, physical_offsets, with_tags=with_tags)
+
+    def record_at(self, physical_offset: int) -> bytes:
+        """The record that lies exactly there, checked. Raises BadRecord."""
+        record = self._log.record_at(physical_offset)
+        return self.bytes_at(physical_offset, record.size)
+
+    def bytes_at(self, physical_offset: int, size: int) -> bytes:
+        """Bytes of the log as they are, of one file. Raises BadRecord if they are not there."""
+        found = self._log.bytes_at(physical_offset, size)
+        if found is None:
+            raise BadRecord(physical_offset, f"there are no {size} bytes in one file")
+        return found
+
+    # The queues
+
+    def queues(self) -> dict[str, list[int]]:
+        """The ids of the queues of each topic."""
+        found: dict[str, list[int]] = {}
+        for topic, queue_id in sorted(self._queues):
+            found.setdefault(topic.decode(), []).append(queue_id)
+        return found
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.get((topic.encode(), queue_id))
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.get((topic.encode(), queue_id))
+        return 0 if queue is None else queue.max_offset
+
+    def read(self, topic: str, queue_id: int, offset: int, limits: Limits) -> ReadResult:
+        """As `MessageStore.read`, but every record is compared with its checksum."""
+        queue = self._queues.get((topic.encode(), queue_id))
+        if queue is None:
+            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        return self._reader.read(queue, offset, queue.max_offset, limits)
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Entries of a queue as they are, up to the end of their file."""
+        queue = self._queues.get((topic.encode(), queue_id))
+        if queue is None:
+            return []
+        return [QueueEntry(*entry) for entry in unpack_entries(queue.entries(offset, count))]
+
+    def messages(
+        self, topic: str, queue_id: int, start: int | None = None, end: int | None = None
+    ) -> Iterator[bytes]:
+        """The records of a queue, from one offset to before another; damaged ones are missing."""
+        offset = max(self.min_offset(topic, queue_id), start or 0)
+        max_offset = self.max_offset(topic, queue_id)
+        end = max_offset if end is None else min(end, max_offset)
+        while offset < end:
+            limits = Limits(min(end - offset, _PORTION.count_max), _PORTION.size_max)
+            result = self.read(topic, queue_id, offset, limits)
+            yield from result.records
+            offset = result.next_offset
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        queue = self._queues.get((topic.encode(), queue_id))
+        if queue is None:
+            return 0
+        return offset_by_time(
+            lambda offset: store_time_of(self._log, queue, offset),
+            queue.min_offset,
+            queue.max_offset,
+            timestamp,
+            boundary,
+        )
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """When a message was stored; None for one that cannot be read."""
+        queue = self._queues.get((topic.encode(), queue_id))
+        return None if queue is None else store_time_of(self._log, queue, offset)
+
+    # The keys
+
+    @property
+    def index_files(self) -> Sequence[IndexFile]:
+        """Those that can be read."""
+        if self._index is None:
+            self._index = list(self._open_index())
+        return self._index
+
+    def find_by_key(
+        self, topic: str, key: str, begin: int, end: int, count_max: int
+    ) -> list[bytes]:
+        """The newest records with a key, stored between two times, in the order of the log."""
+        found: dict[int, bytes] = {}
+        for offset in self._offsets_by_key(topic, key, begin, end):
+            if len(found) == count_max:
+                break
+            try:
+                record = self._log.record_at(offset)
+            except BadRecord:
+                continue
+            is_in_time = begin <= record.store_timestamp <= end
+            if is_in_time and has_key(record, topic.encode(), key.encode()):
+                found[offset] = self.bytes_at(offset, record.size)
+        return [found[offset] for offset in sorted(found)]
+
+    # How it works
+
+    def _load(self) -> None:
+        self._log.load(is_writable=False)
+        for topic, queue_id in queues_on_disk(self._disk, self._layout):
+            self._load_queue(topic, queue_id)
+        self._log.end = self._find_end()
+        for queue in self._queues.values():
+            queue.forget(self._log.start)
+            queue.max_offset = queue.offset_before(self._log.end)
+
+    def _load_queue(self, topic: bytes, queue_id: int) -> None:
+        directory = self._layout.queue(topic.decode(), queue_id)
+        file_size = _file_size(self._disk, directory)
+        queue = ConsumeQueue(self._disk, directory, file_size, topic, queue_id)
+        if queue.load(is_writable=False) is not None:
+            self.broken_queues.append((topic.decode(), queue_id))
+        if queue.max_offset:
+            self._queues[topic, queue_id] = queue
+
+    def _with_damages(
+        self, scan: Callable[[int, int], Iterator[_Good]], start: int | None, end: int | None
+    ) -> Iterator[_Good | DamagedRange]:
+        position = self._log.start if start is None else start
+        end = self._log.end if end is None else min(end, self._log.end)
+        while position < end:
+            try:
+                yield from scan(position, end)
+            except BadRecord as bad:
+                after = self._log.find_record(bad.physical_offset + 1)
+                position = end if after is None else min(after.physical_offset, end)
+                yield DamagedRange(bad.physical_offset, position, bad.reason)
+            else:
+                return
+
+    def _find_end(self) -> int:
+        """The queues know nearly where it is; from there on the log is read."""
+        log = self._log
+        durable_timestamp = None if self.was_clean else self.checkpoint.log_timestamp
+        last_entries = [queue.entry(queue.max_offset - 1) for queue in self._queues.values()]
+        position = max((each.physical_offset for each in last_entries if each), default=0)
+        if log.file_at(position) is None:
+            position = log.start
+        timestamp = 0
+        while True:
+            try:
+                for stretch in log.stretches(position, log.files_end):
+                    timestamp = stretch.last_timestamp
+            except BadRecord as bad:
+                after = log.find_record(bad.physical_offset + 1)
+                if after is None or not is_lost_in_between(after, timestamp, durable_timestamp):
+                    return bad.physical_offset
+                position = after.physical_offset
+            else:
+                return log.files_end
+
+    def _offsets_by_key(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
+        """Where the messages may be, newest first. The last ones are not filed yet."""
+        files = self.index_files
+        filed_end = files[-1].header.end_physical_offset if files else 0
+        unfiled = [
+            each.physical_offset
+            for each in self.scan(max(filed_end, self._log.start))
+            if isinstance(each, LogRecord) and has_key(each, topic.encode(), key.encode())
+        ]
+        yield from reversed(unfiled)
+        key_hash = index_hash(f"{topic}#{key}")
+        # It counts in whole seconds.
+        yield from find_in_files(files, key_hash, begin - 1000, end, _NO_LIMIT)
+
+    def _open_index(self) -> Iterator[IndexFile]:
+        for entry in self._disk.entries(self._layout.index):
+            path = self._layout.index / entry.name
+            if not entry.name.isdigit() or not entry.size:
+                continue
+            file = MappedFile(self._disk, path, 0, entry.size, is_writable=False)
+            shape = shape_of(file)
+            if shape is None:
+                file.close()
+            else:
+                yield IndexFile(file, *shape)
+
+
+def _file_size(disk: Disk, directory: Path) -> int:
+    """Of the files in a directory, which all have the same; some size if there are none."""
+    sizes = [each.size for each in disk.entries(directory) if not each.is_directory and each.size]
+    return sizes[0] if sizes else ENTRY_SIZE

@@ -1,0 +1,179 @@
+"""Is every record of a store whole, and are queues and index what the log says?
+
+Nothing in the directory is changed. The queues are made from the log once more, elsewhere,
+and compared entry by entry. What the next owner of the directory does by itself is no fault:
+to cut a torn tail after a crash, to complete the queues then, to file the last keys.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from roquet.disk import Disk, Entry
+from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
+from roquet.store.damage import DamagedRange, Fault
+from roquet.store.errors import BadRecord, BadStoreDirectory
+from roquet.store.keys.index_file import IndexFile, index_file_size
+from roquet.store.keys.packed_keys import join_batches
+from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.mapped_file import MappedFile
+from roquet.store.mapped_run import MappedRun
+from roquet.store.offline.index_audit import LogPart, file_fault, key_faults
+from roquet.store.offline.queue_audit import ENTRY_TYPE, Entries, LogExtent, entry_faults
+from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.rebuilding import (
+    index_config_of,
+    key_batches,
+    loaded_deletions,
+    queue_file_size_of,
+    rebuild_queues,
+)
+from roquet.store.queues import QueueTable, queues_on_disk
+
+
+class Verification(NamedTuple):
+    record_count: int
+    queue_count: int
+    key_count: int
+    faults: list[Fault]
+
+
+def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
+    """`scratch` is an empty directory with space for as much as the queues take.
+
+    Raises BadStoreDirectory, BadStateFile or OSError.
+    """
+    layout = layout_of(root)
+    queue_file_size = queue_file_size_of(disk, layout)
+    with (
+        StoreReader.open(root, disk=disk) as reader,
+        closing(QueueTable(disk, layout_of(scratch), queue_file_size)) as queues,
+    ):
+        rebuilt = rebuild_queues(reader, queues, loaded_deletions(disk, layout))
+        extent = LogExtent(
+            reader.log_start, reader.log_end, rebuilt.damages, is_closed=reader.was_clean
+        )
+        faults = [*_log_faults(reader), *rebuilt.faults()]
+        keys = {*queues_on_disk(disk, layout), *queues.by_key}
+        for topic, queue_id in sorted(keys):
+            part = f"queue {topic.decode()}/{queue_id}"
+            run = MappedRun(disk, layout.queue(topic.decode(), queue_id), queue_file_size)
+            found = _queue_faults(run, queues.find(topic, queue_id), extent)
+            faults += [Fault(part, place, reason) for place, reason in found]
+        faults += _index_faults(disk, layout, reader, rebuilt.damages)
+        key_count = sum(file.filed_count for file in reader.index_files)
+        return Verification(rebuilt.record_count, len(keys), key_count, faults)
+
+
+def _log_faults(reader: StoreReader) -> Iterator[Fault]:
+    for before, after in pairwise(reader.files):
+        if before.end != after.start:
+            yield Fault("log", f"bytes {before.end} to {after.start}", "a file is missing")
+    if reader.was_clean and reader.tail_size:
+        end = reader.log_end
+        yield Fault("log", f"bytes {end} to {end + reader.tail_size}", "neither records nor zeros")
+
+
+# Queues
+
+
+def _queue_faults(
+    run: MappedRun, rebuilt: ConsumeQueue | None, extent: LogExtent
+) -> Iterator[tuple[str, str]]:
+    """Place and reason of all that is wrong with the files of one queue."""
+    try:
+        run.load(is_writable=False)
+    except BadStoreDirectory as bad:
+        yield f"file {bad.path.name}", bad.reason
+        return
+    starts = {file.start for file in run.files}
+    if rebuilt is not None:
+        first = rebuilt.min_offset * ENTRY_SIZE // run.file_size * run.file_size
+        starts.update(range(first, rebuilt.max_offset * ENTRY_SIZE, run.file_size))
+    for start in sorted(starts):
+        faults = entry_faults(
+            _found_entries(run, start),
+            _rebuilt_entries(rebuilt, start, run.file_size),
+            start // ENTRY_SIZE,
+            extent,
+        )
+        for fault in faults:
+            yield f"offsets {fault.first} to {fault.last}", fault.reason
+
+
+def _found_entries(run: MappedRun, start: int) -> Entries:
+    """Those of the file that begins there; zeros without one."""
+    file = run.file_at(start)
+    if file is None:
+        return np.zeros(run.file_size // ENTRY_SIZE, ENTRY_TYPE)
+    content = file.mapping[:]
+    file.close()
+    return np.frombuffer(content, ENTRY_TYPE)
+
+
+def _rebuilt_entries(queue: ConsumeQueue | None, start: int, file_size: int) -> Entries:
+    content = b""
+    if queue is not None:
+        content = queue.entries(start // ENTRY_SIZE, file_size // ENTRY_SIZE)
+    return np.frombuffer(content.ljust(file_size, b"\0"), ENTRY_TYPE)
+
+
+# Index
+
+
+def _index_faults(
+    disk: Disk, layout: StoreLayout, reader: StoreReader, damages: Sequence[DamagedRange]
+) -> Iterator[Fault]:
+    by_name = {file.file.path.name: file for file in reader.index_files}
+    entries = [each for each in disk.entries(layout.index) if each.name.isdigit() and each.size]
+    if not reader.was_clean:
+        # Its owner is writing to the newest one; the next owner makes it again.
+        del entries[-1:]
+    has_faults = False
+    for entry in entries:
+        file = by_name.get(entry.name)
+        reason = _shape_fault(disk, layout, entry) if file is None else file_fault(file)
+        if reason is not None:
+            has_faults = True
+            yield Fault(f"index {entry.name}", "file", reason)
+    files = [by_name[each.name] for each in entries if each.name in by_name]
+    # In a broken file keys are missing without end, and nobody wants to know which.
+    if files and not has_faults:
+        yield from _key_faults(reader, files, damages)
+
+
+def _shape_fault(disk: Disk, layout: StoreLayout, entry: Entry) -> str | None:
+    """What is wrong with a file that does not tell its shape: nothing, if it was never used."""
+    path = layout.index / entry.name
+    with closing(MappedFile(disk, path, 0, entry.size, is_writable=False)) as file:
+        is_unused = file.is_zero_from(index_file_size(0, 0))
+    return None if is_unused else "its header does not fit its entries"
+
+
+def _key_faults(
+    reader: StoreReader, files: Sequence[IndexFile], damages: Sequence[DamagedRange]
+) -> Iterator[Fault]:
+    with_tags = index_config_of(reader).with_tags
+    end = _filed_end(reader, files[-1])
+    for log_file in reader.files:
+        if log_file.start < end:
+            part = LogPart(log_file.start, min(log_file.end, end), damages)
+            batches = key_batches(reader, part.start, part.end, with_tags=with_tags)
+            for fault in key_faults(files, join_batches(batches), part):
+                yield Fault("index", f"records at {fault.first} to {fault.last}", fault.reason)
+
+
+def _filed_end(reader: StoreReader, newest: IndexFile) -> int:
+    """Behind the last record whose keys must all be there."""
+    last = newest.header.end_physical_offset
+    if newest.is_full:
+        # Some of its keys may be meant for the next file.
+        return last
+    try:
+        return last + len(reader.record_at(last))
+    except BadRecord:
+        return last

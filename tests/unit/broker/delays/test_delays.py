@@ -1,0 +1,137 @@
+"""When to look at what waits."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roquet.broker.delays.delay_levels import DelayLevels
+from roquet.broker.delays.delays import Delays
+from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.timers import TimerProgress, Timers
+from roquet.broker.tables.durable_state import SettledState
+from roquet.clock import SystemClock
+from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.store.message_store import MessageStore
+from tests.support.fake_clock import START_MS, FakeClock
+from tests.support.stores import open_store
+from tests.support.waiting import Receiver, put_delayed, put_timer
+
+LEVELS_MS = (50, 60_000)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
+    opened = open_store(tmp_path, clock=clock, delay_levels_ms=LEVELS_MS)
+    yield opened
+    opened.close()
+
+
+def delays_of(store: MessageStore, clock: FakeClock | SystemClock) -> Delays:
+    return Delays(
+        clock,
+        DelayLevels(store, clock, LEVELS_MS, SettledState(DelayOffsetTable())),
+        Timers(store, clock, SettledState(TimerProgress())),
+    )
+
+
+@pytest.fixture
+def delays(store: MessageStore, clock: FakeClock) -> Delays:
+    return delays_of(store, clock)
+
+
+async def is_waiting(delays: Delays) -> bool:
+    """Whether `until_due` waits, having had every chance not to."""
+    task = asyncio.create_task(delays.until_due())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    is_done = task.done()
+    task.cancel()
+    return not is_done
+
+
+async def test_what_is_due_is_not_waited_for(
+    delays: Delays, store: MessageStore, clock: FakeClock
+) -> None:
+    put_delayed(store)
+    assert await is_waiting(delays)
+    clock.advance(0.05)
+    assert not await is_waiting(delays)
+
+
+async def test_a_message_that_is_due_before_all_others_wakes(
+    delays: Delays, store: MessageStore
+) -> None:
+    put_delayed(store, level=2)
+    task = asyncio.create_task(delays.until_due())
+    await asyncio.sleep(0)
+    delays.ring(START_MS + 60_000)  # not before what it waits for already
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not task.done()
+    delays.ring(START_MS + 59_999)
+    async with asyncio.timeout(0.5):
+        await task
+
+
+async def test_when_nothing_waits_everything_wakes(delays: Delays) -> None:
+    task = asyncio.create_task(delays.until_due())
+    await asyncio.sleep(0)
+    delays.ring(START_MS + 10**9)
+    async with asyncio.timeout(0.5):
+        await task
+
+
+async def test_the_sleep_ends_when_the_message_is_due(tmp_path: Path) -> None:
+    clock = SystemClock()
+    store = open_store(tmp_path, clock=clock, delay_levels_ms=LEVELS_MS)
+    delays = delays_of(store, clock)
+    appended = put_delayed(store)
+    while (delays.next_due_ms or 0) > clock.now_ms():
+        await delays.until_due()
+    assert 50 <= clock.now_ms() - appended.store_timestamp < 200
+    store.close()
+
+
+async def test_a_clock_that_is_put_forward_is_noticed(
+    delays: Delays, store: MessageStore, clock: FakeClock
+) -> None:
+    put_delayed(store, level=2)
+    task = asyncio.create_task(delays.until_due())
+    await asyncio.sleep(0)
+    clock.advance(60)
+    async with asyncio.timeout(5):  # far less than the minute it meant to sleep
+        await task
+
+
+async def test_neither_levels_nor_timers_hold_up_the_others(
+    delays: Delays, store: MessageStore, clock: FakeClock
+) -> None:
+    for _ in range(3):
+        put_delayed(store, b"level")
+        put_timer(store, START_MS + 1_000, b"timer")
+    clock.advance(1)
+    receiver = Receiver()
+    for _ in range(6):
+        delays.deliver(Turn(receiver, clock, count_max=1))
+    assert set(receiver.bodies[:2]) == set(receiver.bodies[2:4]) == {b"level", b"timer"}
+
+
+async def test_both_files_follow_the_disk(
+    delays: Delays, store: MessageStore, clock: FakeClock
+) -> None:
+    put_delayed(store)
+    put_timer(store, START_MS + 1_000)
+    clock.advance(1)
+    delays.deliver(Turn(Receiver(), clock))
+    delays.propose()
+    store.flush()
+    delays.settle(store.synced_end)
+    assert delays.levels.state.value.offset_table[1] == 1
+    assert delays.timers.state.value.next_offset == 1

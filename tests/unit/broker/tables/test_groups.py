@@ -1,0 +1,193 @@
+"""The consumer groups of a broker."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from roquet.broker.errors import BadAttributes, BadName, BadQueueCount, UnknownGroup
+from roquet.broker.tables.groups import GroupTable
+from roquet.broker.tables.topics import QUEUE_COUNT_MAX
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.errors import BadBody
+from roquet.protocol.lenient_json import strict_json
+from tests.support.fake_clock import START_MS, FakeClock
+from tests.support.golden_state import STORES, golden_state
+
+
+def group(name: str, **settings: Any) -> GroupConfig:
+    return GroupConfig(group_name=name, **settings)
+
+
+def table(*groups: GroupConfig) -> GroupTable:
+    made = GroupTable(FakeClock(), ())
+    made.load(
+        msgspec.json.encode(
+            GroupConfigTable(subscription_group_table={each.group_name: each for each in groups})
+        )
+    )
+    return made
+
+
+def test_the_built_in_groups_are_those_of_apache() -> None:
+    recorded = read_body(GroupConfigTable, golden_state("v49_clean", "subscriptionGroup.json"))
+    theirs = recorded.subscription_group_table
+    ours = {each.group_name: each for each in GroupTable(FakeClock())}
+    assert {name: theirs.get(name) for name in ours} == ours
+    assert {name for name in theirs if not name.startswith("Gold49Clean")} == set(ours)
+
+
+@pytest.mark.parametrize(("name", "may_create"), [("orders", True), ("CID_RMQ_SYS_TRANS", False)])
+def test_an_unknown_group_is_created_when_it_may(name: str, may_create: bool) -> None:
+    groups = table()
+    made = groups.find_or_create(name, may_create=may_create)
+    assert made == group(name)
+    assert groups.find(name) is made
+    assert groups.find_or_create(name, may_create=may_create) is made
+    assert groups.change_count == 1
+
+
+def test_an_unknown_group_is_refused_when_it_may_not_be_created() -> None:
+    groups = table()
+    with pytest.raises(UnknownGroup) as caught:
+        groups.find_or_create("orders", may_create=False)
+    assert caught.value.code is ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "orders" not in groups
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a@b", "../up", "x" * 128])
+def test_no_group_gets_a_bad_name(name: str) -> None:
+    groups = table()
+    with pytest.raises(BadName):
+        groups.find_or_create(name, may_create=True)
+    with pytest.raises(BadName):
+        groups.update(group(name))
+    assert len(groups) == 0
+
+
+def test_an_update_replaces_settings_and_changes_attributes() -> None:
+    groups = table(group("orders", attributes={"kept": "1", "removed": "2"}))
+    handed_out = groups.find("orders")
+    groups.update(group("orders", retry_max_times=3, attributes={"-removed": "", "+added": "3"}))
+    assert groups.find("orders") == group(
+        "orders", retry_max_times=3, attributes={"kept": "1", "added": "3"}
+    )
+    assert handed_out is not None
+    assert handed_out.retry_max_times == 16
+
+
+def test_an_update_that_cannot_be_made_changes_nothing() -> None:
+    groups = table(group("orders"))
+    with pytest.raises(BadAttributes):
+        groups.update(group("orders", attributes={"-missing": ""}))
+    for queue_count in (-1, QUEUE_COUNT_MAX + 1):
+        with pytest.raises(BadQueueCount):
+            groups.update(group("orders", retry_queue_nums=queue_count))
+    assert list(groups) == [group("orders")]
+    assert groups.change_count == 0
+
+
+@pytest.mark.parametrize("queue_count", [0, QUEUE_COUNT_MAX])
+def test_the_limits_of_retry_queues_can_be_reached(queue_count: int) -> None:
+    groups = table()
+    groups.update(group("orders", retry_queue_nums=queue_count))
+    assert list(groups) == [group("orders", retry_queue_nums=queue_count)]
+
+
+def test_a_group_can_be_disabled() -> None:
+    groups = table(group("orders", retry_max_times=3))
+    groups.disable("orders")
+    assert groups.find("orders") == group("orders", retry_max_times=3, consume_enable=False)
+    with pytest.raises(UnknownGroup):
+        groups.disable("missing")
+
+
+def test_a_deleted_group_is_gone() -> None:
+    groups = table(group("orders"))
+    assert groups.delete("orders")
+    assert groups.find("orders") is None
+    assert not groups.delete("orders")
+    assert groups.change_count == 1
+
+
+def test_every_change_makes_a_new_version() -> None:
+    clock = FakeClock()
+    groups = GroupTable(clock, ())
+    assert groups.version == DataVersion(counter=0, timestamp=START_MS)
+    clock.advance(5)
+    groups.find_or_create("a", may_create=True)
+    groups.delete("a")
+    assert groups.version == DataVersion(counter=2, timestamp=START_MS + 5_000)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_file_of_apache_is_read_and_written_without_loss(store: str) -> None:
+    data = golden_state(store, "subscriptionGroup.json")
+    groups = table()
+    assert groups.load(data) == []
+    assert groups.change_count == 0
+    theirs = msgspec.json.decode(strict_json(data))
+    ours = msgspec.json.decode(groups.to_bytes())
+    for version in (theirs["dataVersion"], ours["dataVersion"]):
+        version.setdefault("stateVersion", 0)
+    # 5.x always writes these, 4.9 never; an absent one is the default on both sides.
+    defaults = {
+        "attributes": {},
+        "consumeMessageOrderly": False,
+        "consumeTimeoutMinute": 15,
+        "groupSysFlag": 0,
+    }
+    for tables in (theirs, ours):
+        tables.setdefault("forbiddenTable", {})
+        for name, each in tables["subscriptionGroupTable"].items():
+            tables["subscriptionGroupTable"][name] = defaults | each
+    assert ours == theirs
+
+
+def test_what_5x_forbids_a_group_is_kept_as_long_as_the_group() -> None:
+    groups = table()
+    groups.load(
+        b'{"forbiddenTable":{"a":{"orders":1},"b":{"bills":2}},'
+        b'"subscriptionGroupTable":{"a":{"groupName":"a"},"b":{"groupName":"b"}}}'
+    )
+    groups.delete("a")
+    assert groups.snapshot().forbidden_table == {"b": {"bills": 2}}
+
+
+def test_a_file_is_laid_over_the_built_in_groups() -> None:
+    groups = GroupTable(FakeClock(), ("TOOLS_CONSUMER", "SELF_TEST_C_GROUP"))
+    saved = table(group("TOOLS_CONSUMER", retry_max_times=1), group("orders"))
+    assert groups.load(saved.to_bytes()) == []
+    assert {each.group_name: each.retry_max_times for each in groups} == {
+        "TOOLS_CONSUMER": 1,
+        "SELF_TEST_C_GROUP": 16,
+        "orders": 16,
+    }
+
+
+def test_a_group_with_a_bad_name_is_left_out_of_a_file() -> None:
+    groups = table()
+    data = b'{"subscriptionGroupTable":{"a/b":{"groupName":"a"},"a":{"groupName":"a/b"}}}'
+    assert groups.load(data) == ["a/b"]
+    assert list(groups) == [group("a")]
+
+
+def test_a_broken_file_changes_nothing() -> None:
+    groups = table(group("orders"))
+    with pytest.raises(BadBody):
+        groups.load(b'{"subscriptionGroupTable":{"a":{"groupName":"a"},"b":')
+    assert list(groups) == [group("orders")]
+
+
+def test_a_slave_becomes_a_copy_of_its_master() -> None:
+    master = table(group("orders"))
+    master.find_or_create("bills", may_create=True)
+    slave = table(group("old"))
+    assert slave.replace_all(master.snapshot()) == []
+    assert {each.group_name for each in slave} == {"orders", "bills"}
+    assert slave.version == master.version
+    assert slave.change_count == 1
+    assert slave.find("bills") == group("bills")

@@ -1,0 +1,236 @@
+"""How far groups have come."""
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from roquet.broker.errors import BadOffset
+from roquet.broker.tables.offsets import OffsetTable
+from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+from roquet.protocol.errors import BadBody
+from roquet.protocol.lenient_json import strict_json
+from tests.support.golden_state import STORES, golden_state
+
+names = st.text("abc%|_-", min_size=1, max_size=5)
+queue_ids = st.integers(0, 3)
+offsets = st.integers(0, 2**63 - 1)
+
+
+def table(commits: dict[tuple[str, str, int], int]) -> OffsetTable:
+    made = OffsetTable()
+    for (group, topic, queue_id), offset in commits.items():
+        made.commit(group, topic, queue_id, offset)
+    return made
+
+
+# --- commits ---
+
+
+def test_an_offset_is_found_by_group_topic_and_queue() -> None:
+    found = table({("g", "t", 0): 5, ("g", "t", 1): 6, ("g", "u", 0): 7, ("h", "t", 0): 8})
+    assert found.find("g", "t", 0) == 5
+    assert found.find("g", "t", 1) == 6
+    assert found.find("g", "u", 0) == 7
+    assert found.find("h", "t", 0) == 8
+    for unknown in (("g", "t", 2), ("g", "v", 0), ("i", "t", 0)):
+        assert found.find(*unknown) is None
+
+
+def test_a_commit_may_go_back_and_says_so() -> None:
+    found = OffsetTable()
+    went_back = [found.commit("g", "t", 0, offset) for offset in (5, 9, 9, 3)]
+    assert went_back == [False, False, False, True]
+    assert found.find("g", "t", 0) == 3
+
+
+@given(st.lists(offsets, min_size=1))
+def test_pulls_never_move_an_offset_back(seen: list[int]) -> None:
+    found = OffsetTable()
+    for offset in seen:
+        found.advance("g", "t", 0, offset)
+    assert found.find("g", "t", 0) == max(seen)
+
+
+@pytest.mark.parametrize(("queue_id", "offset"), [(0, -1), (-1, 0)])
+def test_what_is_no_place_in_a_queue_is_refused(queue_id: int, offset: int) -> None:
+    found = OffsetTable()
+    with pytest.raises(BadOffset):
+        found.commit("g", "t", queue_id, offset)
+    with pytest.raises(BadOffset):
+        found.reset("g", "t", queue_id, offset)
+    found.advance("g", "t", queue_id, offset)  # A pull is not refused for what it carries.
+    assert found.topics_of("g") == []
+    assert found.take_reset("g", "t", queue_id) is None
+
+
+def test_every_change_is_counted() -> None:
+    found = OffsetTable()
+    counts = [found.change_count]
+    found.commit("g", "t", 0, 5)
+    counts.append(found.change_count)
+    found.advance("g", "t", 0, 6)
+    counts.append(found.change_count)
+    found.reset("g", "t", 0, 0)
+    counts.append(found.change_count)
+    found.clone("g", "h", "t")
+    counts.append(found.change_count)
+    found.forget_topic("t")
+    counts.append(found.change_count)
+    found.forget_group("g")
+    counts.append(found.change_count)
+    assert counts == sorted(set(counts))
+
+
+def test_only_changes_are_counted() -> None:
+    found = OffsetTable()
+    found.commit("g", "t", 0, 5)
+    assert found.change_count == 1
+    found.commit("g", "t", 0, 5)
+    found.advance("g", "t", 0, 5)
+    found.advance("g", "t", 0, 4)
+    found.clone("missing", "h", "t")
+    found.forget_group("missing")
+    found.forget_topic("missing")
+    assert found.change_count == 1
+
+
+# --- resets ---
+
+
+def test_a_reset_is_stronger_than_commits_until_a_pull_has_heard_of_it() -> None:
+    found = table({("g", "t", 0): 50, ("g", "t", 1): 50})
+    found.reset("g", "t", 0, 10)
+    assert found.find("g", "t", 0) == 10
+    assert not found.commit("g", "t", 0, 51)
+    found.advance("g", "t", 0, 52)
+    found.commit("g", "t", 1, 53)
+    assert found.queues("g", "t") == {0: 10, 1: 53}
+
+    assert found.take_reset("g", "t", 1) is None
+    assert found.take_reset("g", "t", 0) == 10
+    assert found.take_reset("g", "t", 0) is None
+    found.commit("g", "t", 0, 11)
+    assert found.find("g", "t", 0) == 11
+
+
+def test_the_last_of_several_resets_counts() -> None:
+    found = OffsetTable()
+    found.reset("g", "t", 0, 10)
+    found.reset("g", "t", 0, 20)
+    assert found.take_reset("g", "t", 0) == 20
+    assert found.find("g", "t", 0) == 20
+
+
+def test_what_is_forgotten_is_not_reset() -> None:
+    found = OffsetTable()
+    found.reset("g", "t", 0, 1)
+    found.reset("h", "u", 0, 2)
+    found.reset("h", "v", 0, 3)
+    found.forget_group("g")
+    found.forget_topic("u")
+    assert found.take_reset("g", "t", 0) is None
+    assert found.take_reset("h", "u", 0) is None
+    assert found.take_reset("h", "v", 0) == 3
+
+
+# --- views ---
+
+
+def test_topics_and_groups_are_listed() -> None:
+    found = table({("g", "t", 0): 1, ("g", "u", 0): 2, ("h", "t", 0): 3})
+    assert found.topics_of("g") == ["t", "u"]
+    assert found.groups_of("t") == ["g", "h"]
+    assert found.topics_of("missing") == []
+    assert found.groups_of("missing") == []
+
+
+def test_the_group_furthest_behind_counts_unless_it_fell_out_of_the_queue() -> None:
+    found = table(
+        {
+            ("ahead", "t", 0): 9,
+            ("behind", "t", 0): 5,
+            ("out", "t", 0): 2,
+            ("ignored", "t", 0): 4,
+            ("ahead", "t", 1): 3,
+            ("out", "t", 2): 0,
+        }
+    )
+    lowest = found.lowest("t", {0: 3, 1: 3, 2: 1}.__getitem__, ignored=("ignored",))
+    assert lowest == {0: 5, 1: 3}
+    assert found.find("ignored", "t", 0) == 4
+
+
+def test_a_clone_goes_its_own_way() -> None:
+    found = table({("g", "t", 0): 1, ("g", "t", 1): 2, ("h", "t", 2): 7})
+    found.clone("g", "h", "t")
+    found.commit("g", "t", 0, 5)
+    assert found.queues("h", "t") == {0: 1, 1: 2}
+
+
+def test_a_forgotten_group_or_topic_is_gone() -> None:
+    found = table({("g", "t", 0): 1, ("g", "u", 0): 2, ("h", "t", 0): 3})
+    found.forget_topic("t")
+    assert found.groups_of("t") == []
+    assert found.find("g", "u", 0) == 2
+    found.forget_group("g")
+    assert found.topics_of("g") == []
+
+
+# --- the file, and the master ---
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_file_of_apache_is_read_and_written_without_loss(store: str) -> None:
+    data = golden_state(store, "consumerOffset.json")
+    found = OffsetTable()
+    assert found.load(data) == []
+    assert found.change_count == 0
+    theirs = msgspec.json.decode(strict_json(data))["offsetTable"]
+    ours = msgspec.json.decode(found.to_bytes())["offsetTable"]
+    assert ours == theirs
+    assert found.groups_of("RMQ_SYS_TRANS_HALF_TOPIC") == ["CID_RMQ_SYS_TRANS"]
+
+
+@given(st.dictionaries(st.tuples(names, names, queue_ids), offsets))
+def test_what_is_written_is_read_back(commits: dict[tuple[str, str, int], int]) -> None:
+    found = table(commits)
+    again = OffsetTable()
+    assert again.load(found.to_bytes()) == []
+    assert {place: again.find(*place) for place in commits} == commits
+    assert again.snapshot() == found.snapshot()
+
+
+def test_what_cannot_be_an_offset_is_left_out_of_a_file() -> None:
+    found = OffsetTable()
+    data = (
+        b'{"offsetTable":{"t@g":{0:4,1:-1,-2:3},"t@g@broadcast":{0:1},"alone":{0:2},'
+        b'"../t@g":{0:3}},"pullOffsetTable":{"t@g":{0:9}}}'
+    )
+    assert found.load(data) == ["t@g@broadcast", "alone", "../t@g"]
+    assert found.queues("g", "t") == {0: 4}
+    assert found.groups_of("t") == ["g"]
+
+
+def test_a_broken_file_changes_nothing() -> None:
+    found = table({("g", "t", 0): 1})
+    with pytest.raises(BadBody):
+        found.load(b'{"offsetTable":{"t@g":{0:2}')
+    assert found.queues("g", "t") == {0: 1}
+
+
+def test_no_group_is_further_than_its_queue_after_a_cut() -> None:
+    found = table({("g", "t", 0): 5, ("g", "t", 1): 5, ("h", "t", 0): 3, ("h", "gone", 0): 1})
+    change_count = found.change_count
+    found.cut_back(lambda topic, queue_id: 4 + queue_id if topic == "t" else 0)
+    assert found.queues("g", "t") == {0: 4, 1: 5}
+    assert found.queues("h", "t") == {0: 3}
+    assert found.queues("h", "gone") == {0: 0}
+    assert found.change_count == change_count + 2
+
+
+def test_a_slave_takes_over_what_its_master_knows() -> None:
+    found = table({("g", "t", 0): 5, ("g", "t", 1): 5, ("own", "t", 0): 1})
+    found.merge(ConsumerOffsetTable(offset_table={"t@g": {0: 3}, "u@h": {7: 9}}))
+    assert found.queues("g", "t") == {0: 3, 1: 5}
+    assert found.queues("h", "u") == {7: 9}
+    assert found.find("own", "t", 0) == 1

@@ -1,0 +1,169 @@
+"""Messages that share a request: which parts they make, and when they leave."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from roquet.client.errors import NotYetSafe, SendFailed, SendUnknown
+from roquet.client.producer.batching import (
+    GATHERED_COUNT_MAX,
+    GATHERED_SIZE_MAX,
+    Gatherer,
+    cut_to_size,
+    size_of,
+)
+from roquet.client.producer.outgoing import Ready
+from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.sending import ANYWHERE, Place
+from roquet.net.service import Services
+from roquet.protocol.messages.message import Message
+from tests.support.eventually import eventually
+
+QUEUE = QueueRef("t", "a", 0)
+NEVER_S = 3600.0
+
+
+def ready(number: int = 0, *, topic: str = "t", size: int = 1) -> Ready:
+    return Ready(Message(topic, bytes(size)), str(number), "")
+
+
+def receipts(batch: Sequence[Ready]) -> list[SendReceipt]:
+    return [SendReceipt(each.message_id, QUEUE, 0, "") for each in batch]
+
+
+class Line:
+    """Takes requests, and answers them when told to."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[str]] = []
+        self.deadlines: list[float] = []
+        self.may_answer = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def send(
+        self, batch: Sequence[Ready], _place: Place, deadline_s: float
+    ) -> list[SendReceipt]:
+        self.sent.append([each.message_id for each in batch])
+        self.deadlines.append(deadline_s)
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+        return receipts(batch)
+
+
+@pytest.fixture
+async def line() -> Line:
+    return Line()
+
+
+@pytest.fixture
+async def services() -> AsyncIterator[Services]:
+    async with Services("test") as services:
+        yield services
+
+
+def gatherer(line: Line, services: Services, linger_s: float = NEVER_S) -> Gatherer:
+    return Gatherer(line.send, services, linger_s, 1 << 30)
+
+
+def test_messages_are_cut_where_they_do_not_fit_any_more() -> None:
+    batch = [ready(number, size=100) for number in range(5)]
+    size = size_of(batch[0])
+    assert [len(part) for part in cut_to_size(batch, 2 * size)] == [2, 2, 1]
+    assert [len(part) for part in cut_to_size(batch, 2 * size - 1)] == [1] * 5
+    assert [len(part) for part in cut_to_size(batch, 5 * size)] == [5]
+
+
+async def test_messages_leave_together_when_they_have_waited(
+    line: Line, services: Services
+) -> None:
+    gathering = gatherer(line, services, 0.01)
+    outcomes = [gathering.add(ready(number), ANYWHERE, 10.0 - number) for number in range(3)]
+    assert not line.sent
+    line.may_answer.set()
+    assert [(await outcome).message_id for outcome in outcomes] == ["0", "1", "2"]
+    assert line.sent == [["0", "1", "2"]]
+    assert line.deadlines == [8.0]  # The earliest of all.
+
+
+async def test_a_full_request_leaves_at_once(line: Line, services: Services) -> None:
+    gathering = gatherer(line, services)
+    for number in range(GATHERED_COUNT_MAX + 1):
+        gathering.add(ready(number), ANYWHERE, 0)
+    await eventually(lambda: line.sent)
+    assert [len(each) for each in line.sent] == [GATHERED_COUNT_MAX]
+    gathering.add(ready(size=GATHERED_SIZE_MAX), ANYWHERE, 0)
+    await eventually(lambda: len(line.sent) == 2)
+    assert line.sent[1] == [str(GATHERED_COUNT_MAX)]
+    line.may_answer.set()
+
+
+async def test_topics_and_places_do_not_mix(line: Line, services: Services) -> None:
+    gathering = gatherer(line, services)
+    gathering.add(ready(1), ANYWHERE, 0)
+    gathering.add(ready(2, topic="u"), ANYWHERE, 0)
+    gathering.add(ready(3), Place(QUEUE), 0)
+    gathering.flush()
+    await eventually(lambda: len(line.sent) == 3)
+    assert sorted(line.sent) == [["1"], ["2"], ["3"]]
+    line.may_answer.set()
+
+
+async def test_requests_to_one_queue_do_not_overtake_each_other(
+    line: Line, services: Services
+) -> None:
+    gathering = gatherer(line, services)
+    for number in range(2):
+        last = gathering.add(ready(number), Place(QUEUE), 0)
+        gathering.flush()
+    await eventually(lambda: line.sent)
+    await asyncio.sleep(0)
+    assert line.sent == [["0"]]
+    line.may_answer.set()
+    await last
+    assert line.sent == [["0"], ["1"]]
+
+
+async def test_every_message_learns_of_a_failure(line: Line, services: Services) -> None:
+    gathering = gatherer(line, services)
+    line.error = SendFailed("t", "no")
+    outcomes = [gathering.add(ready(number), ANYWHERE, 0) for number in range(2)]
+    gathering.flush()
+    line.may_answer.set()
+    for outcome in outcomes:
+        with pytest.raises(SendFailed, match="no"):
+            await outcome
+
+
+async def test_every_message_learns_where_it_is_not_safe_yet(
+    line: Line, services: Services
+) -> None:
+    gathering = gatherer(line, services)
+    line.error = NotYetSafe("t", "slow disk", receipts([ready(0), ready(1)]))
+    outcomes = [gathering.add(ready(number), ANYWHERE, 0) for number in range(2)]
+    gathering.flush()
+    line.may_answer.set()
+    for number, outcome in enumerate(outcomes):
+        with pytest.raises(NotYetSafe) as failure:
+            await outcome
+        assert [each.message_id for each in failure.value.receipts] == [str(number)]
+
+
+async def test_who_waits_when_everything_ends_is_told(line: Line) -> None:
+    async with Services("test") as services:
+        gathering = gatherer(line, services)
+        outcome = gathering.add(ready(), ANYWHERE, 0)
+        gathering.flush()
+        await eventually(lambda: line.sent)
+    with pytest.raises(SendUnknown, match="closed meanwhile"):
+        await outcome
+
+
+async def test_who_has_given_up_is_not_told(line: Line, services: Services) -> None:
+    gathering = gatherer(line, services)
+    outcomes = [gathering.add(ready(number), ANYWHERE, 0) for number in range(2)]
+    gathering.flush()
+    outcomes[0].cancel()
+    line.may_answer.set()
+    assert (await outcomes[1]).message_id == "1"

@@ -1,0 +1,251 @@
+"""Ways to listen: coroutines and functions, one message or many, and who watches."""
+
+import asyncio
+import threading
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from roquet import AsyncProducer, Message
+from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
+from roquet.client.push import listening_tasks
+from roquet.client.push.consumer import Listener
+from roquet.client.push.outcome import DeadLetter
+from roquet.client.received import ReceivedMessage
+from roquet.client.trace.records import SubAfterRecord, SubBeforeRecord, parse_traces
+from roquet.client.trace.tracing import TRACE_TOPIC
+from tests.support.eventually import eventually
+from tests.support.live_cluster import LiveCluster
+from tests.support.push_consumers import (
+    GROUP,
+    PATIENT_S,
+    TOPIC,
+    Inbox,
+    committed,
+    committed_soon,
+    consumer,
+    new_topic,
+    numbers,
+    send,
+)
+
+
+async def test_a_coroutine_gets_every_message_once(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, *numbers(100))
+    inbox = Inbox()
+    async with consumer(cluster, inbox):
+        await inbox.has(100)
+        await send(producer, *numbers(20, 100))
+        await inbox.has(120)
+    assert Counter(inbox.bodies) == Counter(numbers(120))
+    assert committed(cluster) == 120
+
+
+async def test_a_function_runs_in_threads(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await send(producer, *numbers(100))
+    bodies: list[bytes] = []
+    threads: set[int] = set()
+
+    def listen(message: ReceivedMessage) -> None:
+        threads.add(threading.get_ident())
+        bodies.append(message.body)
+
+    async with consumer(cluster, listen):
+        await eventually(lambda: len(bodies) >= 100)
+    assert Counter(bodies) == Counter(numbers(100))
+    assert threading.get_ident() not in threads
+    assert committed(cluster) == 100
+
+
+async def test_functions_block_each_other_no_more_than_there_are_threads(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, *numbers(8))
+    all_in = threading.Barrier(8, timeout=PATIENT_S)
+    arrived: list[int] = []
+
+    def listen(_message: ReceivedMessage) -> None:
+        arrived.append(all_in.wait())
+
+    async with consumer(cluster, listen, concurrency=8):
+        await eventually(lambda: len(arrived) == 8)
+
+
+async def test_as_many_coroutines_run_as_may(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    await send(producer, *numbers(12))
+    running: set[bytes] = set()
+    may_end = asyncio.Event()
+
+    async def listen(message: ReceivedMessage) -> None:
+        running.add(message.body)
+        await may_end.wait()
+        running.discard(message.body)
+
+    async with consumer(cluster, listen, concurrency=5) as reading:
+        await eventually(lambda: len(running) == 5)
+        assert reading.statistics().running_count == 5
+        may_end.set()
+        await eventually(lambda: committed_soon(reading) == 12)
+
+
+async def test_coroutines_that_never_wait_leave_time_for_others(
+    cluster: LiveCluster, producer: AsyncProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening_tasks, "_SLICE_S", 0.0)
+    await new_topic(cluster, 1)
+    await send(producer, *numbers(30))
+    turns: list[int] = []
+
+    async def tick() -> None:
+        while True:
+            turns.append(len(inbox.messages))
+            await asyncio.sleep(0)
+
+    inbox = Inbox()
+    ticking = asyncio.create_task(tick())
+    async with consumer(cluster, inbox):
+        await inbox.has(30)
+    ticking.cancel()
+    # Others had a turn while there were more messages waiting.
+    assert any(0 < turn < 30 for turn in turns)
+
+
+@pytest.mark.parametrize("is_coroutine", [True, False])
+async def test_a_batch_listener_gets_lists_of_one_queue(
+    cluster: LiveCluster, producer: AsyncProducer, is_coroutine: bool
+) -> None:
+    await new_topic(cluster, 2)
+    await send(producer, *numbers(50))
+    batches: list[list[ReceivedMessage]] = []
+
+    async def listen(messages: list[ReceivedMessage]) -> None:
+        batches.append(messages.copy())
+        messages.clear()  # It is the listener's own list.
+
+    def listen_in_thread(messages: list[ReceivedMessage]) -> None:
+        batches.append(messages)
+
+    listener: Listener = listen if is_coroutine else listen_in_thread
+    async with consumer(cluster, listener, batch_size=8):
+        await eventually(lambda: sum(map(len, batches)) >= 50)
+    assert max(map(len, batches)) == 8
+    assert all(len({message.queue for message in batch}) == 1 for batch in batches)
+    assert committed(cluster) == 50
+
+
+async def test_a_function_that_returns_something_to_await_has_failed(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    seen = threading.Event()
+
+    def listen(_message: ReceivedMessage) -> Any:
+        seen.set()
+        future: asyncio.Future[None] = asyncio.Future(loop=loop)
+        return future
+
+    loop = asyncio.get_running_loop()
+    async with consumer(cluster, listen, retry_count_max=0) as reading:
+        await eventually(seen.is_set)
+        await eventually(lambda: "async def" in (reading.statistics().last_error or ""))
+
+
+# Who watches.
+
+
+class Watching(ConsumeHook):
+    def __init__(self) -> None:
+        self.begun: list[Consuming] = []
+        self.ended: list[Consuming] = []
+
+    def before_consume(self, consuming: Consuming) -> None:
+        self.begun.append(consuming)
+        raise ZeroDivisionError
+
+    def after_consume(self, consuming: Consuming) -> None:
+        self.ended.append(consuming)
+
+
+@pytest.mark.parametrize("way", ["coroutine", "function", "loop"])
+async def test_hooks_see_each_consumption(
+    cluster: LiveCluster, producer: AsyncProducer, way: str
+) -> None:
+    await send(producer, b"x")
+    watching = Watching()
+    inbox = Inbox(DeadLetter())
+
+    def listen(_message: ReceivedMessage) -> None:
+        raise DeadLetter
+
+    listeners: dict[str, Listener | None] = {"coroutine": inbox, "function": listen, "loop": None}
+    async with consumer(cluster, listeners[way], hooks=[watching]) as reading:
+        if way == "loop":
+            async for _message in reading:
+                reading.pause()
+                break
+            watching.ended += watching.begun
+        await eventually(lambda: watching.ended)
+    (ended,) = watching.ended
+    assert ended is watching.begun[0]
+    assert (ended.group, ended.queue.topic) == (GROUP, TOPIC)
+    assert [message.body for message in ended.messages] == [b"x"]
+    if way != "loop":
+        assert ended.outcome is ConsumeOutcome.FAILED
+        assert isinstance(ended.error, DeadLetter)
+
+
+async def test_a_listener_whose_own_task_was_cancelled_has_failed(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, *numbers(3))
+    calls: list[bytes] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        calls.append(message.body)
+        task = asyncio.create_task(asyncio.sleep(PATIENT_S))
+        task.cancel()
+        await task
+
+    async with consumer(cluster, listen, concurrency=1, retry_count_max=0):
+        await eventually(lambda: len(cluster.all_stored(f"%DLQ%{GROUP}")) == 3)
+    assert len(calls) == 3
+
+
+async def test_a_listener_that_refuses_to_be_cancelled_is_too_slow_all_the_same(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    counts: list[int] = []
+
+    async def listen(_message: ReceivedMessage) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        counts.append(task.cancelling())
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    reading = consumer(cluster, listen, concurrency=1, consume_timeout_s=0.05, retry_count_max=0)
+    async with reading:
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+        await send(producer, b"y")
+        await eventually(lambda: len(cluster.all_stored(f"%DLQ%{GROUP}")) == 2)
+    assert counts == [0, 0]
+
+
+async def test_what_becomes_of_a_message_can_be_written_down(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    receipt = await producer.send(Message(TOPIC, b"x", keys=("k",)))
+    inbox = Inbox()
+    async with consumer(cluster, inbox, trace=True):
+        await inbox.has(1)
+    traces = b"".join(each.body for each in cluster.all_stored(TRACE_TOPIC)).decode()
+    before, after = parse_traces(traces)
+    assert isinstance(before, SubBeforeRecord)
+    assert isinstance(after, SubAfterRecord)
+    assert (before.message_id, before.group, before.keys) == (receipt.message_id, GROUP, "k")
+    assert (after.request_id, after.is_success) == (before.request_id, True)

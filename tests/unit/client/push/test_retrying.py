@@ -1,0 +1,186 @@
+"""What becomes of messages that fail."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from roquet import AsyncProducer, Message
+from roquet.client.push import retrying
+from roquet.client.push.outcome import DeadLetter, RetryLater
+from roquet.client.received import ReceivedMessage
+from tests.support.eventually import eventually
+from tests.support.live_cluster import LiveCluster
+from tests.support.push_consumers import (
+    GROUP,
+    PATIENT_S,
+    TOPIC,
+    Inbox,
+    committed,
+    committed_soon,
+    consumer,
+    new_topic,
+    numbers,
+    send,
+)
+
+
+@pytest.mark.parametrize("is_coroutine", [True, False])
+async def test_what_fails_comes_again(
+    cluster: LiveCluster, producer: AsyncProducer, is_coroutine: bool
+) -> None:
+    await send(producer, b"x", tags="red", keys=("k",))
+    seen: list[ReceivedMessage] = []
+
+    def listen(message: ReceivedMessage) -> None:
+        seen.append(message)
+        if len(seen) < 2:
+            raise RetryLater(delay_level=1)
+
+    async def listen_in_loop(message: ReceivedMessage) -> None:
+        listen(message)
+
+    async with consumer(cluster, listen_in_loop if is_coroutine else listen):
+        await eventually(lambda: len(seen) == 2)
+    first, second = seen
+    assert (second.topic, second.body, second.tags, second.keys) == (TOPIC, b"x", "red", ("k",))
+    assert (first.retry_count, second.retry_count) == (0, 1)
+    assert second.message_id == first.message_id
+    assert committed(cluster) == committed(cluster, f"%RETRY%{GROUP}") == 1
+
+
+async def test_an_error_is_logged_and_counted(
+    cluster: LiveCluster, producer: AsyncProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send(producer, b"x")
+    inbox = Inbox(ZeroDivisionError("oh"))
+    with caplog.at_level(logging.WARNING):
+        async with consumer(cluster, inbox, retry_count_max=0) as reading:
+            await inbox.has(1)
+            await eventually(lambda: committed_soon(reading) == 1)
+            statistics = reading.statistics()
+    assert "ZeroDivisionError: oh" in caplog.text
+    assert "ZeroDivisionError" in (statistics.last_error or "")
+    counts = statistics.topics[TOPIC]
+    assert (counts.done_count, counts.failed_count, counts.pulled_count) == (0, 1, 1)
+
+
+async def test_what_fails_too_often_is_a_dead_letter(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    inbox = Inbox(*[RetryLater(delay_level=1)] * 2)
+    async with consumer(cluster, inbox, retry_count_max=1):
+        await inbox.has(2)
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+    (dead,) = cluster.all_stored(f"%DLQ%{GROUP}")
+    assert dead.body == b"x"
+
+
+async def test_a_message_can_be_given_up_at_once(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    inbox = Inbox(DeadLetter("cannot be read"))
+    async with consumer(cluster, inbox):
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+    assert inbox.bodies == [b"x"]
+
+
+async def test_of_a_batch_only_the_rest_comes_again(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    await producer.send_batch([Message(TOPIC, body) for body in numbers(4)])
+    batches: list[list[bytes]] = []
+
+    async def listen(messages: list[ReceivedMessage]) -> None:
+        batches.append([message.body for message in messages])
+        if len(batches) == 1:
+            raise DeadLetter(done_count=3)
+
+    async with consumer(cluster, listen, batch_size=4):
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+    assert [dead.body for dead in cluster.all_stored(f"%DLQ%{GROUP}")] == [b"3"]
+    assert committed(cluster) == 4
+
+
+async def test_what_no_broker_takes_back_comes_again_from_here(
+    cluster: LiveCluster, producer: AsyncProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrying, "_LOCAL_PAUSE_S", 0.05)
+    await send(producer, b"x")
+    seen: list[int] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        seen.append(message.retry_count)
+        if len(seen) == 1:
+            await cluster.stop_broker("broker-a")
+        if len(seen) <= 2:
+            raise RetryLater
+
+    async with consumer(cluster, listen):
+        await eventually(lambda: len(seen) == 3)
+        await cluster.start_broker("broker-a")
+    assert seen == [0, 1, 2]
+
+
+async def test_a_copy_is_sent_where_the_message_itself_cannot_be_found(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await cluster.start_broker("broker-b")
+    await new_topic(cluster, 1)
+    receipt = await producer.send(Message(TOPIC, b"x", tags="red"), queue=None)
+    home = receipt.queue.broker_name
+    other = "broker-a" if home == "broker-b" else "broker-b"
+    seen: list[ReceivedMessage] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        seen.append(message)
+        if len(seen) == 1:
+            await cluster.stop_broker(home)
+            raise RetryLater(delay_level=1)
+
+    async with consumer(cluster, listen):
+        await eventually(lambda: len(seen) == 2)
+        await cluster.start_broker(home)
+    assert seen[1].queue.broker_name == other
+    assert (seen[1].topic, seen[1].body, seen[1].tags) == (TOPIC, b"x", "red")
+    assert (seen[1].retry_count, seen[1].message_id) == (1, receipt.message_id)
+
+
+async def test_a_coroutine_that_takes_too_long_is_cancelled_and_its_message_comes_again(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    cancelled = asyncio.Event()
+
+    async def listen(_message: ReceivedMessage) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with consumer(cluster, listen, consume_timeout_s=0.05, retry_count_max=0):
+        await eventually(cancelled.is_set)
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+
+
+async def test_a_function_that_takes_too_long_is_given_up(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"x")
+    may_end = threading.Event()
+
+    def listen(_message: ReceivedMessage) -> None:
+        may_end.wait(PATIENT_S)
+
+    reading = consumer(cluster, listen, consume_timeout_s=0.05, retry_count_max=0)
+    async with reading:
+        await eventually(lambda: cluster.all_stored(f"%DLQ%{GROUP}"))
+        may_end.set()
+        await eventually(lambda: reading.statistics().running_count == 0)
+    assert len(cluster.all_stored(f"%DLQ%{GROUP}")) == 1
+    assert committed(cluster) == 1
