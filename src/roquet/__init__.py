@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from roquet.client.group.start_offset import StartFrom
     from roquet.client.hooks import SendHook, Sending, TransactionState
     from roquet.client.producer.producer import AsyncProducer
-    from roquet.client.producer.receipt import QueueRef, SendReceipt
+    from roquet.client.producer.receipt import SendReceipt
     from roquet.client.producer.request_reply import reply_to
     from roquet.client.producer.transaction_producer import AsyncTransactionProducer, Transaction
     from roquet.client.pull.consumer import AsyncPullConsumer
     from roquet.client.push.consumer import AsyncPushConsumer
     from roquet.client.push.outcome import DeadLetter, RetryLater
+    from roquet.client.queue_ref import QueueRef
     from roquet.client.received import ReceivedMessage
     from roquet.protocol.messages.message import Message
 
@@ -78,7 +79,7 @@ _HOMES: Final = {
     "Producer": "roquet.client.blocking.producer",
     "PullConsumer": "roquet.client.blocking.consumers",
     "PushConsumer": "roquet.client.blocking.consumers",
-    "QueueRef": "roquet.client.producer.receipt",
+    "QueueRef": "roquet.client.queue_ref",
     "ReceivedMessage": "roquet.client.received",
     "RetryLater": "roquet.client.push.outcome",
     "SendHook": "roquet.client.hooks",

@@ -13,7 +13,7 @@ from roquet.client.group.allocation import (
     average,
     circle,
 )
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from tests.support.jars import ApacheVersion
 from tests.support.java_driver import JavaDriver
 

@@ -9,8 +9,8 @@ from roquet.client.config import ProducerConfig
 from roquet.client.producer.batching import cut_to_size, size_of
 from roquet.client.producer.outgoing import RESERVED_NAMES, Ready, outgoing_batch, property_text
 from roquet.client.producer.queue_choice import FaultTable, out_time_s, pick_queue, queue_of_key
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.producer.window import Window
+from roquet.client.queue_ref import QueueRef
 from roquet.protocol.messages.batch import decode_batch
 from roquet.protocol.messages.message import Message
 from roquet.protocol.messages.properties import parse_properties

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from roquet.client.errors import ClientError
-from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import SendReceipt
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.messages.message import Message
 

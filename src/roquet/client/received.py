@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import final
 
 from roquet.client.names import RETRY_PREFIX, unwrapped
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.messages.record_reading import LazyRecord, split_lazily

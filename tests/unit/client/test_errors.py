@@ -13,7 +13,8 @@ from roquet.client.errors import (
     SendUnknown,
     SomeFailed,
 )
-from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import SendReceipt
+from roquet.client.queue_ref import QueueRef
 from roquet.errors import RoquetError
 
 RECEIPT = SendReceipt("id", QueueRef("t", "a", 3), 17, "offset id")

@@ -34,7 +34,8 @@ from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.tls import tls_context
 from roquet.client.errors import NotOpen
 from roquet.client.producer.producer import AsyncProducer
-from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import SendReceipt
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import Heartbeat

@@ -18,7 +18,7 @@ from roquet.client.group.subscriptions import subscription_of
 from roquet.client.moments import timestamp_ms
 from roquet.client.names import DLQ_PREFIX
 from roquet.client.producer.outgoing import RESERVED_NAMES
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages, received_of
 from roquet.clock import Clock
 from roquet.protocol.codes import RequestCode, ResponseCode

@@ -11,7 +11,7 @@ from typing import Final
 from roquet.client.admin.servers import AdminServers, Master, ask_each
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.moments import moment_of
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
 from roquet.protocol.bodies.consume_stats import (
     ConsumeOffsets,

@@ -16,7 +16,7 @@ from roquet.client.names import (
     check_topic,
     is_system_topic,
 )
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.names import GroupList, TopicList
 from roquet.protocol.bodies.route import TopicRoute
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable, TopicFilterType

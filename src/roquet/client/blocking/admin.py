@@ -17,7 +17,8 @@ from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
 from roquet.client.blocking.twin import BlockingTwin
-from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import SendReceipt
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.bodies.running_info import ConsumerRunningInfo
 from roquet.protocol.codes import Permission

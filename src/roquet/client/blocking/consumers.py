@@ -6,7 +6,6 @@ from typing import TypeVar, Unpack, final
 
 from roquet.client.blocking.twin import BlockingTwin
 from roquet.client.group.pulling import Pulled
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.pull.config import PullConsumerOptions
 from roquet.client.pull.consumer import (
     POLL_TIMEOUT_S,
@@ -20,6 +19,7 @@ from roquet.client.push.consumer import AsyncPushConsumer, Listener
 from roquet.client.push.iteration import DeliveryIterator
 from roquet.client.push.outcome import BROKER_DECIDES
 from roquet.client.push.statistics import ConsumerStatistics
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 
 T = TypeVar("T")

@@ -8,8 +8,9 @@ from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.producer.delay import Delay
 from roquet.client.producer.producer import REQUEST_TIMEOUT_S, AsyncProducer
 from roquet.client.producer.queue_choice import OrderKey
-from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.messages.message import Message
 

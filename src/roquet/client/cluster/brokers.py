@@ -14,7 +14,7 @@ from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import MASTER_ID, RouteBook
 from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound, Unreachable
 from roquet.client.group.subscriptions import subscription_data
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.net.errors import NetError
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest

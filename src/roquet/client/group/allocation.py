@@ -21,7 +21,7 @@ from typing import Final, Protocol, TypeVar, final
 
 from roquet.client.errors import BadArgument
 from roquet.client.names import RETRY_PREFIX
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 
 T = TypeVar("T")
 

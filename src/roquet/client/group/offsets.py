@@ -12,7 +12,7 @@ from typing import Final, Protocol, final
 
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.errors import RequestRefused, Unreachable
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.disk import SystemDisk
 from roquet.net.threads import to_its_end
 from roquet.protocol.bodies.body import read_body, write_body

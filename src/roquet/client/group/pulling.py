@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, final
 from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import MASTER_ID, RouteBook
 from roquet.client.errors import RequestRefused, Unreachable
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
 from roquet.net.errors import NetError
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode

@@ -14,7 +14,7 @@ from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError, RequestRefused
 from roquet.client.group.allocation import Allocation
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.names import RETRY_PREFIX
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 
 
 class StartFrom(Enum):

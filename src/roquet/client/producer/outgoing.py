@@ -9,8 +9,8 @@ from roquet.client.config import ProducerConfig
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import MessageKind
 from roquet.client.names import RETRY_PREFIX, TEMPLATE_TOPIC, check_topic, wrapped
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.producer.request_reply import ReplyMessage
+from roquet.client.queue_ref import QueueRef
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.compression import compress
 from roquet.protocol.errors import BadMessage

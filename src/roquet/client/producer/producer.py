@@ -28,10 +28,11 @@ from roquet.client.producer.delay import Delay, delay_properties
 from roquet.client.producer.outbox import Outbox, parts_to_share
 from roquet.client.producer.outgoing import Ready, can_be_batched
 from roquet.client.producer.queue_choice import OrderKey
-from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.request_reply import ROUTES, PendingReplies, ReplyMessage
 from roquet.client.producer.sending import ANYWHERE, Place
 from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
 from roquet.net.router import Router

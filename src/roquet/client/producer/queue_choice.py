@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
 from roquet.client.errors import NoTimers, RequestRefused
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.net.errors import BadAddress, NetError
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.java_hash import java_hash

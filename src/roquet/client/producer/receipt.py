@@ -1,16 +1,10 @@
 """What a producer gets for a message: its ids, and where it lies."""
 
-from typing import NamedTuple, final
+from typing import final
 
 import msgspec
 
-
-class QueueRef(NamedTuple):
-    """One queue of a topic. Brokers are known by name; their addresses change."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
+from roquet.client.queue_ref import QueueRef
 
 
 @final

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Final, final
 
 from roquet.client.errors import BadArgument
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.clock import Clock
 from roquet.net.errors import BadAddress

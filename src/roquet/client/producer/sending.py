@@ -39,8 +39,9 @@ from roquet.client.producer.queue_choice import (
     pick_queue,
     queue_of_key,
 )
-from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.queue_ref import QueueRef
 from roquet.client.user_code import tell
 from roquet.clock import Clock
 from roquet.net.errors import CallTimedOut, ConnectFailed, ConnectionLost, NetError

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.net.errors import Refused
 from roquet.net.router import Reply, Request, Route, on
 from roquet.protocol.bodies.body import read_body, write_body

@@ -13,7 +13,7 @@ from roquet.client.errors import BadArgument
 from roquet.client.group.allocation import Allocation, average
 from roquet.client.group.start_offset import Start, StartFrom
 from roquet.client.names import check_group
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 
 # Is told which queues the consumer has from now on.
 OnQueues = Callable[[Sequence[QueueRef]], None]

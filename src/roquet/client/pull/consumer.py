@@ -24,10 +24,10 @@ from roquet.client.group.pulling import Pulled, PullOrder
 from roquet.client.group.subscriptions import Subscriptions, subscription_of
 from roquet.client.moments import timestamp_ms
 from roquet.client.names import unwrapped, wrapped
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.pull.config import PullConsumerConfig, PullConsumerOptions
 from roquet.client.pull.member import PullMember, Wishes
 from roquet.client.pull.schedule import DELAY_S, PullSchedule, PullWork
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
 

@@ -19,11 +19,11 @@ from roquet.client.group.rebalance import Rebalance
 from roquet.client.group.start_offset import start_offset
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import unwrapped, wrapped
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.pull.broker_requests import ROUTES
 from roquet.client.pull.config import PullConsumerConfig
 from roquet.client.pull.prefetching import Cache, Prefetcher, Prefetching
 from roquet.client.pull.schedule import PullSchedule
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.client.user_code import tell
 from roquet.clock import Clock

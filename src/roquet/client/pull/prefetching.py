@@ -13,8 +13,8 @@ from typing import Final, final
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
 from roquet.client.group.pulling import Pulled, Puller, PullOrder, PullStatus
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.pull.config import PullConsumerConfig
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.net.service import OnFailure, Services
 from roquet.protocol.codes import ResponseCode

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, final
 
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.client.user_code import call_or
 from roquet.net.service import OnFailure, Services
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol, final
 
 from roquet.client.group.offsets import OffsetKeeper
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.push.queue_reader import QueueReader
+from roquet.client.queue_ref import QueueRef
 from roquet.net.service import Services
 
 log = logging.getLogger(__name__)

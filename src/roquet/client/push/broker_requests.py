@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final
 
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import ConsumeOutcome
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.push.listener_calls import outcome_of
 from roquet.client.push.running_info import running_info, status_of
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import received_of
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, Route, on

@@ -5,7 +5,6 @@ import logging
 from dataclasses import dataclass
 from typing import final
 
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Delivery, Workers
 from roquet.client.push.flow_control import QueueLimits, has_room
@@ -13,6 +12,7 @@ from roquet.client.push.offset_book import OffsetBook
 from roquet.client.push.outcome import verdict_of
 from roquet.client.push.retrying import Retries
 from roquet.client.push.statistics import Counting
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import Clock
 

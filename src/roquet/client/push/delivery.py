@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol, final
 
 from roquet.client.hooks import Consuming
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 
 

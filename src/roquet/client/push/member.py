@@ -22,7 +22,6 @@ from roquet.client.group.start_offset import start_offset
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import RETRY_PREFIX, unwrapped, wrapped
 from roquet.client.producer.outbox import new_tracer
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.push.assignment import Assignment
 from roquet.client.push.broker_requests import ROUTES
 from roquet.client.push.concurrent_feed import ConcurrentFeed, Consumption
@@ -38,6 +37,7 @@ from roquet.client.push.queue_reader import QueueReader, ReadFeed, Reading
 from roquet.client.push.retrying import Retries
 from roquet.client.push.send_back import SendBack
 from roquet.client.push.statistics import SAMPLE_PERIOD_S, ConsumerStatistics, Counting
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.client.user_code import error_of, is_coroutine_function
 from roquet.clock import Clock

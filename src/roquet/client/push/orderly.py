@@ -12,12 +12,12 @@ from typing import Final, NamedTuple, final
 
 from roquet.client.cluster.brokers import Brokers, by_broker
 from roquet.client.errors import RequestRefused, Unreachable
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.push.concurrent_feed import Consumption, Room
 from roquet.client.push.delivery import Delivery
 from roquet.client.push.flow_control import QueueLimits
 from roquet.client.push.offset_book import OffsetBook
 from roquet.client.push.outcome import NotBegun, verdict_of
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import Clock
 

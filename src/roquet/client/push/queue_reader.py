@@ -10,13 +10,13 @@ from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
 from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.group.pulling import Pulled, Puller, PullOrder, PullStatus
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.push.concurrent_feed import Room
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Feed
 from roquet.client.push.flow_control import QueueLimits, limits_of
 from roquet.client.push.offset_book import OffsetBook
 from roquet.client.push.statistics import Counting, QueueProgress
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import Clock
 from roquet.net.service import OnFailure, Services

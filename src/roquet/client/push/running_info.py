@@ -5,8 +5,8 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Final
 
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.push.statistics import QueueProgress
+from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.heartbeat import ConsumeType
 from roquet.protocol.bodies.offset_table import ConsumerStatus
 from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, final
 
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 
 SAMPLE_PERIOD_S: Final = 10.0
 # As in Java, rates are those of the last minute.

@@ -25,7 +25,8 @@ from roquet.client.errors import (
 )
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.producer.producer import AsyncProducer
-from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import SendReceipt
+from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
 from roquet.net.router import Reply, Request, Router, on
 from roquet.protocol.bodies.body import write_body

@@ -9,7 +9,7 @@ from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import RouteBook, route_of
 from roquet.client.errors import NoNameServer, TopicNotFound
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
 from roquet.net.peers import Peers
 from roquet.net.router import Router

@@ -12,7 +12,7 @@ from roquet.client.group.allocation import (
     average,
     circle,
 )
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 
 QUEUES = [
     QueueRef("TopicTest", broker, queue_id)

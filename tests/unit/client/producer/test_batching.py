@@ -14,8 +14,9 @@ from roquet.client.producer.batching import (
     size_of,
 )
 from roquet.client.producer.outgoing import Ready
-from roquet.client.producer.receipt import QueueRef, SendReceipt
+from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.sending import ANYWHERE, Place
+from roquet.client.queue_ref import QueueRef
 from roquet.net.service import Services
 from roquet.protocol.messages.message import Message
 from tests.support.eventually import eventually

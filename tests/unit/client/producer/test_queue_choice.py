@@ -13,7 +13,7 @@ from roquet.client.producer.queue_choice import (
     pick_queue,
     queue_of_key,
 )
-from roquet.client.producer.receipt import QueueRef
+from roquet.client.queue_ref import QueueRef
 from roquet.net.errors import BadAddress, CallTimedOut, ConnectFailed, ConnectionLost
 from roquet.protocol.codes import ResponseCode
 

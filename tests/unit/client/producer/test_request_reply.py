@@ -8,13 +8,13 @@ import pytest
 
 from roquet import AsyncProducer, Message
 from roquet.client.errors import BadArgument, NoReply, SendFailed
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.producer.request_reply import (
     PendingReplies,
     ReplyMessage,
     accept_reply,
     reply_to,
 )
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
 from roquet.net.connection import Connection
 from roquet.net.peers import Peers

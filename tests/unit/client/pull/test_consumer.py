@@ -21,9 +21,9 @@ from roquet.client.errors import (
 )
 from roquet.client.group.pulling import PullStatus
 from roquet.client.group.start_offset import StartFrom
-from roquet.client.producer.receipt import QueueRef
 from roquet.client.pull import schedule
 from roquet.client.pull.consumer import AsyncPullConsumer
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
