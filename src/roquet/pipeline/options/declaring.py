@@ -1,0 +1,96 @@
+"""How an option is declared, read from what Spark hands over, and refused.
+
+A format's options are the fields of a frozen dataclass:
+
+    name_server: str = option("nameServer", text, "`host:port` of a name server; ...")
+
+Spark compares the names of options without regard to case, and so do we.
+"""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, field, fields
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from roquet.pipeline.errors import BadOption, UnknownOption
+
+T = TypeVar("T")
+O = TypeVar("O")  # noqa: E741  A class of options.
+
+_OPTION: Final = "option"
+_GROUP: Final = "group"
+# What Spark itself puts among the options of a format.
+_ENGINE_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
+
+
+class Kind(NamedTuple):
+    """What values an option has: how they are read, and how a manual names them.
+
+    `read` raises ValueError with what is expected.
+    """
+
+    name: str
+    read: Callable[[str], Any]
+
+
+class Option(NamedTuple):
+    name: str
+    kind: Kind
+    meaning: str
+    default: str | None
+
+
+def option(name: str, kind: Kind, meaning: str, default: Any = MISSING, shown: str = "") -> Any:
+    """A field of a class of options. `shown` is the default as a manual says it."""
+    said = shown or (None if default in (MISSING, None) else str(default))
+    declared = Option(name, kind, meaning, said)
+    if default is MISSING:
+        return field(metadata={_OPTION: declared})
+    return field(default=default, metadata={_OPTION: declared})
+
+
+def group(kind: type[O]) -> O:
+    """A field that holds options which several formats share."""
+    return cast("O", field(metadata={_GROUP: kind}))
+
+
+def declared_options(kind: type[Any]) -> Iterator[Option]:
+    """In the order of their declaration."""
+    for each in fields(kind):
+        if _GROUP in each.metadata:
+            yield from declared_options(each.metadata[_GROUP])
+        else:
+            yield each.metadata[_OPTION]
+
+
+def read_options(kind: type[O], given: Mapping[str, str]) -> O:
+    """Raises BadOption, which names the option and says what it may be."""
+    names = {each.name.lower(): each.name for each in declared_options(kind)}
+    for name in given:
+        if name.lower() not in names and name.lower() not in _ENGINE_OPTIONS:
+            close = difflib.get_close_matches(name.lower(), names, n=1)
+            raise UnknownOption(name, names[close[0]] if close else None)
+    return _read(kind, {name.lower(): value for name, value in given.items()})
+
+
+def _read(kind: type[O], given: Mapping[str, str]) -> O:
+    values: dict[str, Any] = {}
+    for each in fields(cast("Any", kind)):
+        if _GROUP in each.metadata:
+            values[each.name] = _read(each.metadata[_GROUP], given)
+        else:
+            _read_one(each, given, values)
+    return kind(**values)
+
+
+def _read_one(each: "Field[Any]", given: Mapping[str, str], values: dict[str, Any]) -> None:
+    declared: Option = each.metadata[_OPTION]
+    text = given.get(declared.name.lower())
+    if text is None:
+        if each.default is MISSING:
+            raise BadOption(declared.name, f"it is needed: {declared.meaning}")
+        return
+    try:
+        values[each.name] = declared.kind.read(text.strip())
+    except ValueError as error:
+        raise BadOption(declared.name, f"{text!r} is not {error}") from None

@@ -1,0 +1,127 @@
+"""Kinds of values that options have. Each reads a text, or says what it expects instead."""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from roquet.pipeline.options.declaring import Kind
+
+E = TypeVar("E", bound=StrEnum)
+
+_SIZES: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_DURATIONS: Final = {
+    "ms": timedelta(milliseconds=1),
+    "": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "min": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+}
+_NUMBER_AND_UNIT: Final = re.compile(r"(\d{1,18})\s*([a-z]*)")
+_COUNT_MAX: Final = 2**63 - 1
+
+
+def _text(value: str) -> str:
+    if not value:
+        raise ValueError("a text: it is empty")
+    return value
+
+
+def _names(value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    if not names:
+        raise ValueError("a list of names, separated by commas")
+    return names
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"a regular expression: {error}") from None
+    return value
+
+
+def _count(value: str) -> int:
+    if not (value.isascii() and value.isdigit() and 0 < int(value) <= _COUNT_MAX):
+        raise ValueError("a whole number above 0")
+    return int(value)
+
+
+def _flag(value: str) -> bool:
+    match value.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError("true or false")
+
+
+def _size(value: str) -> int:
+    found = _NUMBER_AND_UNIT.fullmatch(value.lower().removesuffix("ib"))
+    if found is None or found[2] not in _SIZES or int(found[1]) == 0:
+        raise ValueError("a number of bytes, such as 67108864 or 64m")
+    return int(found[1]) * _SIZES[found[2]]
+
+
+def _duration(value: str) -> timedelta:
+    found = _NUMBER_AND_UNIT.fullmatch(value.lower())
+    if found is None or found[2] not in _DURATIONS:
+        raise ValueError("a time span, such as 500ms, 30s or 15m")
+    try:
+        return int(found[1]) * _DURATIONS[found[2]]
+    except OverflowError:
+        raise ValueError("a time span, such as 500ms, 30s or 15m") from None
+
+
+def _moment_ms(value: str) -> int:
+    """Milliseconds since 1970, as Spark's Kafka source has it; or a date and time of ISO 8601."""
+    if value.isascii() and value.isdigit() and int(value) <= _COUNT_MAX:
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("a moment: milliseconds since 1970, or 2026-01-31T12:00:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def json_object(value: str) -> dict[str, Any]:
+    """Raises ValueError."""
+    try:
+        found = json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("a JSON object")  # noqa: TRY004  Every kind says so by ValueError.
+    return found
+
+
+def choice(kind: type[E]) -> Kind:
+    names = [each.value for each in kind]
+
+    def read(value: str) -> E:
+        try:
+            return kind(value.lower())
+        except ValueError:
+            raise ValueError(f"one of {', '.join(names)}") from None
+
+    return Kind(" \\| ".join(f"`{name}`" for name in names), read)
+
+
+def kind_of(name: str, read: Callable[[str], Any]) -> Kind:
+    return Kind(name, read)
+
+
+text: Final = Kind("text", _text)
+names: Final = Kind("names, comma-separated", _names)
+pattern: Final = Kind("regular expression", _pattern)
+count: Final = Kind("number", _count)
+flag: Final = Kind("`true` \\| `false`", _flag)
+size: Final = Kind("bytes, or `64m`", _size)
+duration: Final = Kind("time span, `30s`", _duration)
+moment_ms: Final = Kind("ms since 1970, or ISO 8601", _moment_ms)

@@ -1,0 +1,141 @@
+"""Options of format `rocketmq` for reading, in batch and as a stream."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import BadOption
+from roquet.pipeline.options.bounds import Position, QueueOffsets, position, times
+from roquet.pipeline.options.cluster import ClusterOptions
+from roquet.pipeline.options.declaring import group, option
+from roquet.pipeline.options.kinds import choice, count, duration, flag, moment_ms, size, text
+from roquet.pipeline.options.topics import TopicOptions
+from roquet.protocol.record_columns import PropertiesForm
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    cluster: ClusterOptions = group(ClusterOptions)
+    topics: TopicOptions = group(TopicOptions)
+    starting_offsets: Position | QueueOffsets | None = option(
+        "startingOffsets",
+        position,
+        "where to begin; -2 in JSON is the earliest, -1 the latest; queues that are not named"
+        " begin at the earliest",
+        None,
+        shown="`earliest` in batch, `latest` for a stream",
+    )
+    ending_offsets: Position | QueueOffsets | None = option(
+        "endingOffsets", position, "where a batch ends", None, shown="`latest`"
+    )
+    starting_timestamp: int | None = option(
+        "startingTimestamp", moment_ms, "begin at the first message stored then or later", None
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp", moment_ms, "end before the first message stored then or later", None
+    )
+    starting_offsets_by_timestamp: Mapping[QueueRef, int] | None = option(
+        "startingOffsetsByTimestamp", times, "the same, for each queue", None
+    )
+    ending_offsets_by_timestamp: Mapping[QueueRef, int] | None = option(
+        "endingOffsetsByTimestamp", times, "the same, for each queue", None
+    )
+    tag_expression: str | None = option(
+        "tagExpression", text, "only messages with these tags, `new || paid`", None
+    )
+    sql_expression: str | None = option(
+        "sqlExpression",
+        text,
+        "only messages whose properties match this SQL92 expression; the broker must allow it",
+        None,
+    )
+    properties: PropertiesForm = option(
+        "properties",
+        choice(PropertiesForm),
+        "the column `properties`: left out, as stored, or as a map (which costs most)",
+        PropertiesForm.MAP,
+    )
+    group_id: str | None = option(
+        "groupId",
+        text,
+        "the consumer group whose offsets follow the query, for `startingOffsets=group` and for"
+        " tools that show lag",
+        None,
+    )
+    group_id_prefix: str = option(
+        "groupIdPrefix",
+        text,
+        "what the name of the group begins with that pulls go by when `groupId` is left out",
+        "roquet-spark",
+    )
+    commit_offsets: bool | None = option(
+        "commitOffsets",
+        flag,
+        "whether the offsets of `groupId` follow a stream",
+        None,
+        shown="`true` with `groupId`",
+    )
+    max_offsets_per_trigger: int | None = option(
+        "maxOffsetsPerTrigger", count, "the most messages of a micro-batch", None
+    )
+    min_offsets_per_trigger: int | None = option(
+        "minOffsetsPerTrigger", count, "a micro-batch waits for as many messages", None
+    )
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger",
+        size,
+        "the most bytes of a micro-batch, by the average size of messages so far",
+        None,
+    )
+    max_trigger_delay: timedelta = option(
+        "maxTriggerDelay",
+        duration,
+        "how long `minOffsetsPerTrigger` may hold a micro-batch back",
+        timedelta(minutes=15),
+        shown="15m",
+    )
+    min_partitions: int | None = option(
+        "minPartitions", count, "at least as many tasks, if there are as many messages", None
+    )
+    max_records_per_partition: int | None = option(
+        "maxRecordsPerPartition", count, "the most messages of one task", None
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        flag,
+        "fail when messages are gone that the query still needed; else go on and warn",
+        default=True,
+    )
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        if self.tag_expression is not None and self.sql_expression is not None:
+            raise BadOption("tagExpression", "give either this or 'sqlExpression'")
+        _check_one("starting", self)
+        _check_one("ending", self)
+        if self.ending_offsets is Position.EARLIEST:
+            raise BadOption("endingOffsets", "nothing ends where it begins; 'latest' is meant?")
+        if Position.GROUP in (self.starting_offsets, self.ending_offsets) and not self.group_id:
+            raise BadOption("groupId", "'group' as an offset needs to know which group")
+        if self.commit_offsets and not self.group_id:
+            raise BadOption("commitOffsets", "it needs 'groupId'")
+        least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if least is not None and most is not None and least > most:
+            raise BadOption("minOffsetsPerTrigger", f"{least} is more than the most, {most}")
+
+    @property
+    def commits_offsets(self) -> bool:
+        return self.group_id is not None and self.commit_offsets is not False
+
+
+def _check_one(side: str, options: ReadOptions) -> None:
+    """A bound is given in one way."""
+    ways = {
+        f"{side}Offsets": getattr(options, f"{side}_offsets"),
+        f"{side}Timestamp": getattr(options, f"{side}_timestamp"),
+        f"{side}OffsetsByTimestamp": getattr(options, f"{side}_offsets_by_timestamp"),
+    }
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise BadOption(given[0], f"it contradicts {given[1]!r}: give one of them")

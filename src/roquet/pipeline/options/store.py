@@ -1,0 +1,64 @@
+"""Options of format `rocketmq-store`: reading the directories of brokers, without the brokers."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from roquet.pipeline.errors import BadOption
+from roquet.pipeline.options.declaring import group, option
+from roquet.pipeline.options.kinds import choice, moment_ms, size, text
+from roquet.pipeline.options.topics import TopicOptions
+from roquet.protocol.record_columns import PropertiesForm
+
+
+class Include(StrEnum):
+    # What a consumer could read: no deleted topics, no halves, nothing that was rolled back.
+    READABLE = "readable"
+    ALL = "all"
+
+
+class OnDamage(StrEnum):
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions:
+    path: str = option("path", text, "the store directory, what `load` is given")
+    topics: TopicOptions = group(TopicOptions)
+    starting_timestamp: int | None = option(
+        "startingTimestamp", moment_ms, "only messages stored then or later", None
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp", moment_ms, "only messages stored before", None
+    )
+    broker_name: str | None = option(
+        "brokerName", text, "what the column `brokerName` shows; a directory does not know it", None
+    )
+    properties: PropertiesForm = option(
+        "properties",
+        choice(PropertiesForm),
+        "the column `properties`: left out, as stored, or as a map (which costs most)",
+        PropertiesForm.MAP,
+    )
+    split_size: int = option(
+        "splitSize", size, "how much of the log one task reads", 128 << 20, shown="128m"
+    )
+    include: Include = option(
+        "include",
+        choice(Include),
+        "what a consumer could read, or every record of the topics that lies in the log, those of"
+        " deleted queues among them",
+        Include.READABLE,
+    )
+    on_damage: OnDamage = option(
+        "onDamage",
+        choice(OnDamage),
+        "damaged parts of the log fail the query, or are skipped and counted in the log of tasks",
+        OnDamage.FAIL,
+    )
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        start, end = self.starting_timestamp, self.ending_timestamp
+        if start is not None and end is not None and start > end:
+            raise BadOption("startingTimestamp", "it lies behind 'endingTimestamp'")

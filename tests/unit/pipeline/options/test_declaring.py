@@ -1,0 +1,59 @@
+"""Options are read, or refused by name."""
+
+import pickle
+from dataclasses import dataclass
+
+import pytest
+
+from roquet.pipeline.errors import BadOption, UnknownOption
+from roquet.pipeline.options.declaring import declared_options, group, option, read_options
+from roquet.pipeline.options.kinds import count, flag, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    name: str = option("name", text, "what it is called")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    inner: Inner = group(Inner)
+    row_count: int | None = option("rowCount", count, "how many", None)
+    is_loud: bool = option("loud", flag, "whether it shouts", default=False)
+
+
+def test_names_are_compared_without_regard_to_case() -> None:
+    assert read_options(Outer, {"NAME": "x", "rowcount": "3"}) == Outer(
+        inner=Inner(name="x"), row_count=3
+    )
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(
+        UnknownOption, match=r"'rowCounts': there is no such.*did you mean 'rowCount'"
+    ):
+        read_options(Outer, {"name": "x", "rowCounts": "3"})
+
+
+def test_what_spark_itself_adds_is_no_unknown_option() -> None:
+    read_options(Outer, {"name": "x", "checkpointLocation": "somewhere"})
+
+
+def test_an_option_that_is_needed_says_what_it_is_for() -> None:
+    with pytest.raises(BadOption, match="'name': it is needed: what it is called"):
+        read_options(Outer, {})
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "x", "", "1.5", "9" * 30, "٣"])
+def test_a_value_of_another_kind_is_refused_with_what_is_expected(value: str) -> None:
+    with pytest.raises(BadOption, match=r"'rowCount': .* is not a whole number above 0"):
+        read_options(Outer, {"name": "x", "rowCount": value})
+
+
+def test_the_options_of_groups_are_listed_where_the_group_is() -> None:
+    assert [each.name for each in declared_options(Outer)] == ["name", "rowCount", "loud"]
+
+
+def test_a_refusal_survives_the_way_between_processes() -> None:
+    error = UnknownOption("rowCounts", "rowCount")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -1,0 +1,41 @@
+"""Columns of messages as Spark types."""
+
+import pytest
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+
+from roquet.pipeline.errors import BadSchema
+from roquet.pipeline.schema import chosen_columns, message_schema
+from roquet.protocol.record_columns import COLUMN_NAMES, PropertiesForm
+
+
+def test_the_columns_are_those_of_messages_in_their_order() -> None:
+    assert tuple(message_schema(PropertiesForm.MAP).fieldNames()) == COLUMN_NAMES
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [(PropertiesForm.STRING, "string"), (PropertiesForm.MAP, "map<string,string>")],
+)
+def test_properties_are_a_text_or_a_map(form: PropertiesForm, kind: str) -> None:
+    assert message_schema(form)["properties"].dataType.simpleString() == kind
+
+
+def test_properties_can_be_left_out() -> None:
+    assert "properties" not in message_schema(PropertiesForm.NONE).fieldNames()
+
+
+def test_a_schema_may_name_some_columns_in_any_order() -> None:
+    schema = StructType().add("tags", StringType()).add("body", BinaryType())
+    assert list(chosen_columns(schema, PropertiesForm.NONE)) == ["tags", "body"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "says"),
+    [
+        ("tag", StringType(), "no column 'tag'"),
+        ("body", StringType(), "'body' is binary, not string"),
+    ],
+)
+def test_a_schema_of_something_else_is_refused(name: str, kind: DataType, says: str) -> None:
+    with pytest.raises(BadSchema, match=says):
+        chosen_columns(StructType().add(name, kind), PropertiesForm.NONE)
