@@ -4,6 +4,7 @@ RoquetError
 └── StoreError
     ├── StoreInUse         another process owns the directory
     ├── BadStoreDirectory  the files are not what the configuration says; nothing was changed
+    │   └── SeveralStores  the directory holds directories of several brokers
     ├── StoreUnavailable   costs the request; reading goes on
     │   ├── DiskFull       passes by itself when there is space again
     │   ├── SyncFailed     for good: nothing may be acknowledged any more
@@ -13,6 +14,7 @@ RoquetError
 What is wrong with a message, before it becomes a record, is said by `protocol.errors`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from roquet.disk import is_full
@@ -38,6 +40,15 @@ class BadStoreDirectory(StoreError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class SeveralStores(BadStoreDirectory):
+    """None of the stores below a directory is meant more than the others."""
+
+    def __init__(self, path: Path, stores: Sequence[Path]) -> None:
+        listed = ", ".join(str(each) for each in stores)
+        super().__init__(path, f"there are several stores below it, name one of them: {listed}")
+        self.stores = tuple(stores)
 
 
 class StoreUnavailable(StoreError):

@@ -23,9 +23,10 @@ from roquet.store.keys.index_shape import shape_of
 from roquet.store.keys.key_index import find_in_files
 from roquet.store.keys.message_keys import has_key, keys_in_log
 from roquet.store.keys.packed_keys import KeyBatch
-from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.layout import StoreLayout
 from roquet.store.log_scan import LogRecord, Stretch
 from roquet.store.mapped_file import MappedFile
+from roquet.store.offline.finding import find_store
 from roquet.store.queue_reading import (
     Limits,
     QueueReader,
@@ -76,11 +77,12 @@ class StoreReader:
 
     @classmethod
     def open(cls, root: Path, *, commit_log: Path | None = None, disk: Disk | None = None) -> Self:
-        """Raises BadStoreDirectory for a directory that is none, and OSError."""
+        """`root` is what a broker calls so, or a directory with only one store below it.
+
+        Raises BadStoreDirectory for a directory that is none, and OSError.
+        """
         disk = disk or SystemDisk()
-        layout = layout_of(root, commit_log)
-        if not disk.exists(layout.commit_log):
-            raise BadStoreDirectory(root, f"there is no {layout.commit_log.name} in it")
+        layout = find_store(disk, root, commit_log)
         reader = cls(disk, layout)
         try:
             reader._load()
@@ -106,6 +108,11 @@ class StoreReader:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def root(self) -> Path:
+        """Of the store that was found."""
+        return self._layout.root
 
     # The log
 
