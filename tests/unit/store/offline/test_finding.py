@@ -27,6 +27,7 @@ def test_the_only_store_below_a_directory_is_meant(tmp_path: Path) -> None:
     (tmp_path / "namesrv").mkdir()
     with StoreReader.open(tmp_path) as reader:
         assert reader.root == root
+        assert reader.snapshot().root == root
         assert reader.queues() == {"TopicA": [0]}
 
 
