@@ -128,7 +128,11 @@ class SystemDisk:
 
     def map(self, descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        return mmap.mmap(descriptor, size, access=access, **_MAP_OPTIONS)
+        try:
+            return mmap.mmap(descriptor, size, access=access, **_MAP_OPTIONS)
+        except ValueError as error:
+            # The file is shorter than that.
+            raise OSError(errno.EINVAL, str(error)) from None
 
     def read(self, descriptor: int, position: int, size: int) -> bytes:
         return os.pread(descriptor, size, position)

@@ -19,7 +19,7 @@ from roquet.store.layout import layout_of
 from roquet.store.log_scan import LogRecord, Stretch, read_log_record, scan_file, scan_stretches
 from roquet.store.mapped_file import MappedFile, create_file
 from roquet.store.queues import QueueTable
-from roquet.store.record_scan import scan_heads, scan_runs
+from roquet.store.record_scan import scan_heads, scan_runs, scan_whole
 
 BASE = 1 << 20
 SIZE = 1 << 14
@@ -168,3 +168,35 @@ def test_any_bytes_and_any_place_are_survived(
     assert (heads, stop) == ([], position)
     count, *_, stop, _ = scan_runs(content, 0, position, end, size_max)
     assert (count, stop) == (0, position)
+    for with_checksums in (False, True):
+        count, stop, _ = scan_whole(content, 0, position, end, end, size_max, with_checksums)
+        assert (count, stop) == (0, position)
+
+
+@given(
+    st.lists(placed(STRANGE), max_size=12),
+    st.integers(0, SIZE),
+    st.sampled_from((0, 0, 1, 0x80)),
+    st.integers(0, SIZE),
+)
+def test_whole_records_are_those_whose_heads_are_found(
+    several: list[Placed], place: int, flip: int, stop: int
+) -> None:
+    with (
+        TemporaryDirectory() as directory,
+        closing(create_file(SystemDisk(), Path(directory) / "log", BASE, SIZE)) as file,
+    ):
+        end = write(file, several)
+        if end:
+            file.mapping[place % end] ^= flip
+        heads, position, fault = scan_heads(file.mapping, BASE, 0, end, SIZE)
+        assert scan_whole(file.mapping, BASE, 0, SIZE, end, SIZE, True) == (
+            len(heads),
+            position,
+            fault,
+        )
+        # Those that begin before a byte are whole, even if they end behind it.
+        before = [head for head in heads if head[0] - BASE < stop]
+        count, part_end, _ = scan_whole(file.mapping, BASE, 0, stop, end, SIZE, True)
+        assert count == len(before)
+        assert part_end == sum(head[1] for head in before)

@@ -59,6 +59,13 @@ def test_space_that_was_never_written_has_no_data(tmp_path: Path) -> None:
     DISK.close(descriptor)
 
 
+def test_a_file_that_is_too_short_to_be_mapped_is_an_error_of_the_system(tmp_path: Path) -> None:
+    descriptor = DISK.create(tmp_path / "file", 10)
+    with pytest.raises(OSError, match="length"):
+        DISK.map(descriptor, 11, writable=False)
+    DISK.close(descriptor)
+
+
 def test_a_mapping_for_reading_cannot_be_written(tmp_path: Path) -> None:
     DISK.close(DISK.create(tmp_path / "file", PAGE_SIZE))
     descriptor = DISK.open(tmp_path / "file", writable=False)

@@ -71,11 +71,11 @@ def inspect_store(root: Path, disk: Disk) -> Inspection:
     with StoreReader.open(root, disk=disk) as reader:
         checkpoint = reader.checkpoint
         return Inspection(
-            directory=str(root),
+            directory=str(reader.root),
             was_closed=reader.was_clean,
             log_start=reader.log_start,
             log_end=reader.log_end,
-            parts=_parts(root, disk),
+            parts=_parts(reader.root, disk),
             checkpoint=CheckpointSummary(
                 log_timestamp=checkpoint.log_timestamp,
                 queue_timestamp=checkpoint.queue_timestamp,

@@ -4,6 +4,9 @@ RoquetError
 └── StoreError
     ├── StoreInUse         another process owns the directory
     ├── BadStoreDirectory  the files are not what the configuration says; nothing was changed
+    │   └── SeveralStores  the directory holds directories of several brokers
+    ├── FileGone           a file of a snapshot is not there any more
+    ├── UnreadableTopic    its messages cannot be found in the log by topic
     ├── StoreUnavailable   costs the request; reading goes on
     │   ├── DiskFull       passes by itself when there is space again
     │   ├── SyncFailed     for good: nothing may be acknowledged any more
@@ -13,6 +16,7 @@ RoquetError
 What is wrong with a message, before it becomes a record, is said by `protocol.errors`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from roquet.disk import is_full
@@ -37,6 +41,39 @@ class BadStoreDirectory(StoreError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
         self.path = path
+        self.reason = reason
+
+
+class SeveralStores(BadStoreDirectory):
+    """None of the stores below a directory is meant more than the others."""
+
+    def __init__(self, path: Path, stores: Sequence[Path]) -> None:
+        listed = ", ".join(str(each) for each in stores)
+        super().__init__(path, f"there are several stores below it, name one of them: {listed}")
+        self.stores = tuple(stores)
+
+
+class FileGone(StoreError):
+    """A file that a snapshot names cannot be opened any more."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is gone since the snapshot was taken, or not to be seen from this host. "
+            "A broker removes old files (fileReservedTime): take a new snapshot, of what is left, "
+            "or have the broker keep files for longer than it takes to read them"
+        )
+
+
+class UnreadableTopic(StoreError):
+    """The queues of a topic are of a kind that does not say which records are its messages."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"topic {topic} cannot be read from files: {reason}")
+        self.topic = topic
         self.reason = reason
 
 

@@ -130,6 +130,11 @@ class MappedFile:
             self._disk.close(self._descriptor)
             self._descriptor = None
 
+    def let_go(self) -> None:
+        """As `close`, but views of the mapping stay good: it goes with the last of them."""
+        self._mapping = None
+        self.close()
+
     def remove(self) -> None:
         self.unlink()
         self.close()

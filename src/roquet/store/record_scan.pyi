@@ -12,3 +12,12 @@ def scan_heads(
 def scan_runs(
     buffer: bytes | mmap, base: int, position: int, end: int, size_max: int
 ) -> tuple[int, int, int, list[Run], list[Head], int, str | None]: ...
+def scan_whole(
+    buffer: bytes | mmap,
+    base: int,
+    position: int,
+    stop: int,
+    end: int,
+    size_max: int,
+    with_checksums: bool,
+) -> tuple[int, int, str | None]: ...

@@ -1,11 +1,12 @@
 # cython: boundscheck=False, wraparound=False
-"""Records of the usual kind one behind the other, each one checked: one loop, two results.
+"""Records of the usual kind one behind the other, each one checked: one loop, three results.
 
     scan_heads   what is asked of each record
     scan_runs    what goes into the queues
+    scan_whole   how far they go, for those who take them as they are
 
-Usual are those of magic V1 with short addresses, which is how `record.py` draws them. Both
-functions stop before anything else and leave it to `log_scan.py`, which says what is good.
+Usual are those of magic V1 with short addresses, which is how `record.py` draws them. All
+functions stop before anything else and leave it to Python, which says what is good.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -187,10 +188,57 @@ def scan_runs(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssiz
     return count, last, latest, runs, delayed, position, _reason(verdict, &head)
 
 
+def scan_whole(
+    buffer,
+    int64_t base,
+    Py_ssize_t position,
+    Py_ssize_t stop,
+    Py_ssize_t end,
+    Py_ssize_t size_max,
+    bint with_checksums,
+):
+    """How far good records go that begin before `stop` and are over before `end`.
+
+    Returns their count, where the scan stopped, and why, as the others do. Without checksums a
+    record is good when its sizes add up and it lies where it claims to.
+    """
+    cdef Py_ssize_t start = position
+    cdef Py_buffer view
+    cdef Head head
+    cdef Verdict verdict = GOOD
+    cdef Py_ssize_t count = 0
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        end = min(end, view.len)
+        while (
+            0 <= position <= end - RECORD_SIZE_MIN
+            and position < stop
+            and position - start < size_max
+        ):
+            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &head)
+            if verdict == GOOD and with_checksums:
+                verdict = _check_sums(<const uint8_t*>view.buf + position, position, &head)
+            if verdict != GOOD:
+                break
+            count += 1
+            position += head.size
+    finally:
+        PyBuffer_Release(&view)
+    return count, position, _reason(verdict, &head)
+
+
 cdef Verdict _check(
     const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, Head* head
 ) noexcept:
     """What is wrong with the record at `position`. A record of the least size fits there."""
+    cdef Verdict verdict = _measure(data, base, position, end, head)
+    return _check_sums(data + position, position, head) if verdict == GOOD else verdict
+
+
+cdef Verdict _measure(
+    const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, Head* head
+) noexcept:
+    """The same, without the checksums."""
     cdef const uint8_t* start = data + position
     cdef const uint8_t* record_end
     cdef const uint8_t* body_end
@@ -217,6 +265,12 @@ cdef Verdict _check(
     head.properties_size = record_end - head.properties
     if head.properties_size < 0 or get_uint16(head.properties - 2) != head.properties_size:
         return WRONG_SIZES
+    return GOOD
+
+
+cdef Verdict _check_sums(const uint8_t* start, Py_ssize_t position, const Head* head) noexcept:
+    """What the checksums say of a record whose sizes add up."""
+    cdef int32_t body_size = get_int32(start + BODY_SIZE_AT)
     if _has_checksum(head):
         # It covers the body, so the CRC of the body need not be made.
         if start[head.size - 1] == SEPARATOR and _has_its_digits(start, head):

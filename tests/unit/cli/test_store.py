@@ -477,6 +477,27 @@ def test_a_file_is_no_directory(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_the_directory_of_a_whole_cluster_means_its_only_broker(
+    command: str, tmp_path: Path
+) -> None:
+    # As `roquet up --dir` makes it.
+    (tmp_path / "namesrv").mkdir()
+    with opened(tmp_path / "broker-a") as store:
+        store.append(draft(b"found"))
+    before = run(command, tmp_path / "broker-a")
+    assert before.exit_code == 0
+    assert run(command, tmp_path) == before
+    with opened(tmp_path / "broker-b"):
+        pass
+    result = run(command, tmp_path)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"roquet store {command}: {tmp_path}: there are several stores below it, "
+        f"name one of them: {tmp_path / 'broker-a'}, {tmp_path / 'broker-b'}\n"
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_directory_without_a_log_is_no_store(command: str, tmp_path: Path) -> None:
     result = run(command, tmp_path)
     assert result.exit_code == 1

@@ -83,3 +83,12 @@ def test_a_removed_file_is_gone(tmp_path: Path) -> None:
     assert file.mapping[0] == 0
     file.remove()
     assert not file.path.exists()
+
+
+def test_a_file_that_was_let_go_can_be_seen_through_views(tmp_path: Path) -> None:
+    file = create_file(SystemDisk(), tmp_path / "file", 0, PAGE_SIZE)
+    file.mapping[5] = 7
+    view = memoryview(file.mapping)[5:6]
+    file.let_go()
+    file.path.unlink()
+    assert bytes(view) == b"\7"

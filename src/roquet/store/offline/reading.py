@@ -5,10 +5,10 @@ gone. What comes back is a snapshot: what was there when it was opened. The size
 are taken from the files, so no configuration is needed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar, final
+from typing import Final, Self, TypeVar, final
 
 from roquet.disk import Disk, SystemDisk
 from roquet.protocol.java_hash import index_hash
@@ -17,15 +17,28 @@ from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.damage import Damage, DamagedRange
-from roquet.store.errors import BadRecord, BadStoreDirectory
+from roquet.store.deletions import Deletions
+from roquet.store.errors import BadRecord, BadStoreDirectory, FileGone
 from roquet.store.keys.index_file import IndexFile
 from roquet.store.keys.index_shape import shape_of
 from roquet.store.keys.key_index import find_in_files
 from roquet.store.keys.message_keys import has_key, keys_in_log
 from roquet.store.keys.packed_keys import KeyBatch
-from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.layout import StoreLayout
 from roquet.store.log_scan import LogRecord, Stretch
 from roquet.store.mapped_file import MappedFile
+from roquet.store.offline.finding import find_store
+from roquet.store.offline.log_range import LogFile
+from roquet.store.offline.snapshot import IN_NO_QUEUE, StoreSnapshot
+from roquet.store.offline.snapshotting import (
+    QueueExtent,
+    catch_up,
+    extent_of,
+    is_light,
+    needed,
+    refuse_unreadable,
+    segments_of,
+)
 from roquet.store.queue_reading import (
     Limits,
     QueueReader,
@@ -40,16 +53,9 @@ from roquet.store.time_search import Boundary, offset_by_time
 _Good = TypeVar("_Good", LogRecord, Stretch)
 
 _NO_LIMIT: Final = 1 << 60
+_OPEN_TRIES: Final = 3
 # Messages that are taken from a queue at once.
 _PORTION: Final = Limits(1024, 16 << 20)
-
-
-class LogFile(NamedTuple):
-    """One file of the commit log: its bytes are the physical offsets `start` to `end`."""
-
-    path: Path
-    start: int
-    end: int
 
 
 @final
@@ -66,6 +72,8 @@ class StoreReader:
         self.damages: list[Damage] = []
         # Topics and ids of queues that end too early, because an entry cannot be right.
         self.broken_queues: list[tuple[str, int]] = []
+        # Behind the last offset of each queue in the part of the log that was read for its end.
+        self._late_ends: dict[tuple[bytes, int], int] = {}
         config = StoreConfig(
             root=layout.root,
             memory_size=_NO_LIMIT,
@@ -76,17 +84,23 @@ class StoreReader:
 
     @classmethod
     def open(cls, root: Path, *, commit_log: Path | None = None, disk: Disk | None = None) -> Self:
-        """Raises BadStoreDirectory for a directory that is none, and OSError."""
+        """`root` is what a broker calls so, or a directory with only one store below it.
+
+        Raises BadStoreDirectory for a directory that is none, and OSError.
+        """
         disk = disk or SystemDisk()
-        layout = layout_of(root, commit_log)
-        if not disk.exists(layout.commit_log):
-            raise BadStoreDirectory(root, f"there is no {layout.commit_log.name} in it")
-        reader = cls(disk, layout)
-        try:
-            reader._load()
-        except (BadStoreDirectory, OSError):
-            reader.close()
-            raise
+        layout = find_store(disk, root, commit_log)
+        for tries_left in reversed(range(_OPEN_TRIES)):
+            reader = cls(disk, layout)
+            try:
+                reader._load()
+            except (BadStoreDirectory, OSError) as error:
+                reader.close()
+                # A broker removed a file between our listing and our opening of it.
+                if not isinstance(error, FileNotFoundError) or not tries_left:
+                    raise
+            else:
+                break
         return reader
 
     def close(self) -> None:
@@ -106,6 +120,41 @@ class StoreReader:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def root(self) -> Path:
+        """Of the store that was found."""
+        return self._layout.root
+
+    def snapshot(
+        self, topics: Collection[str] | None = None, *, include_all: bool = False
+    ) -> StoreSnapshot:
+        """What can be read of some topics, or of all of them, by others and in parts.
+
+        With `include_all` every record of the log is wanted, also those that no queue holds any
+        more or ever did. Raises BadStoreDirectory or UnreadableTopic for what is not to be had
+        from files, FileGone, BadStateFile, or OSError.
+        """
+        if not include_all:
+            refuse_unreadable(self._disk, self._layout, topics)
+        deletions = Deletions(self._disk, self._layout.deletions)
+        deletions.load()
+        try:
+            extents = dict(self._extents(topics, deletions))
+            segments = list(segments_of(self._log, self._queues))
+        except FileNotFoundError as error:
+            raise FileGone(Path(error.filename)) from error
+        return StoreSnapshot(
+            root=self._layout.root,
+            files=tuple(self.files),
+            log_start=self.log_start,
+            log_end=self.log_end,
+            queues={key: extent.bounds for key, extent in extents.items()},
+            broken_queues=tuple(
+                each for each in self.broken_queues if topics is None or each[0] in topics
+            ),
+            segments=tuple(segments if include_all else needed(segments, extents.values())),
+        )
 
     # The log
 
@@ -271,6 +320,8 @@ class StoreReader:
             self._load_queue(topic, queue_id)
         self._log.end = self._find_end()
         for queue in self._queues.values():
+            if (queue.topic.decode(), queue.queue_id) not in self.broken_queues:
+                catch_up(self._log, queue)
             queue.forget(self._log.start)
             queue.max_offset = queue.offset_before(self._log.end)
 
@@ -311,6 +362,7 @@ class StoreReader:
             try:
                 for stretch in log.stretches(position, log.files_end):
                     timestamp = stretch.last_timestamp
+                    self._note_late(stretch)
             except BadRecord as bad:
                 after = log.find_record(bad.physical_offset + 1)
                 if after is None or not is_lost_in_between(after, timestamp, durable_timestamp):
@@ -318,6 +370,32 @@ class StoreReader:
                 position = after.physical_offset
             else:
                 return log.files_end
+
+    def _note_late(self, stretch: Stretch) -> None:
+        """Remember messages that may have no entry yet: Apache makes these a little later."""
+        for run in stretch.runs:
+            end = run.queue_offset + len(run.entries) // ENTRY_SIZE
+            self._late_ends[run.topic, run.queue_id] = end
+        for record in stretch.others:
+            if not record.sys_flag & IN_NO_QUEUE:
+                self._late_ends[record.topic, record.queue_id] = record.queue_offset + 1
+
+    def _extents(
+        self, topics: Collection[str] | None, deletions: Deletions
+    ) -> Iterator[tuple[tuple[str, int], QueueExtent]]:
+        for key, queue in sorted(self._queues.items()):
+            topic, queue_id = key[0].decode(), key[1]
+            is_wanted = not is_light(topic) if topics is None else topic in topics
+            if is_wanted:
+                extent = extent_of(
+                    self._log,
+                    queue,
+                    deletions,
+                    self._late_ends.get(key, 0),
+                    is_broken=(topic, queue_id) in self.broken_queues,
+                )
+                if extent is not None:
+                    yield (topic, queue_id), extent
 
     def _offsets_by_key(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
         """Where the messages may be, newest first. The last ones are not filed yet."""

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from roquet.clock import Clock
 from roquet.disk import Disk, make_safe_directory
-from roquet.store.errors import BadStoreDirectory
 from roquet.store.keys.key_index import KeyIndex
 from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.offline.finding import find_store
 from roquet.store.offline.reading import StoreReader
 from roquet.store.offline.rebuilding import (
     Rebuilt,
@@ -33,9 +33,7 @@ def repair(root: Path, clock: Clock, disk: Disk) -> Rebuilt:
 
     Raises StoreInUse, BadStoreDirectory, BadStateFile or OSError.
     """
-    layout = layout_of(root)
-    if not disk.exists(layout.commit_log):
-        raise BadStoreDirectory(root, f"there is no {layout.commit_log.name} in it")
+    layout = find_store(disk, root)
     ownership = Ownership(disk, layout)
     try:
         return _repair(layout, clock, disk)

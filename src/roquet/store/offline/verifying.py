@@ -22,6 +22,7 @@ from roquet.store.keys.packed_keys import join_batches
 from roquet.store.layout import StoreLayout, layout_of
 from roquet.store.mapped_file import MappedFile
 from roquet.store.mapped_run import MappedRun
+from roquet.store.offline.finding import find_store
 from roquet.store.offline.index_audit import LogPart, file_fault, key_faults
 from roquet.store.offline.queue_audit import ENTRY_TYPE, Entries, LogExtent, entry_faults
 from roquet.store.offline.reading import StoreReader
@@ -47,10 +48,10 @@ def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
 
     Raises BadStoreDirectory, BadStateFile or OSError.
     """
-    layout = layout_of(root)
+    layout = find_store(disk, root)
     queue_file_size = queue_file_size_of(disk, layout)
     with (
-        StoreReader.open(root, disk=disk) as reader,
+        StoreReader.open(layout.root, disk=disk) as reader,
         closing(QueueTable(disk, layout_of(scratch), queue_file_size)) as queues,
     ):
         rebuilt = rebuild_queues(reader, queues, loaded_deletions(disk, layout))

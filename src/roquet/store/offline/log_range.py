@@ -1,0 +1,236 @@
+"""A part of the log, read where the files are and the queues are not: by a task of its own.
+
+It takes up only the files it has segments of. What comes out are whole good records as they
+lie there, many at once, and what is no good record. Both are found by compiled code at its
+speed, and neither depends on where the parts of the log were cut.
+"""
+
+import errno
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from roquet.disk import Disk, SystemDisk
+from roquet.store.damage import DamagedRange
+from roquet.store.errors import BadRecord, BadStoreDirectory, FileGone
+from roquet.store.log_scan import find_record, is_blank, read_log_record
+from roquet.store.mapped_file import MappedFile
+from roquet.store.record_scan import scan_whole
+
+# About so many bytes are handed out at once.
+RUN_SIZE: Final = 4 << 20
+
+# What a file that was removed under us looks like, on this host and on a shared disk.
+_GONE: Final = frozenset((errno.ENOENT, errno.ESTALE))
+
+
+class LogFile(NamedTuple):
+    """One file of the commit log: its bytes are the physical offsets `start` to `end`."""
+
+    path: Path
+    start: int
+    end: int
+
+
+class Segment(NamedTuple):
+    """A part of one file. A record begins at its start, and none goes beyond its end."""
+
+    start: int
+    end: int
+    # Of its first record; None if that is damaged.
+    store_time: int | None
+    # None if the file of these offsets is missing, with others behind it.
+    file: LogFile | None
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are to be read."""
+        return 0 if self.file is None else self.end - self.start
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Good records, whole, one behind the other."""
+
+    physical_offset: int  # of the first
+    records: memoryview  # of the mapped file, which stays as long as the view is used
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.physical_offset + len(self.records)
+
+
+class StoreRange(msgspec.Struct, frozen=True):
+    """The records of a snapshot whose first byte is at `begin` or behind it, and before `end`."""
+
+    begin: int
+    end: int
+    segments: tuple[Segment, ...]
+
+    @property
+    def files(self) -> list[LogFile]:
+        """Those that are opened, one at a time."""
+        return list(dict.fromkeys(each.file for each in self.segments if each.file is not None))
+
+    def read(
+        self, *, check: bool = True, run_size: int = RUN_SIZE, disk: Disk | None = None
+    ) -> Generator[Run | DamagedRange, None, None]:
+        """Everything in the order of the log; a damaged range belongs to where it begins.
+
+        Without `check` no checksum is made, which is three times as fast: then a record is good
+        when its sizes add up and it lies where it says, and a flipped byte of a body goes
+        unnoticed. Raises FileGone, BadStoreDirectory, or OSError.
+        """
+        disk = disk or SystemDisk()
+        for file, segments in groupby(self.segments, attrgetter("file")):
+            if file is None:
+                for each in segments:
+                    if self.begin <= each.start:
+                        yield DamagedRange(each.start, each.end, "a file is missing")
+                continue
+            with _opened(disk, file) as mapped:
+                found = (
+                    part
+                    for each in segments
+                    for part in _Walk(mapped, each, run_size, check=check).between(
+                        self.begin, self.end
+                    )
+                )
+                yield from _joined(mapped, found, run_size)
+
+
+class _Good(NamedTuple):
+    """Bytes of a file that are good records."""
+
+    start: int
+    end: int
+    record_count: int
+
+
+class _Walk:
+    """Through one segment, from its start on."""
+
+    def __init__(self, file: MappedFile, segment: Segment, run_size: int, *, check: bool) -> None:
+        self._file = file
+        self._end = segment.end - file.start
+        self._run_size = run_size
+        self._check = check
+        self._position = segment.start - file.start
+
+    def between(self, begin: int, end: int) -> Iterator[_Good | DamagedRange]:
+        file_start = self._file.start
+        # What comes first is the business of another range; only where it ends is wanted.
+        for _ in self._up_to(min(begin - file_start, self._end)):
+            pass
+        yield from self._up_to(min(end - file_start, self._end))
+
+    def _up_to(self, stop: int) -> Iterator[_Good | DamagedRange]:
+        """All that begins before a byte of the file."""
+        while self._position < stop:
+            start = self._position
+            count, fault = self._take_good(stop)
+            if count:
+                yield _Good(start, self._position, count)
+            if fault is not None:
+                yield self._pass_over(fault)
+            elif not count:
+                # Behind the blank there is nothing.
+                self._position = self._end
+
+    def _take_good(self, stop: int) -> tuple[int, str | None]:
+        """Go behind good records; their count, and what is wrong with what follows, if it is."""
+        start = self._position
+        count = 0
+        while self._position < min(stop, start + self._run_size):
+            found, self._position, fault = scan_whole(
+                self._file.mapping,
+                self._file.start,
+                self._position,
+                stop,
+                self._end,
+                start + self._run_size - self._position,
+                self._check,
+            )
+            count += found
+            if fault is None and not found:
+                found, fault = self._take_odd()
+                count += found
+            if not found:
+                return count, fault
+        return count, None
+
+    def _take_odd(self) -> tuple[int, str | None]:
+        """Go behind one record of a rare kind; its count, which is 0 for the blank at the end."""
+        file, position = self._file, self._position
+        if is_blank(file, position):
+            return 0, None
+        try:
+            record = read_log_record(file.mapping, position, file.start)
+        except BadRecord as bad:
+            return 0, bad.reason
+        if position + record.size > self._end:
+            return 0, "goes on where the next record is known to begin"
+        self._position += record.size
+        return 1, None
+
+    def _pass_over(self, reason: str) -> DamagedRange:
+        """Go to the next good record."""
+        file, start = self._file, self._position
+        after = find_record(file, start + 1)
+        self._position = self._end
+        if after is not None:
+            self._position = min(after.physical_offset - file.start, self._end)
+        return DamagedRange(file.start + start, file.start + self._position, reason)
+
+
+def _joined(
+    file: MappedFile, found: Iterable[_Good | DamagedRange], run_size: int
+) -> Iterator[Run | DamagedRange]:
+    """Runs as long as wanted: those who decode them do so many at once, or slowly."""
+    good: _Good | None = None
+    for each in found:
+        if isinstance(each, DamagedRange):
+            if good is not None:
+                yield _run(file, good)
+                good = None
+            yield each
+        elif good is None:
+            good = each
+        elif good.end == each.start and each.end - good.start <= run_size:
+            good = _Good(good.start, each.end, good.record_count + each.record_count)
+        else:
+            yield _run(file, good)
+            good = each
+    if good is not None:
+        yield _run(file, good)
+
+
+def _run(file: MappedFile, good: _Good) -> Run:
+    records = memoryview(file.mapping)[good.start : good.end]
+    return Run(file.start + good.start, records, good.record_count)
+
+
+@contextmanager
+def _opened(disk: Disk, file: LogFile) -> Iterator[MappedFile]:
+    """Raises FileGone, BadStoreDirectory, or OSError."""
+    size = file.end - file.start
+    mapped = MappedFile(disk, file.path, file.start, size, is_writable=False)
+    try:
+        _ = mapped.mapping
+    except OSError as error:
+        if error.errno in _GONE:
+            raise FileGone(file.path) from error
+        if error.errno == errno.EINVAL:
+            # No broker makes a file shorter: it is a copy, or being copied.
+            reason = f"has less than the {size} bytes that the snapshot says"
+            raise BadStoreDirectory(file.path, reason) from error
+        raise
+    try:
+        yield mapped
+    finally:
+        mapped.let_go()
