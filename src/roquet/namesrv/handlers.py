@@ -7,7 +7,6 @@ from typing import Final
 
 from roquet.namesrv.config import change_config, config_texts, has_effect, is_changeable
 from roquet.namesrv.errors import BadSetting, RegistrationRefused
-from roquet.namesrv.kv_config import ORDER_TOPIC_CONFIG
 from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import (
     SILENCE_MAX_S,
@@ -54,6 +53,7 @@ from roquet.protocol.headers.routes import (
     TopicsByClusterHeader,
 )
 from roquet.protocol.lenient_json import with_bare_integer_keys
+from roquet.protocol.names import ORDER_NAMESPACE
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def get_route(server: NameServer, request: Request[GetRouteHeader]) -> Reply:
     if route is None:
         raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"no broker here has topic {topic!r}")
     if server.config.routes_show_order:
-        route.order_topic_conf = server.kv_config.get(ORDER_TOPIC_CONFIG, topic)
+        route.order_topic_conf = server.kv_config.get(ORDER_NAMESPACE, topic)
     body = write_body(route)
     is_strict = request.command.version >= VERSION_4_9_4 or request.header.accept_standard_json_only
     return Reply(body=body if is_strict else with_bare_integer_keys(body))
@@ -264,7 +264,7 @@ def _described(identity: BrokerIdentity) -> str:
 def _order_table(server: NameServer) -> bytes:
     if not server.config.brokers_learn_order:
         return b""
-    table = server.kv_config.table(ORDER_TOPIC_CONFIG)
+    table = server.kv_config.table(ORDER_NAMESPACE)
     return b"" if table is None else write_body(KvTable(table=table))
 
 

@@ -7,7 +7,7 @@ A change counts at once and is acknowledged when it is on disk.
 
 import asyncio
 import logging
-from typing import Any, Final, final
+from typing import Any, final
 
 from roquet.net.router import Parked, Reply, Request
 from roquet.protocol.bodies.body import Body, always, read_body, write_body
@@ -15,8 +15,6 @@ from roquet.protocol.codes import ResponseCode
 from roquet.state_file import StateFile, StateNotSaved
 
 log = logging.getLogger(__name__)
-
-ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 
 class KvConfigFile(Body, kw_only=True):

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from roquet.broker.names import TRACE_TOPIC
 from roquet.protocol.codes import Permission
+from roquet.protocol.names import TRACE_TOPIC
 from roquet.store.config import StoreConfig
 
 LOOPBACK: Final = "127.0.0.1"

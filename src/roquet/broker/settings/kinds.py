@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar, final
 import msgspec
 
 from roquet.broker.errors import ConfigError
-from roquet.broker.names import is_name
 from roquet.net.errors import BadAddress
 from roquet.net.peers import split_address
+from roquet.protocol.names import is_name
 
 E = TypeVar("E", bound=Enum)
 
