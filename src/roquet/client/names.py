@@ -14,7 +14,6 @@ from roquet.protocol.names import (
     NAME_SIZE_MAX,
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
-    TIMER_TOPIC,
     has_name_characters,
     is_system_topic,
 )
@@ -29,7 +28,7 @@ _DEFAULT_GROUP: Final = "DEFAULT_PRODUCER"
 def check_topic(topic: str) -> None:
     """Raises BadArgument for a topic that cannot be sent to."""
     _check("topic", topic, NAME_SIZE_MAX)
-    if topic in CLOSED_TOPICS - {TIMER_TOPIC}:
+    if topic in CLOSED_TOPICS:
         raise BadArgument(f"topic {topic!r} belongs to the brokers; send to another one")
 
 
