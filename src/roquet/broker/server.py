@@ -49,7 +49,6 @@ from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-_SYNC_TIMEOUT_S: Final = 5.0
 _PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 # The fast port is for what answers at once.
 _FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULLS)
@@ -122,7 +121,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         timer_state.value = _apache_progress(disk, config.store.layout.config / "timercheck")
     arrivals = Arrivals(clock)
     stack.callback(arrivals.close)
-    durability = Durability(clock, _SYNC_TIMEOUT_S, arrivals.log_is_durable)
+    durability = Durability(clock, config.sync_timeout_ms / 1000, arrivals.log_is_durable)
     stack.callback(durability.close)
     store = _opened_store(config, clock, disk, durability)
     pending_halves = PendingHalves(store, offsets)

@@ -225,7 +225,7 @@ def get_config(server: NameServer, _request: Request[NoFields]) -> Reply:
 
 def update_config(server: NameServer, request: Request[NoFields]) -> Reply:
     settings = read_properties_text(request.body)
-    forbidden = [name for name in settings if not is_changeable(name)]
+    forbidden = [name for name in settings if not is_changeable(server.config, name)]
     if forbidden:
         raise Refused(
             ResponseCode.NO_PERMISSION, f"cannot be changed while running: {', '.join(forbidden)}"
