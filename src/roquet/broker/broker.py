@@ -7,6 +7,7 @@ from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.durability import Durability
 from roquet.broker.registration import Registrar
 from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.pauses import Pauses
 from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
@@ -57,5 +58,7 @@ class Broker(msgspec.Struct):
     # What the broker adds to the properties of every message.
     cluster_property: bytes
     send_reply: SendReplyTemplate
+    # For what is done again and again, at intervals that may be changed.
+    pauses: Pauses = msgspec.field(default_factory=Pauses)
     # Tools that keep a copy of the configuration compare it.
     config_version: DataVersion = msgspec.field(default_factory=DataVersion)

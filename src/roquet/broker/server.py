@@ -157,10 +157,11 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         pending_halves=pending_halves,
         registrar=Registrar(
             peers,
+            clock,
             config.name_servers,
             identity,
             lambda: topics.announced(broker.config.permission),
-            timeout_s=config.register_timeout_ms / 1000,
+            timeout_s=lambda: broker.config.register_timeout_ms / 1000,
         ),
         statistics=Statistics(clock, config.cluster_name),
         topic_saver=topic_saver,

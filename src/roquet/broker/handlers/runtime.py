@@ -75,9 +75,12 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Reply:
         counter=broker.config_version.counter + 1,
         timestamp=broker.clock.now_ms(),
     )
+    broker.pauses.settings_changed()
     if broker.config.permission != old.permission:
         broker.topics.announce_anew()
         broker.registrar.refresh_soon()
+    if broker.config.register_interval_ms != old.register_interval_ms:
+        broker.registrar.refresh_soon()  # And from then on at the new pace.
     log.info(
         "changed until the next start, as %s asked for: %s",
         request.connection.peer,

@@ -92,7 +92,7 @@ def verdict_on(half: Half, ended: Container[int | None], now_ms: int, rules: Rul
 async def keep_checking(broker: Broker) -> None:
     """A round after each interval; never returns."""
     while True:
-        await asyncio.sleep(broker.config.transaction_check_interval_ms / 1000)
+        await broker.pauses.pause(lambda: broker.config.transaction_check_interval_ms)
         await check_transactions(broker)
 
 
