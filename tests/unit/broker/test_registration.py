@@ -143,6 +143,18 @@ async def test_a_change_is_told_at_once_and_not_after_the_period(
     keeping.cancel()
 
 
+async def test_the_pace_is_asked_for_before_each_wait(
+    name_server: NameServer, peers: Peers
+) -> None:
+    broker = registrar(peers, Topics(), address_of(name_server))
+    paces_s = [0.001, 0.001, 3600.0]
+    answers: list[list[Registered]] = []
+    keeping = asyncio.create_task(broker.keep_registered(lambda: paces_s.pop(0), answers.append))
+    await eventually(lambda: not paces_s)
+    assert len(answers) == 2
+    keeping.cancel()
+
+
 async def test_order_topics_of_the_operator_are_learnt(
     name_server: NameServer, peers: Peers
 ) -> None:
