@@ -22,6 +22,7 @@ from roquet.net.connection import Connection
 from roquet.net.service import Services
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
+from roquet.settings.changes import ChangedSettings
 from roquet.store.message_store import MessageStore
 
 
@@ -49,6 +50,8 @@ class Broker(msgspec.Struct):
     offset_saver: Saver
     delay_saver: Saver
     timer_saver: Saver
+    changed_settings: ChangedSettings
+    settings_saver: Saver
     # Who owns what a request leaves to be done after its handler has returned.
     services: Services
     # Whether senders wait for the disk, and readers with them.

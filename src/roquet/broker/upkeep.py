@@ -33,6 +33,7 @@ def start_upkeep(broker: Broker) -> None:
         broker.offset_saver,
         broker.delay_saver,
         broker.timer_saver,
+        broker.settings_saver,
     ):
         run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
     run("stay registered", lambda: _stay_registered(broker), on_failure=OnFailure.RESTART)

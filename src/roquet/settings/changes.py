@@ -7,18 +7,23 @@ setting than it was before the change: then the file of the operator wins, and t
 forgotten for good. That is why the value that the server had been started with is kept beside
 each change. Who wants to be rid of all changes stops the server and removes the file.
 
-Apache writes changes into the file that the server was started with. We do not touch the
-operator's file: it may be shared, kept elsewhere or not be ours to write.
+Apache writes changes into the file that the server was started with. We leave the operator's file
+alone: it may be shared, kept under version control or not be ours to write.
 """
 
-from collections.abc import Mapping
-from typing import Final, final
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar, final
 
 import msgspec
 
 from roquet.errors import RoquetError
 
+log = logging.getLogger(__name__)
+
 FILE_NAME: Final = "changedSettings.json"
+
+C = TypeVar("C")
 
 
 class BadChanges(RoquetError):
@@ -42,10 +47,6 @@ class ChangedSettings:
         self._table: _Table = {}
         self.change_count = 0
 
-    @property
-    def values(self) -> dict[str, str]:
-        return {key: change.value for key, change in self._table.items()}
-
     def load(self, data: bytes) -> list[str]:
         """Nothing is ever left out. Raises BadChanges."""
         try:
@@ -67,17 +68,33 @@ class ChangedSettings:
                 self._table[key] = _Change(value, started_with)
         self.change_count += 1
 
-    def forget(self, key: str) -> None:
-        if self._table.pop(key, None) is not None:
-            self.change_count += 1
+    def applied_to(self, config: C, change: Callable[[C, Mapping[str, str]], C]) -> C:
+        """`config` with what is still in force; what is not is forgotten, and logged.
 
-    def forget_overruled(self) -> dict[str, str]:
-        """Forgets what the server was started anew with, and returns it with the values it had."""
-        overruled = {
-            key: change.value
-            for key, change in self._table.items()
-            if self._start.get(key) != change.started_with
-        }
-        for key in overruled:
-            self.forget(key)
-        return overruled
+        `change` raises a RoquetError for what cannot be changed, or not like that.
+        """
+        for key, known in list(self._table.items()):
+            start = self._start.get(key)
+            if start != known.started_with:
+                self._forget(key)
+                log.info(
+                    "%s=%s: what the server is started with is new, and wins over %s, to which it "
+                    "had been changed at run time",
+                    *(key, start, known.value),
+                )
+                continue
+            try:
+                config = change(config, {key: known.value})
+            except RoquetError as error:
+                self._forget(key)
+                log.warning("%s=%s is forgotten: %s", key, known.value, error)
+            else:
+                log.info(
+                    "%s=%s: a change at run time wins over %s, which the server is started with",
+                    *(key, known.value, start),
+                )
+        return config
+
+    def _forget(self, key: str) -> None:
+        del self._table[key]
+        self.change_count += 1
