@@ -190,7 +190,7 @@ def put_kv(server: NameServer, request: Request[PutKvConfigHeader]) -> Parked:
     header = request.header
     server.kv_config.put(header.namespace, header.key, header.value)
     log.info("set %s/%s", header.namespace, header.key)
-    return server.kv_config.answer_when_saved(request)
+    return server.kv_config.saving.answer_when_saved(request)
 
 
 def get_kv(server: NameServer, request: Request[GetKvConfigHeader]) -> Reply:
@@ -208,7 +208,7 @@ def delete_kv(server: NameServer, request: Request[DeleteKvConfigHeader]) -> Par
     header = request.header
     server.kv_config.delete(header.namespace, header.key)
     log.info("deleted %s/%s", header.namespace, header.key)
-    return server.kv_config.answer_when_saved(request)
+    return server.kv_config.saving.answer_when_saved(request)
 
 
 def list_kv(server: NameServer, request: Request[ListKvConfigHeader]) -> Reply:

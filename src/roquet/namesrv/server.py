@@ -41,7 +41,7 @@ async def serve_names(
         on_closed=partial(_lose_connection, server),
     )
     async with Services("name server") as services:
-        services.run("save settings", kv_config.save_changes, on_failure=OnFailure.RESTART)
+        services.run("save settings", kv_config.saving.save_changes, on_failure=OnFailure.RESTART)
         services.every(
             "expire brokers", config.expiry_period_ms / 1000, partial(expire_brokers, server)
         )
