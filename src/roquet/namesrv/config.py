@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from roquet.namesrv.errors import BadSetting
+from roquet.namesrv.errors import BadSetting, NotChangeable
 from roquet.settings.promises import (
     OUTGOING_TLS,
     Promise,
@@ -58,7 +58,10 @@ def read_config(settings: Mapping[str, str]) -> ReadConfig:
 
 
 def change_config(config: NameServerConfig, settings: Mapping[str, str]) -> NameServerConfig:
-    """Only for names that `is_changeable` allows. Raises BadSetting."""
+    """All of `settings` or, with an error, nothing. Raises NotChangeable and BadSetting."""
+    forbidden = [name for name in settings if not is_changeable(config, name)]
+    if forbidden:
+        raise NotChangeable(forbidden)
     # A file that Apache reads means the same to us; who asks can be told that he mistyped.
     for name in doubtful_truths(settings):
         raise BadSetting(name, settings[name], "true or false")
@@ -92,8 +95,9 @@ def is_known(name: str) -> bool:
     return name in _SETTINGS or name in PROMISES or name in HARMLESS or is_about_tls(name)
 
 
-def has_effect(name: str) -> bool:
-    return name in _SETTINGS
+def changeable_texts(config: NameServerConfig) -> dict[str, str]:
+    """Every setting that may be changed while the server runs."""
+    return {name: text for name, text in config_texts(config).items() if name in CHANGEABLE}
 
 
 def config_texts(config: NameServerConfig) -> dict[str, str]:

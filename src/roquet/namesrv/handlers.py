@@ -5,8 +5,8 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from roquet.namesrv.config import change_config, config_texts, has_effect, is_changeable
-from roquet.namesrv.errors import BadSetting, RegistrationRefused
+from roquet.namesrv.config import change_config, changeable_texts, config_texts
+from roquet.namesrv.errors import BadSetting, NotChangeable, RegistrationRefused
 from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import (
     SILENCE_MAX_S,
@@ -223,20 +223,23 @@ def get_config(server: NameServer, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_properties_text(config_texts(server.config)))
 
 
-def update_config(server: NameServer, request: Request[NoFields]) -> Reply:
+def update_config(server: NameServer, request: Request[NoFields]) -> Parked:
+    """What is changed counts at once, and after a restart as `settings.changes` says."""
     settings = read_properties_text(request.body)
-    forbidden = [name for name in settings if not is_changeable(server.config, name)]
-    if forbidden:
-        raise Refused(
-            ResponseCode.NO_PERMISSION, f"cannot be changed while running: {', '.join(forbidden)}"
-        )
     try:
         server.config = change_config(server.config, settings)
+    except NotChangeable as error:
+        raise Refused(ResponseCode.NO_PERMISSION, str(error)) from None
     except BadSetting as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    log.info("changed until the next start: %s", ", ".join(settings))
-    ignored = [name for name in settings if not has_effect(name)]
-    return Reply(remark=f"without effect here: {', '.join(ignored)}" if ignored else None)
+    texts = changeable_texts(server.config)
+    changed = {name: texts[name] for name in settings if name in texts}
+    if changed:
+        server.changed_settings.note(changed)
+    log.info("changed: %s", ", ".join(f"{name}={text}" for name, text in changed.items()))
+    ignored = [name for name in settings if name not in changed]
+    reply = Reply(remark=f"without effect here: {', '.join(ignored)}" if ignored else None)
+    return server.settings_saving.answer_when_saved(request, reply)
 
 
 def _identity(

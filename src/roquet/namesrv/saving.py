@@ -30,13 +30,10 @@ class Saving:
         self._unsaved: list[_Waiting] = []
         self._has_unsaved = asyncio.Event()
 
-    def save_soon(self) -> None:
-        self._has_unsaved.set()
-
     def answer_when_saved(self, request: Request[Any], reply: Reply | None = None) -> Parked:
         parked = Parked(request)
         self._unsaved.append(_Waiting(parked, reply or Reply()))
-        self.save_soon()
+        self._has_unsaved.set()
         return parked
 
     async def save_changes(self) -> None:
@@ -45,12 +42,12 @@ class Saving:
             await self._has_unsaved.wait()
             self._has_unsaved.clear()
             waiting, self._unsaved = self._unsaved, []
-            failure = await self._save()
+            failure = await self.save_now()
             for parked, reply in waiting:
                 parked.answer(failure or reply)
 
-    async def _save(self) -> Reply | None:
-        """What to answer if it failed."""
+    async def save_now(self) -> Reply | None:
+        """What to answer if it failed, which is logged."""
         try:
             await asyncio.to_thread(self._file.save, self._content())
         except StateNotSaved as error:

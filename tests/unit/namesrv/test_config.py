@@ -10,12 +10,11 @@ from roquet.namesrv.config import (
     change_config,
     config_texts,
     doubtful_truths,
-    has_effect,
     is_changeable,
     is_known,
     read_config,
 )
-from roquet.namesrv.errors import BadSetting
+from roquet.namesrv.errors import BadSetting, NotChangeable
 from roquet.protocol.bodies.properties_text import read_properties_text
 from roquet.settings.promises import PromiseNotKept
 from tests.support.golden_frames import golden_frames
@@ -85,15 +84,16 @@ def test_paths_ports_and_addresses_cannot_be_changed_while_running() -> None:
 
 def test_settings_without_effect_change_nothing() -> None:
     config = NameServerConfig()
-    assert is_changeable(config, "serverWorkerThreads")
-    assert not has_effect("serverWorkerThreads")
     assert change_config(config, {"serverWorkerThreads": "8"}) == config
 
 
 def test_what_an_operator_has_locked_cannot_be_changed() -> None:
     config, _ = read_config({"configBlackList": "configBlackList;orderMessageEnable"})
-    assert not is_changeable(config, "orderMessageEnable")
-    assert is_changeable(config, "returnOrderTopicConfigToBroker")
+    with pytest.raises(NotChangeable, match="orderMessageEnable"):
+        change_config(config, {"orderMessageEnable": "true"})
+    assert not change_config(
+        config, {"returnOrderTopicConfigToBroker": "false"}
+    ).brokers_learn_order
 
 
 def test_truths_are_read_as_java_reads_them_and_the_doubtful_named() -> None:
