@@ -15,7 +15,7 @@ from roquet import (
     TransactionState,
 )
 from roquet.client.trace.records import PubRecord, parse_traces
-from roquet.client.trace.tracing import TRACE_TOPIC
+from roquet.protocol.names import TRACE_TOPIC
 from tests.support.client_servers import ClientServer, client_server
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion

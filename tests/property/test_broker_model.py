@@ -19,7 +19,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from roquet.broker.delays.delivering import redeliver, save_progress
 from roquet.broker.delays.slice import Turn
-from roquet.broker.names import dlq_topic, retry_topic
 from roquet.broker.transactions.check_back import check_transactions
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -33,6 +32,7 @@ from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeaderV2
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record, split_records
+from roquet.protocol.names import dlq_topic, retry_topic
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BedClient
 from tests.support.broker_model import Arrival, Awaited, BrokerModel, Queue, Transaction, What

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from roquet.broker.delays.timers import out_ms
-from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.store.message_store import Appended, MessageStore
 from tests.support.drafts import draft
 

@@ -7,6 +7,7 @@ from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.durability import Durability
 from roquet.broker.registration import Registrar
 from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.pauses import Pauses
 from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
@@ -21,6 +22,7 @@ from roquet.net.connection import Connection
 from roquet.net.service import Services
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
+from roquet.settings.changes import ChangedSettings
 from roquet.store.message_store import MessageStore
 
 
@@ -48,6 +50,8 @@ class Broker(msgspec.Struct):
     offset_saver: Saver
     delay_saver: Saver
     timer_saver: Saver
+    changed_settings: ChangedSettings
+    settings_saver: Saver
     # Who owns what a request leaves to be done after its handler has returned.
     services: Services
     # Whether senders wait for the disk, and readers with them.
@@ -57,5 +61,7 @@ class Broker(msgspec.Struct):
     # What the broker adds to the properties of every message.
     cluster_property: bytes
     send_reply: SendReplyTemplate
+    # For what is done again and again, at intervals that may be changed.
+    pauses: Pauses = msgspec.field(default_factory=Pauses)
     # Tools that keep a copy of the configuration compare it.
     config_version: DataVersion = msgspec.field(default_factory=DataVersion)

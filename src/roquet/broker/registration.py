@@ -1,7 +1,8 @@
 """Telling every name server which topics this broker has.
 
 All name servers are told side by side, at the start, after every change of a topic and at least
-every 30 seconds. One that cannot be reached costs a warning and is tried again next time.
+every 30 seconds. One that cannot be reached is tried again next time. It costs a warning, and so
+does a broker that nobody knows: at once, then every ten minutes, until a word that it is over.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from zlib import crc32
 
 import msgspec
 
+from roquet.clock import Clock
 from roquet.errors import RoquetError
 from roquet.net.errors import NetError
 from roquet.net.peers import Peers
@@ -32,6 +34,8 @@ log = logging.getLogger(__name__)
 
 _UNREGISTER_TIMEOUT_S: Final = 3.0
 _CRC_MASK: Final = 0x7FFF_FFFF
+_REMINDER_S: Final = 600.0
+_EVERYWHERE: Final = "everywhere"
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -67,18 +71,19 @@ class Registrar:
     def __init__(
         self,
         peers: Peers,
+        clock: Clock,
         name_servers: Sequence[str],
         identity: Identity,
         topic_table: Callable[[], TopicConfigTable],
         *,
-        timeout_s: float,
+        timeout_s: Callable[[], float],
     ) -> None:
         self._peers = peers
         self._name_servers = tuple(name_servers)
         self._identity = identity
         self._topic_table = topic_table
         self._timeout_s = timeout_s
-        self._unreachable: set[str] = set()
+        self._outages = _Outages(clock)
         self._is_stale = asyncio.Event()
 
     def refresh_soon(self) -> None:
@@ -92,15 +97,17 @@ class Registrar:
         answers = await asyncio.gather(
             *(self._register_at(server, body) for server in self._name_servers)
         )
-        return [answer for answer in answers if answer is not None]
+        taken = [answer for answer in answers if answer is not None]
+        self._say_whether_known(is_known=bool(taken))
+        return taken
 
     async def keep_registered(
-        self, period_s: float, on_registered: Callable[[list[Registered]], None]
+        self, period_s: Callable[[], float], on_registered: Callable[[list[Registered]], None]
     ) -> None:
         """Registers after every change, and at least every `period_s`; never returns."""
         while True:
             try:
-                async with asyncio.timeout(period_s):
+                async with asyncio.timeout(period_s()):
                     await self._is_stale.wait()
             except TimeoutError:
                 pass
@@ -129,17 +136,23 @@ class Registrar:
         try:
             answer = await self._call(name_server, body)
         except RoquetError as error:
-            # Said once and not every 30 seconds.
-            if name_server not in self._unreachable:
-                self._unreachable.add(name_server)
+            # Not said every 30 seconds.
+            if self._outages.is_news(name_server):
                 log.warning("not registered at %s: %s", name_server, error)
             if not isinstance(error, NetError):
                 self._peers.disconnect(name_server, "registration failed")
             return None
-        if name_server in self._unreachable:
-            self._unreachable.discard(name_server)
+        if self._outages.ends(name_server):
             log.info("registered at %s again", name_server)
         return answer
+
+    def _say_whether_known(self, *, is_known: bool) -> None:
+        addresses = ", ".join(self._name_servers) or "none is named in namesrvAddr"
+        if is_known:
+            if self._outages.ends(_EVERYWHERE):
+                log.info("clients find this broker again")
+        elif self._outages.is_news(_EVERYWHERE):
+            log.warning("no name server knows this broker, so no client finds it: %s", addresses)
 
     async def _call(self, name_server: str, body: bytes) -> Registered:
         identity = self._identity
@@ -152,12 +165,33 @@ class Registrar:
             body_crc32=crc32(body) & _CRC_MASK,
         )
         command = _command(RequestCode.REGISTER_BROKER, header, body)
-        reply = await self._peers.call(name_server, command, self._timeout_s)
+        reply = await self._peers.call(name_server, command, self._timeout_s())
         if reply.code != ResponseCode.SUCCESS:
             raise RegistrationRefused(name_server, reply.code, reply.remark)
         facts = read_header(RegisterBrokerReplyHeader, reply.fields)
         orders = read_body(KvTable, reply.body).table if reply.body else {}
         return Registered(frozenset(orders), facts.master_addr, facts.ha_server_addr)
+
+
+@final
+class _Outages:
+    """What does not work, and when that was last said."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._said_s: dict[str, float] = {}
+
+    def is_news(self, what: str) -> bool:
+        now_s = self._clock.monotonic_s()
+        said_s = self._said_s.get(what)
+        if said_s is not None and now_s - said_s < _REMINDER_S:
+            return False
+        self._said_s[what] = now_s
+        return True
+
+    def ends(self, what: str) -> bool:
+        """Whether it did not work until now."""
+        return self._said_s.pop(what, None) is not None
 
 
 def _command(code: RequestCode, header: Header, body: bytes = b"") -> Command:

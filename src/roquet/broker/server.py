@@ -19,6 +19,7 @@ from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.durability import Durability
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port
 from roquet.broker.registration import Identity, Registrar
+from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.durable_state import SettledState
@@ -43,13 +44,14 @@ from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address, pack_host
 from roquet.protocol.messages.message import Property
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
+from roquet.settings import changes
+from roquet.settings.changes import ChangedSettings
 from roquet.state_file import BadStateFile, StateFile
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-_SYNC_TIMEOUT_S: Final = 5.0
 _PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 # The fast port is for what answers at once.
 _FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULLS)
@@ -108,6 +110,10 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         stack.push_async_callback(saver.until_saved)
         return saver
 
+    changed_settings = ChangedSettings(changeable_texts(config))
+    settings_saver = kept(changes.FILE_NAME, changed_settings)
+    config = changed_settings.applied_to(config, change_config)
+    settings_saver.save_soon()  # What was forgotten must not come back.
     topics = TopicTable(clock, built_in_topics(config))
     groups = GroupTable(clock)
     offsets = OffsetTable()
@@ -122,7 +128,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         timer_state.value = _apache_progress(disk, config.store.layout.config / "timercheck")
     arrivals = Arrivals(clock)
     stack.callback(arrivals.close)
-    durability = Durability(clock, _SYNC_TIMEOUT_S, arrivals.log_is_durable)
+    durability = Durability(clock, config.sync_timeout_ms / 1000, arrivals.log_is_durable)
     stack.callback(durability.close)
     store = _opened_store(config, clock, disk, durability)
     pending_halves = PendingHalves(store, offsets)
@@ -158,10 +164,11 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         pending_halves=pending_halves,
         registrar=Registrar(
             peers,
+            clock,
             config.name_servers,
             identity,
             lambda: topics.announced(broker.config.permission),
-            timeout_s=config.register_timeout_ms / 1000,
+            timeout_s=lambda: broker.config.register_timeout_ms / 1000,
         ),
         statistics=Statistics(clock, config.cluster_name),
         topic_saver=topic_saver,
@@ -169,6 +176,8 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         offset_saver=offset_saver,
         delay_saver=delay_saver,
         timer_saver=timer_saver,
+        changed_settings=changed_settings,
+        settings_saver=settings_saver,
         services=Services(config.broker_name),
         is_sync_flush=config.store.flush_mode is FlushMode.SYNC,
         store_host=store_host,

@@ -1,6 +1,5 @@
 """What a broker does without being asked, again and again."""
 
-import asyncio
 import logging
 from typing import Final
 
@@ -34,6 +33,7 @@ def start_upkeep(broker: Broker) -> None:
         broker.offset_saver,
         broker.delay_saver,
         broker.timer_saver,
+        broker.settings_saver,
     ):
         run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
     run("stay registered", lambda: _stay_registered(broker), on_failure=OnFailure.RESTART)
@@ -58,7 +58,7 @@ def learn(broker: Broker, answers: list[Registered]) -> None:
 
 async def _stay_registered(broker: Broker) -> None:
     await broker.registrar.keep_registered(
-        broker.config.register_interval_ms / 1000, lambda answers: learn(broker, answers)
+        lambda: broker.config.register_interval_ms / 1000, lambda answers: learn(broker, answers)
     )
 
 
@@ -68,19 +68,16 @@ async def _tick(broker: Broker) -> None:
     save_progress(broker)
 
 
-# Operators may change these two intervals, so they are looked up each time.
-
-
 async def _save_offsets(broker: Broker) -> None:
     while True:
-        await asyncio.sleep(broker.config.save_offsets_interval_ms / 1000)
+        await broker.pauses.pause(lambda: broker.config.save_offsets_interval_ms)
         broker.pending_halves.settle()
         broker.offset_saver.save_soon()
 
 
 async def _note_progress(broker: Broker) -> None:
     while True:
-        await asyncio.sleep(broker.config.save_delays_interval_ms / 1000)
+        await broker.pauses.pause(lambda: broker.config.save_delays_interval_ms)
         broker.delays.propose()
 
 

@@ -1,7 +1,6 @@
 """A process that is a broker: settings, log, signals."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,16 +10,15 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
-from roquet.broker.settings.apache_keys import read_config
+from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.cli.log_lines import log_to_stderr
+from roquet.cli.settings_warnings import warn_of_settings
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
 from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
 from roquet.protocol.bodies.properties_text import read_properties_text
-
-log = logging.getLogger(__name__)
 
 _DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
 
@@ -42,7 +40,8 @@ class BrokerFailed(RoquetError):
 def run_broker(options: BrokerOptions) -> None:
     """Returns after SIGINT or SIGTERM.
 
-    Raises BrokerFailed, OSError, ConfigError, BadBody and what `serve_broker` raises.
+    Raises BrokerFailed, OSError, ConfigError, PromiseNotKept, BadBody and what
+    `serve_broker` raises.
     """
     log_to_stderr()
     raise_file_limit()
@@ -73,8 +72,10 @@ def _config(options: BrokerOptions) -> BrokerConfig:
     if options.directory is not None:
         settings["storePathRootDir"] = str(options.directory)
     config, ignored = read_config(settings, root)
-    if ignored:
-        log.warning("%s: settings without effect: %s", options.config_file, ", ".join(ignored))
+    if options.config_file is not None:
+        warn_of_settings(
+            options.config_file, ignored, TREATMENTS.__contains__, doubtful_truths(settings)
+        )
     changes: dict[str, Any] = {"bind_address": options.host, "listen_port": options.port}
     given = {name: value for name, value in changes.items() if value is not None}
     return replace(config, **given)

@@ -1,23 +1,24 @@
 """A process that is a name server: settings, log, signals."""
 
-import logging
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from roquet.cli.log_lines import log_to_stderr
+from roquet.cli.settings_warnings import warn_of_settings
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
-from roquet.namesrv.config import NameServerConfig, read_config
+from roquet.namesrv.config import NameServerConfig, doubtful_truths, is_known, read_config
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
 from roquet.protocol.bodies.properties_text import read_properties_text
 
-log = logging.getLogger(__name__)
-
 
 def run_name_server(config_file: Path | None, host: str | None, port: int | None) -> None:
-    """Returns after SIGINT or SIGTERM. Raises OSError, BadBody, BadSetting or BadStateFile."""
+    """Returns after SIGINT or SIGTERM.
+
+    Raises OSError, BadBody, BadSetting, PromiseNotKept or BadStateFile.
+    """
     log_to_stderr()
     raise_file_limit()
     config = _read_file(config_file) if config_file else NameServerConfig()
@@ -33,9 +34,9 @@ def run_name_server(config_file: Path | None, host: str | None, port: int | None
 
 
 def _read_file(path: Path) -> NameServerConfig:
-    config, ignored = read_config(read_properties_text(path.read_bytes()))
-    if ignored:
-        log.warning("%s: settings without effect: %s", path, ", ".join(ignored))
+    settings = read_properties_text(path.read_bytes())
+    config, ignored = read_config(settings)
+    warn_of_settings(path, ignored, is_known, doubtful_truths(settings))
     return config
 
 

@@ -6,11 +6,12 @@ Most programs look at a few members only, so a record is read when the first of 
 from collections.abc import Mapping
 from typing import final
 
-from roquet.client.names import RETRY_PREFIX, unwrapped
+from roquet.client.names import unwrapped
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.messages.record_reading import LazyRecord, split_lazily
+from roquet.protocol.names import RETRY_PREFIX
 
 
 @final

@@ -1,7 +1,8 @@
 """Settings of a name server, under our names and under Apache's.
 
 Apache's names are those of its properties files and of the requests that show and change
-settings. What can be changed while running is listed here, and nothing else can.
+settings. What can be changed while running is listed here, and nothing else can. What happens to
+a key is said by three tables: obeyed, refused for what it promises, or skipped as harmless.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +12,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from roquet.namesrv.errors import BadSetting
+from roquet.namesrv.errors import BadSetting, NotChangeable
+from roquet.settings.promises import (
+    OUTGOING_TLS,
+    Promise,
+    is_about_tls,
+    is_false,
+    refuse_what_is_not_kept,
+)
+from roquet.settings.truth import is_plain_truth, read_truth, truth_text
 
 PORT_DEFAULT: Final = 9876
 
@@ -27,6 +36,8 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     routes_show_order: bool = False
     # Whether brokers learn of ordered topics when they register.
     brokers_learn_order: bool = True
+    # What no request may change, whatever else may be changed.
+    locked_settings: tuple[str, ...] = ("configBlackList", "configStorePath", "kvConfigPath")
 
 
 class ReadConfig(NamedTuple):
@@ -35,7 +46,8 @@ class ReadConfig(NamedTuple):
 
 
 def read_config(settings: Mapping[str, str]) -> ReadConfig:
-    """Obeys the settings we know and names the others. Raises BadSetting."""
+    """Obeys the settings we know and names the others. Raises BadSetting and PromiseNotKept."""
+    refuse_what_is_not_kept(PROMISES, settings)
     values = {
         setting.attribute: setting.parse(name, settings[name])
         for name, setting in _SETTINGS.items()
@@ -46,7 +58,13 @@ def read_config(settings: Mapping[str, str]) -> ReadConfig:
 
 
 def change_config(config: NameServerConfig, settings: Mapping[str, str]) -> NameServerConfig:
-    """Only for names that `is_changeable` allows. Raises BadSetting."""
+    """All of `settings` or, with an error, nothing. Raises NotChangeable and BadSetting."""
+    forbidden = [name for name in settings if not is_changeable(config, name)]
+    if forbidden:
+        raise NotChangeable(forbidden)
+    # A file that Apache reads means the same to us; who asks can be told that he mistyped.
+    for name in doubtful_truths(settings):
+        raise BadSetting(name, settings[name], "true or false")
     return replace(
         config,
         **{
@@ -57,12 +75,29 @@ def change_config(config: NameServerConfig, settings: Mapping[str, str]) -> Name
     )
 
 
-def is_changeable(name: str) -> bool:
-    return name in _WITHOUT_EFFECT or (name in _SETTINGS and _SETTINGS[name].is_changeable)
+def is_changeable(config: NameServerConfig, name: str) -> bool:
+    if name in config.locked_settings:
+        return False
+    return name in _THREADS or name in CHANGEABLE
 
 
-def has_effect(name: str) -> bool:
-    return name in _SETTINGS
+def doubtful_truths(settings: Mapping[str, str]) -> list[str]:
+    """Which settings are read as false, as Java does, although they do not say so."""
+    return [
+        name
+        for name, text in settings.items()
+        if name in _SETTINGS and _SETTINGS[name].parse is _parse_truth and not is_plain_truth(text)
+    ]
+
+
+def is_known(name: str) -> bool:
+    """Whether Apache has such a setting."""
+    return name in _SETTINGS or name in PROMISES or name in HARMLESS or is_about_tls(name)
+
+
+def changeable_texts(config: NameServerConfig) -> dict[str, str]:
+    """Every setting that may be changed while the server runs."""
+    return {name: text for name, text in config_texts(config).items() if name in CHANGEABLE}
 
 
 def config_texts(config: NameServerConfig) -> dict[str, str]:
@@ -98,15 +133,22 @@ def _parse_port(name: str, text: str) -> int:
     return port
 
 
-def _parse_truth(name: str, text: str) -> bool:
-    word = text.strip().lower()
-    if word not in ("true", "false"):
-        raise BadSetting(name, text, "true or false")
-    return word == "true"
+def _parse_truth(_name: str, text: str) -> bool:
+    return read_truth(text)
+
+
+def _parse_names(_name: str, text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(";"))))
 
 
 def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    match value:
+        case bool():
+            return truth_text(value)
+        case tuple():
+            return ";".join(value)
+        case _:
+            return str(value)
 
 
 _SETTINGS: Final = {
@@ -119,13 +161,27 @@ _SETTINGS: Final = {
     "returnOrderTopicConfigToBroker": _Setting(
         "brokers_learn_order", _parse_truth, is_changeable=True
     ),
+    "configBlackList": _Setting("locked_settings", _parse_names),
 }
+CHANGEABLE: Final = frozenset(name for name, each in _SETTINGS.items() if each.is_changeable)
 assert {setting.attribute for setting in _SETTINGS.values()} == {
     *NameServerConfig.__struct_fields__
 }
 
+_ALONE: Final = "set it to false; brokers have no replicas here"
+PROMISES: Final = {
+    "useTLS": OUTGOING_TLS,
+    "supportActingMaster": Promise(read_truth, "that a slave steps in for its master", _ALONE),
+    "enableControllerInNamesrv": Promise(read_truth, "to elect masters", _ALONE),
+    "enableTopicList": Promise(is_false, "to keep the names of topics secret", "set it to true"),
+    "enableAllTopicList": Promise(is_false, "to keep the names of topics secret", "set it to true"),
+    "needWaitForService": Promise(
+        read_truth, "to tell no routes before all brokers are there", "set it to false"
+    ),
+}
+
 # Threads and buffers that we do not have. Tools that set them are not refused.
-_WITHOUT_EFFECT: Final = frozenset(
+_THREADS: Final = frozenset(
     {
         "clientRequestThreadPoolNums",
         "clientRequestThreadPoolQueueCapacity",
@@ -146,3 +202,16 @@ _WITHOUT_EFFECT: Final = frozenset(
         "writeBufferLowWaterMark",
     }
 )
+# Settings of Apache 4.9.7 and 5.5.0 that have no effect here and promise nothing by it.
+HARMLESS: Final = _THREADS | {
+    "clusterTest",
+    "configStorePath",
+    "deleteTopicWithBrokerRegistration",
+    "enableShutdownGracefully",
+    "notifyMinBrokerIdChanged",
+    "productEnvName",
+    "rocketmqHome",
+    "serverNettyWorkerGroupEnable",
+    "shutdownWaitTimeSeconds",
+    "waitSecondsForService",
+}

@@ -3,6 +3,7 @@
 RoquetError
 └── NameServerError
     ├── RegistrationRefused  a broker's registration would harm the table: costs the request
+    ├── NotChangeable        no request may change these settings: costs the request
     └── BadSetting           a setting has a value that cannot be used: the operator's fault
 """
 
@@ -15,6 +16,12 @@ class NameServerError(RoquetError):
 
 class RegistrationRefused(NameServerError):
     """The broker may register again, in another way."""
+
+
+class NotChangeable(NameServerError):
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(f"cannot be changed while running: {', '.join(names)}")
+        self.names = names
 
 
 class BadSetting(NameServerError):

@@ -5,9 +5,8 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from roquet.namesrv.config import change_config, config_texts, has_effect, is_changeable
-from roquet.namesrv.errors import BadSetting, RegistrationRefused
-from roquet.namesrv.kv_config import ORDER_TOPIC_CONFIG
+from roquet.namesrv.config import change_config, changeable_texts, config_texts
+from roquet.namesrv.errors import BadSetting, NotChangeable, RegistrationRefused
 from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import (
     SILENCE_MAX_S,
@@ -54,6 +53,7 @@ from roquet.protocol.headers.routes import (
     TopicsByClusterHeader,
 )
 from roquet.protocol.lenient_json import with_bare_integer_keys
+from roquet.protocol.names import ORDER_NAMESPACE
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def get_route(server: NameServer, request: Request[GetRouteHeader]) -> Reply:
     if route is None:
         raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"no broker here has topic {topic!r}")
     if server.config.routes_show_order:
-        route.order_topic_conf = server.kv_config.get(ORDER_TOPIC_CONFIG, topic)
+        route.order_topic_conf = server.kv_config.get(ORDER_NAMESPACE, topic)
     body = write_body(route)
     is_strict = request.command.version >= VERSION_4_9_4 or request.header.accept_standard_json_only
     return Reply(body=body if is_strict else with_bare_integer_keys(body))
@@ -190,7 +190,7 @@ def put_kv(server: NameServer, request: Request[PutKvConfigHeader]) -> Parked:
     header = request.header
     server.kv_config.put(header.namespace, header.key, header.value)
     log.info("set %s/%s", header.namespace, header.key)
-    return server.kv_config.answer_when_saved(request)
+    return server.kv_config.saving.answer_when_saved(request)
 
 
 def get_kv(server: NameServer, request: Request[GetKvConfigHeader]) -> Reply:
@@ -208,7 +208,7 @@ def delete_kv(server: NameServer, request: Request[DeleteKvConfigHeader]) -> Par
     header = request.header
     server.kv_config.delete(header.namespace, header.key)
     log.info("deleted %s/%s", header.namespace, header.key)
-    return server.kv_config.answer_when_saved(request)
+    return server.kv_config.saving.answer_when_saved(request)
 
 
 def list_kv(server: NameServer, request: Request[ListKvConfigHeader]) -> Reply:
@@ -223,20 +223,23 @@ def get_config(server: NameServer, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_properties_text(config_texts(server.config)))
 
 
-def update_config(server: NameServer, request: Request[NoFields]) -> Reply:
+def update_config(server: NameServer, request: Request[NoFields]) -> Parked:
+    """What is changed counts at once, and after a restart as `settings.changes` says."""
     settings = read_properties_text(request.body)
-    forbidden = [name for name in settings if not is_changeable(name)]
-    if forbidden:
-        raise Refused(
-            ResponseCode.NO_PERMISSION, f"cannot be changed while running: {', '.join(forbidden)}"
-        )
     try:
         server.config = change_config(server.config, settings)
+    except NotChangeable as error:
+        raise Refused(ResponseCode.NO_PERMISSION, str(error)) from None
     except BadSetting as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    log.info("changed until the next start: %s", ", ".join(settings))
-    ignored = [name for name in settings if not has_effect(name)]
-    return Reply(remark=f"without effect here: {', '.join(ignored)}" if ignored else None)
+    texts = changeable_texts(server.config)
+    changed = {name: texts[name] for name in settings if name in texts}
+    if changed:
+        server.changed_settings.note(changed)
+    log.info("changed: %s", ", ".join(f"{name}={text}" for name, text in changed.items()))
+    ignored = [name for name in settings if name not in changed]
+    reply = Reply(remark=f"without effect here: {', '.join(ignored)}" if ignored else None)
+    return server.settings_saving.answer_when_saved(request, reply)
 
 
 def _identity(
@@ -264,7 +267,7 @@ def _described(identity: BrokerIdentity) -> str:
 def _order_table(server: NameServer) -> bytes:
     if not server.config.brokers_learn_order:
         return b""
-    table = server.kv_config.table(ORDER_TOPIC_CONFIG)
+    table = server.kv_config.table(ORDER_NAMESPACE)
     return b"" if table is None else write_body(KvTable(table=table))
 
 

@@ -5,9 +5,13 @@ import msgspec
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.kv_config import KvConfig
 from roquet.namesrv.route_table import RouteTable
+from roquet.namesrv.saving import Saving
+from roquet.settings.changes import ChangedSettings
 
 
 class NameServer(msgspec.Struct):
     config: NameServerConfig
     routes: RouteTable
     kv_config: KvConfig
+    changed_settings: ChangedSettings
+    settings_saving: Saving

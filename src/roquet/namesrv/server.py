@@ -9,16 +9,19 @@ from msgspec.structs import replace
 
 from roquet.clock import Clock
 from roquet.disk import Disk
-from roquet.namesrv.config import NameServerConfig
+from roquet.namesrv.config import NameServerConfig, change_config, changeable_texts
 from roquet.namesrv.handlers import ROUTES
 from roquet.namesrv.kv_config import KvConfig
 from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import LiveBroker, RouteTable
+from roquet.namesrv.saving import Saving
 from roquet.net.connection import Connection
 from roquet.net.limits import Limits
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
+from roquet.settings import changes
+from roquet.settings.changes import ChangedSettings
 from roquet.state_file import StateFile
 
 log = logging.getLogger(__name__)
@@ -32,8 +35,16 @@ async def serve_names(
 
     Raises BadStateFile, and OSError when the address cannot be had.
     """
-    kv_config = KvConfig(StateFile(disk, config.kv_config_path.expanduser()))
-    server = NameServer(config, RouteTable(clock), kv_config)
+    kv_config_path = config.kv_config_path.expanduser()
+    kv_config = KvConfig(StateFile(disk, kv_config_path))
+    changed_settings = ChangedSettings(changeable_texts(config))
+    changes_file = StateFile(disk, kv_config_path.with_name(changes.FILE_NAME))
+    changes_file.load(changed_settings.load)
+    config = changed_settings.applied_to(config, change_config)
+    settings_saving = Saving(changes_file, changed_settings.to_bytes)
+    if changed_settings.change_count:
+        await settings_saving.save_now()  # What was forgotten must not come back.
+    server = NameServer(config, RouteTable(clock), kv_config, changed_settings, settings_saving)
     listener = Server(
         Router(server, ROUTES),
         clock,
@@ -41,7 +52,8 @@ async def serve_names(
         on_closed=partial(_lose_connection, server),
     )
     async with Services("name server") as services:
-        services.run("save settings", kv_config.save_changes, on_failure=OnFailure.RESTART)
+        for saving in (kv_config.saving, settings_saving):
+            services.run("save settings", saving.save_changes, on_failure=OnFailure.RESTART)
         services.every(
             "expire brokers", config.expiry_period_ms / 1000, partial(expire_brokers, server)
         )

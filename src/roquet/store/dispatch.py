@@ -6,6 +6,7 @@ Keys are not handed on one by one: the key index follows the log by itself (`key
 
 from typing import Final, final
 
+from roquet.protocol import names
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.drafts import tags_code_of
 from roquet.protocol.messages.message import SysFlag
@@ -16,7 +17,7 @@ from roquet.store.errors import StoreError
 from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord, QueueRun, Stretch
 from roquet.store.queues import QueueTable
 
-SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
+SCHEDULE_TOPIC: Final = names.SCHEDULE_TOPIC.encode()
 
 TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
 # Of the four kinds of records these two are in no queue.

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
+from roquet.protocol import names
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordBatch, RecordDraft, tags_code_of
 from roquet.protocol.messages.message import SysFlag
@@ -47,14 +48,8 @@ from roquet.store.time_search import Boundary, offset_by_time
 _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
 # The broker itself follows the queues of these. One that began anew would be behind where the
 # broker is, and never be looked at.
-_FOLLOWED_TOPICS: Final = frozenset(
-    (
-        SCHEDULE_TOPIC,
-        b"rmq_sys_wheel_timer",
-        b"RMQ_SYS_TRANS_HALF_TOPIC",
-        b"RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    )
-)
+_FOLLOWED: Final = (names.SCHEDULE_TOPIC, names.TIMER_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC)
+_FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
 _CANDIDATES: Final = 4
 
 

@@ -28,6 +28,7 @@ from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.topics import CreateTopicHeader
 from roquet.protocol.host import Address
+from roquet.protocol.names import TEMPLATE_TOPIC
 from roquet.testing.clock import MovableClock
 
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
@@ -121,7 +122,7 @@ class Cluster:
         name = name or f"topic-{next(self._topic_numbers)}"
         header = CreateTopicHeader(
             topic=name,
-            default_topic="TBW102",
+            default_topic=TEMPLATE_TOPIC,
             read_queue_nums=queues,
             write_queue_nums=queues,
             perm=Permission.READ | Permission.WRITE,

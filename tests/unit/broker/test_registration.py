@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.registration import Identity, Registered, Registrar
-from roquet.clock import SystemClock
+from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.name_server import NameServer
@@ -17,6 +17,8 @@ from roquet.net.router import Router
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
 from tests.support.eventually import eventually
+from tests.support.fake_clock import FakeClock
+from tests.support.ports import free_port
 
 IDENTITY = Identity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911", "127.0.0.1:10912")
 
@@ -46,8 +48,17 @@ async def peers() -> AsyncIterator[Peers]:
     await peers.close()
 
 
-def registrar(peers: Peers, topics: Topics, *addresses: str) -> Registrar:
-    return Registrar(peers, addresses, IDENTITY, lambda: topics.table, timeout_s=3)
+def registrar(
+    peers: Peers, topics: Topics, *addresses: str, clock: Clock | None = None
+) -> Registrar:
+    return Registrar(
+        peers,
+        clock or SystemClock(),
+        addresses,
+        IDENTITY,
+        lambda: topics.table,
+        timeout_s=lambda: 3.0,
+    )
 
 
 def address_of(server: NameServer) -> str:
@@ -80,6 +91,44 @@ async def test_a_name_server_that_is_down_is_warned_of_once_and_stops_nobody(
     ]
 
 
+async def test_a_broker_that_nobody_knows_says_so_now_and_then_and_when_it_is_over(
+    tmp_path: Path, peers: Peers, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "roquet.broker.registration")
+    clock = FakeClock()
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    broker = registrar(peers, Topics(), address, clock=clock)
+
+    async def said_after(seconds: float) -> list[tuple[str, str]]:
+        caplog.clear()
+        clock.advance(seconds)
+        await broker.register()
+        return [(record.levelname, record.message) for record in caplog.records]
+
+    unknown = ("WARNING", f"no name server knows this broker, so no client finds it: {address}")
+    assert unknown in await said_after(0)
+    assert await said_after(599) == []
+    assert unknown in await said_after(1)
+    config = NameServerConfig(port=port, kv_config_path=tmp_path / "kv.json")
+    async with serve_names(config, SystemClock(), SystemDisk()):
+        assert await said_after(1) == [
+            ("INFO", f"registered at {address} again"),
+            ("INFO", "clients find this broker again"),
+        ]
+        assert await said_after(1) == []
+    assert unknown in await said_after(1)
+
+
+async def test_a_broker_without_name_servers_says_how_to_name_them(
+    peers: Peers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await registrar(peers, Topics()).register()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.message.endswith("none is named in namesrvAddr")
+
+
 async def test_a_change_is_told_at_once_and_not_after_the_period(
     name_server: NameServer, peers: Peers
 ) -> None:
@@ -87,10 +136,22 @@ async def test_a_change_is_told_at_once_and_not_after_the_period(
     broker = registrar(peers, topics, address_of(name_server))
     await broker.register()
     answers: list[list[Registered]] = []
-    keeping = asyncio.create_task(broker.keep_registered(3600, answers.append))
+    keeping = asyncio.create_task(broker.keep_registered(lambda: 3600.0, answers.append))
     topics.add("refunds")
     broker.refresh_soon()
     await eventually(lambda: route_names(name_server, "refunds") and len(answers) == 1)
+    keeping.cancel()
+
+
+async def test_the_pace_is_asked_for_before_each_wait(
+    name_server: NameServer, peers: Peers
+) -> None:
+    broker = registrar(peers, Topics(), address_of(name_server))
+    paces_s = [0.001, 0.001, 3600.0]
+    answers: list[list[Registered]] = []
+    keeping = asyncio.create_task(broker.keep_registered(lambda: paces_s.pop(0), answers.append))
+    await eventually(lambda: not paces_s)
+    assert len(answers) == 2
     keeping.cancel()
 
 

@@ -75,7 +75,7 @@ async def test_a_properties_file_is_obeyed_and_what_is_unknown_named_in_one_warn
         lines = await listening_line(process)
     assert "listens on 127.0.0.2:" in lines
     assert lines.count("WARNING") == 1
-    assert "settings without effect: foo, serverWorkerThreads" in lines
+    assert "without effect: serverWorkerThreads; unknown, perhaps mistyped: foo" in lines
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,7 @@ async def test_a_properties_file_is_obeyed_and_what_is_unknown_named_in_one_warn
     [
         (b"listenPort=many\n", "listenPort cannot be 'many'"),
         (b"listenPort=\\u00\n", "bad escape"),
+        (b"supportActingMaster=TRUE\n", "supportActingMaster='TRUE' promises that a slave"),
         (None, "No such file"),
     ],
 )

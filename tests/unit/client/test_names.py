@@ -4,6 +4,7 @@ import pytest
 
 from roquet.client.errors import BadArgument
 from roquet.client.names import check_group, check_topic, wrapped
+from roquet.protocol.names import CLOSED_TOPICS
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,9 @@ def test_other_characters_are_refused(name: str) -> None:
     for check in (check_topic, check_group):
         with pytest.raises(BadArgument, match="letters, digits"):
             check(name)
+
+
+@pytest.mark.parametrize("topic", sorted(CLOSED_TOPICS))
+def test_a_topic_that_only_brokers_write_to_is_refused(topic: str) -> None:
+    with pytest.raises(BadArgument, match="belongs to the brokers"):
+        check_topic(topic)

@@ -5,14 +5,19 @@ from pathlib import Path
 import pytest
 
 from roquet.namesrv.config import (
+    PROMISES,
     NameServerConfig,
     change_config,
     config_texts,
-    has_effect,
+    doubtful_truths,
     is_changeable,
+    is_known,
     read_config,
 )
-from roquet.namesrv.errors import BadSetting
+from roquet.namesrv.errors import BadSetting, NotChangeable
+from roquet.protocol.bodies.properties_text import read_properties_text
+from roquet.settings.promises import PromiseNotKept
+from tests.support.golden_frames import golden_frames
 
 
 def test_without_settings_only_this_machine_is_let_in() -> None:
@@ -57,7 +62,6 @@ def test_known_settings_are_obeyed_and_the_others_named() -> None:
         ("listenPort", "²"),
         ("serverChannelMaxIdleTimeSeconds", "0"),
         ("scanNotActiveBrokerInterval", "99999999999"),
-        ("orderMessageEnable", "yes"),
     ],
 )
 def test_values_of_the_wrong_kind_are_refused_by_name(name: str, text: str) -> None:
@@ -71,14 +75,67 @@ def test_shown_settings_can_be_read_again() -> None:
 
 
 def test_paths_ports_and_addresses_cannot_be_changed_while_running() -> None:
-    assert {name for name in config_texts(NameServerConfig()) if is_changeable(name)} == {
+    config = NameServerConfig()
+    assert {name for name in config_texts(config) if is_changeable(config, name)} == {
         "orderMessageEnable",
         "returnOrderTopicConfigToBroker",
     }
 
 
 def test_settings_without_effect_change_nothing() -> None:
-    assert is_changeable("serverWorkerThreads")
-    assert not has_effect("serverWorkerThreads")
     config = NameServerConfig()
     assert change_config(config, {"serverWorkerThreads": "8"}) == config
+
+
+def test_what_an_operator_has_locked_cannot_be_changed() -> None:
+    config, _ = read_config({"configBlackList": "configBlackList;orderMessageEnable"})
+    with pytest.raises(NotChangeable, match="orderMessageEnable"):
+        change_config(config, {"orderMessageEnable": "true"})
+    assert not change_config(
+        config, {"returnOrderTopicConfigToBroker": "false"}
+    ).brokers_learn_order
+
+
+def test_truths_are_read_as_java_reads_them_and_the_doubtful_named() -> None:
+    settings = {"orderMessageEnable": "TRUE", "returnOrderTopicConfigToBroker": "yes"}
+    config, _ = read_config(settings)
+    assert (config.routes_show_order, config.brokers_learn_order) == (True, False)
+    assert doubtful_truths(settings) == ["returnOrderTopicConfigToBroker"]
+
+
+# For every key a text that promises something, and one that does not.
+PROMISE_TEXTS = {
+    "enableAllTopicList": ("false", "true"),
+    "enableControllerInNamesrv": ("TRUE", "false"),
+    "enableTopicList": ("false", "true"),
+    "needWaitForService": ("true", "false"),
+    "supportActingMaster": ("true", "false"),
+    "useTLS": ("true", "false"),
+}
+
+
+def test_every_promise_has_its_texts_here() -> None:
+    assert PROMISE_TEXTS.keys() == PROMISES.keys()
+
+
+@pytest.mark.parametrize("name", sorted(PROMISE_TEXTS))
+def test_a_promise_that_cannot_be_kept_is_refused_and_anything_else_is_not(name: str) -> None:
+    promising, harmless = PROMISE_TEXTS[name]
+    with pytest.raises(PromiseNotKept, match=name):
+        read_config({name: promising})
+    assert read_config({name: harmless}).ignored == [name]
+
+
+@pytest.mark.parametrize("server", ["49", "55"])
+def test_all_settings_of_real_name_servers_are_known(server: str) -> None:
+    recorded = [
+        read_properties_text(frame.command.body)
+        for frame in golden_frames()
+        if frame.request_code == 319
+        and frame.kind == "response"
+        and f"_s{server}_" in frame.scenario
+    ]
+    assert recorded
+    for settings in recorded:
+        assert [name for name in settings if not is_known(name)] == []
+        assert read_config(settings)

@@ -13,10 +13,10 @@ from operator import itemgetter
 from typing import final
 
 from roquet.broker.delays.slice import Turn
-from roquet.broker.names import SCHEDULE_TOPIC
 from roquet.broker.tables.durable_state import SettledState
 from roquet.clock import Clock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.message_store import MessageStore
 from roquet.store.queue_reading import Limits
 

@@ -13,7 +13,6 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.delays.slice import BATCH_COUNT_MAX, Turn
 from roquet.broker.messages.appending import put_batch
-from roquet.broker.names import CLOSED_TOPICS
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadMessage, ProtocolError
@@ -21,6 +20,7 @@ from roquet.protocol.messages.drafts import DraftBatch, RecordDraft
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import CHECKSUM_SIZE, read_record
 from roquet.protocol.messages.redelivery import usual_redelivery
+from roquet.protocol.names import CLOSED_TOPICS
 from roquet.store.dispatch import value_of
 
 log = logging.getLogger(__name__)

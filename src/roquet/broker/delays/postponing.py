@@ -20,11 +20,11 @@ from roquet.broker.delays.timers import TIMER_QUEUE_ID, out_ms
 from roquet.broker.messages.durability import Outcome
 from roquet.broker.messages.new_message import Outgoing, put_outgoing
 from roquet.broker.messages.topic_making import made_topic
-from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.properties import parse_properties, properties_text
+from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.store.message_store import Appended
 
 TIMER_DELAY_MS_MAX: Final = 3 * 24 * 3_600_000

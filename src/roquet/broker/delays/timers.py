@@ -20,7 +20,6 @@ from typing import Final, final
 
 from roquet.broker.delays.slice import Turn
 from roquet.broker.delays.timer_wheel import TimerWheel
-from roquet.broker.names import TIMER_TOPIC
 from roquet.broker.tables.durable_state import SettledState
 from roquet.clock import Clock
 from roquet.protocol.bodies.body import Body, always
@@ -29,6 +28,7 @@ from roquet.protocol.fields import Int64
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.record import peek_record
+from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore
 from roquet.store.queue_reading import Limits, ReadResult
 

@@ -8,7 +8,6 @@ from roquet.broker.errors import UnknownGroup
 from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.notices import tell_members_changed
 from roquet.broker.messages.subscriptions import check_subscription
-from roquet.broker.names import retry_topic
 from roquet.broker.tables.clients import SILENCE_S_MAX, Client
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.broker.tables.topics import TopicFlag
@@ -27,6 +26,7 @@ from roquet.protocol.headers.clients import (
     HeartbeatReplyHeader,
     UnregisterClientHeader,
 )
+from roquet.protocol.names import retry_topic
 
 log = logging.getLogger(__name__)
 

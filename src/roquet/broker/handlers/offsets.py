@@ -7,7 +7,6 @@ from roquet.broker.errors import BadName, UnknownGroup, UnknownTopic
 from roquet.broker.handlers.deferred import answer_when_saved
 from roquet.broker.handlers.progress import is_read, store_time
 from roquet.broker.handlers.refusals import check_is_master, invalid
-from roquet.broker.names import is_name
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
@@ -27,6 +26,7 @@ from roquet.protocol.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
+from roquet.protocol.names import is_name
 from roquet.store.time_search import Boundary
 
 # Says of a queue that no group is as far behind as the one it is compared with.

@@ -16,7 +16,6 @@ from roquet.broker.messages.retries import (
     sent_back,
 )
 from roquet.broker.messages.topic_making import made_topic
-from roquet.broker.names import dlq_topic, retry_topic
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
@@ -25,6 +24,7 @@ from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.headers.sending import SendBackHeader
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import dlq_topic, retry_topic
 from roquet.store.errors import BadRecord
 
 _WRITE: Final = int(Permission.WRITE)

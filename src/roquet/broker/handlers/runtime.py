@@ -7,10 +7,16 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.errors import ConfigError
+from roquet.broker.handlers.deferred import answer_later, saved
 from roquet.broker.handlers.refusals import invalid
-from roquet.broker.settings.apache_keys import change_config, config_texts
+from roquet.broker.settings.apache_keys import (
+    change_config,
+    changeable_texts,
+    config_texts,
+    without_effect,
+)
 from roquet.net.errors import Refused
-from roquet.net.router import Reply, Request, on
+from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
@@ -62,7 +68,8 @@ def get_config(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply(header=BrokerConfigReplyHeader(version=version), body=body)
 
 
-def update_config(broker: Broker, request: Request[NoFields]) -> Reply:
+def update_config(broker: Broker, request: Request[NoFields]) -> Parked:
+    """What is changed counts at once, and after a restart as `settings.changes` says."""
     settings = read_properties_text(request.body)
     old = broker.config
     try:
@@ -75,15 +82,24 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Reply:
         counter=broker.config_version.counter + 1,
         timestamp=broker.clock.now_ms(),
     )
+    broker.pauses.settings_changed()
     if broker.config.permission != old.permission:
         broker.topics.announce_anew()
         broker.registrar.refresh_soon()
+    if broker.config.register_interval_ms != old.register_interval_ms:
+        broker.registrar.refresh_soon()  # And from then on at the new pace.
+    texts = changeable_texts(broker.config)
+    changed = {key: texts[key] for key in settings if key in texts}
+    if changed:
+        broker.changed_settings.note(changed)
     log.info(
-        "changed until the next start, as %s asked for: %s",
+        "changed, as %s asked for: %s",
         request.connection.peer,
-        ", ".join(settings),
+        ", ".join(f"{key}={text}" for key, text in changed.items()),
     )
-    return Reply()
+    ignored = without_effect(settings)
+    reply = Reply(remark=f"without effect here: {', '.join(ignored)}" if ignored else None)
+    return answer_later(broker, request, lambda: saved(reply, broker.settings_saver))
 
 
 def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:

@@ -17,7 +17,6 @@ from roquet.broker.messages.durability import Outcome
 from roquet.broker.messages.new_message import Outgoing
 from roquet.broker.messages.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
 from roquet.broker.messages.topic_making import made_topic
-from roquet.broker.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
 from roquet.broker.tables.topics import TopicFlag
 from roquet.broker.transactions.phases import begins_transaction, prepare
 from roquet.net.errors import Refused
@@ -37,6 +36,7 @@ from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.messages.properties import with_property, without_property
 from roquet.protocol.messages.sent_properties import stored_properties
+from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
 from roquet.store.message_store import Appended
 
 _WRITE: Final = int(Permission.WRITE)

@@ -9,7 +9,6 @@ from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.deferred import answer_later, answer_when_saved, saved
 from roquet.broker.handlers.pages import page
 from roquet.broker.handlers.refusals import check_is_master, invalid
-from roquet.broker.names import is_name
 from roquet.broker.tables.attributes import read_attribute_changes
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
@@ -25,6 +24,7 @@ from roquet.protocol.headers.topics import (
     DeleteTopicHeader,
     GetTopicConfigHeader,
 )
+from roquet.protocol.names import is_name
 from roquet.state_file import StateNotSaved
 
 log = logging.getLogger(__name__)

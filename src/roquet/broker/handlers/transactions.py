@@ -6,7 +6,6 @@ from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import answer_later, synced
 from roquet.broker.handlers.queries import stored_record
 from roquet.broker.handlers.refusals import check_is_master
-from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.half_messages import real_place, resumed
 from roquet.broker.transactions.phases import commit, open_copy, put_half, roll_back
 from roquet.net.errors import Refused
@@ -16,6 +15,7 @@ from roquet.protocol.headers.transactions import EndTransactionHeader, ResumeChe
 from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.message_id import parse_offset_id
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 
 _ENDS: Final = {
     SysFlag.TRANSACTION_COMMIT.value: commit,

@@ -22,7 +22,6 @@ from roquet.broker.errors import (
     SubscriptionOutdated,
     SubscriptionUnreadable,
 )
-from roquet.broker.names import RETRY_PREFIX
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import ConsumerGroup
 from roquet.protocol.bodies.group_config import GroupConfig
@@ -34,6 +33,7 @@ from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.properties import parse_properties, property_of
 from roquet.protocol.messages.record import peek_record
+from roquet.protocol.names import RETRY_PREFIX
 from roquet.protocol.subscription import ExpressionType, parse_subscription
 
 # Of each kind. The longest expressions are 64 KB.

@@ -1,11 +1,13 @@
 """The configuration of a broker under Apache's names: in files, on the wire, at run time.
 
-Three lists say what may happen to a setting: what we obey, what of it may be changed while the
-broker runs, and what has no meaning here but may be set all the same. Everything else cannot be
-set by a request: no path, no address, no secret.
+Tables say what happens to a setting: here stands what we obey and what of it may be changed while
+the broker runs, in `promises` what is refused, in `harmless` what is skipped. `TREATMENTS` is all
+of it, for every key of Apache. What is not changeable cannot be set by a request: no path, no
+address, no secret.
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +16,11 @@ from msgspec.structs import replace
 from roquet.broker.errors import ConfigError, NotChangeable
 from roquet.broker.settings import kinds as kind
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.broker.settings.harmless import HARMLESS, THREADS
 from roquet.broker.settings.kinds import Kind
+from roquet.broker.settings.promises import PROMISES
+from roquet.settings.promises import refuse_what_is_not_kept
+from roquet.settings.truth import is_plain_truth
 from roquet.store.config import FlushMode, StoreConfig
 
 
@@ -26,12 +32,10 @@ class ReadConfig(NamedTuple):
 def read_config(settings: Mapping[str, str], root: Path) -> ReadConfig:
     """Obeys the settings we know and names the others; `root` is where the store is by default.
 
-    Raises ConfigError.
+    Raises ConfigError and PromiseNotKept.
     """
+    refuse_what_is_not_kept(PROMISES, settings)
     known = {_ALIASES.get(key, key): text for key, text in settings.items()}
-    for key, texts in _NOT_TO_BE_IGNORED.items():
-        if known.get(key, "").strip() in texts:
-            raise ConfigError(key, known[key], "not supported, and too important to be ignored")
     store = StoreConfig(**{"root": root} | _values(_STORE, known))
     config = BrokerConfig(store=store, **_values(_BROKER, known))
     # Apache's masters have id 0, whatever their file says.
@@ -42,10 +46,28 @@ def read_config(settings: Mapping[str, str], root: Path) -> ReadConfig:
 def change_config(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerConfig:
     """All of `settings` or, with an error, nothing. Raises NotChangeable and ConfigError."""
     for key in settings:
-        if key not in _CHANGEABLE and key not in _WITHOUT_EFFECT:
+        if key in config.locked_settings or not (key in CHANGEABLE or _may_be_set(key)):
             raise NotChangeable(key)
+    # A file that Apache reads means the same to us; who asks can be told that he mistyped.
+    for key in doubtful_truths(settings):
+        raise ConfigError(key, settings[key], f"expected {kind.TRUTH.expected}")
     store = replace(config.store, **_values(_STORE, settings))
     return replace(config, store=store, **_values(_BROKER, settings))
+
+
+def without_effect(settings: Mapping[str, str]) -> list[str]:
+    """Which of the settings may be changed, but change nothing."""
+    return [key for key in settings if key not in CHANGEABLE]
+
+
+def doubtful_truths(settings: Mapping[str, str]) -> list[str]:
+    """Which settings are read as false, as Java does, although they do not say so."""
+    return [key for key, text in settings.items() if key in _TRUTHS and not is_plain_truth(text)]
+
+
+def changeable_texts(config: BrokerConfig) -> dict[str, str]:
+    """Every setting that may be changed while the broker runs."""
+    return {key: text for key, text in config_texts(config).items() if key in CHANGEABLE}
 
 
 def config_texts(config: BrokerConfig) -> dict[str, str]:
@@ -64,9 +86,23 @@ def config_texts(config: BrokerConfig) -> dict[str, str]:
     )
 
 
+class Treatment(Enum):
+    """What happens to a setting."""
+
+    CHANGEABLE = "obeyed, and may be changed while the broker runs"
+    OBEYED = "obeyed from the start on"
+    REFUSED = "refused where it promises what there is not here"
+    HARMLESS = "skipped, and named in a warning"
+
+
 class _Setting(NamedTuple):
     attribute: str
     kind: Kind
+
+
+def _may_be_set(key: str) -> bool:
+    """Tools that set up threads we do not have are not refused."""
+    return HARMLESS.get(key) is THREADS
 
 
 def _values(table: Mapping[str, _Setting], settings: Mapping[str, str]) -> dict[str, Any]:
@@ -99,6 +135,8 @@ _BROKER: Final = {
     "registerNameServerPeriod": _Setting(
         "register_interval_ms", kind.number_within(10_000, 60_000)
     ),
+    "configBlackList": _Setting("locked_settings", kind.KEYS),
+    "syncFlushTimeout": _Setting("sync_timeout_ms", kind.INTERVAL_MS),
     "registerBrokerTimeoutMills": _Setting("register_timeout_ms", kind.INTERVAL_MS),
     "autoCreateTopicEnable": _Setting("create_topics", kind.TRUTH),
     "autoCreateSubscriptionGroup": _Setting("create_groups", kind.TRUTH),
@@ -152,20 +190,13 @@ _STORE: Final = {
     "cleanFileForciblyEnable": _Setting("clean_by_force", kind.TRUTH),
 }
 
-# What a broker would promise with these, it could not keep.
-_NOT_TO_BE_IGNORED: Final = {
-    "aclEnable": {"true"},
-    "brokerRole": {"SYNC_MASTER", "SLAVE"},
-    "enableDLegerCommitLog": {"true"},
-}
-
 # How releases before 4.5 spelled it. Apache ignores it now; we need not.
 _ALIASES: Final = {
     "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
     "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
 }
 
-_CHANGEABLE: Final = frozenset(
+CHANGEABLE: Final = frozenset(
     {
         "accessMessageInMemoryMaxRatio",
         "autoCreateSubscriptionGroup",
@@ -197,47 +228,22 @@ _CHANGEABLE: Final = frozenset(
     }
 )
 
-# Threads, queues and buffers that we do not have. Tools that set them are not refused.
-_WITHOUT_EFFECT: Final = frozenset(
-    {
-        "adminBrokerThreadPoolNums",
-        "brokerFastFailureEnable",
-        "clientManageThreadPoolNums",
-        "clientManagerThreadPoolQueueCapacity",
-        "commitCommitLogLeastPages",
-        "commitCommitLogThoroughInterval",
-        "commitIntervalCommitLog",
-        "consumerManageThreadPoolNums",
-        "consumerManagerThreadPoolQueueCapacity",
-        "endTransactionPoolQueueCapacity",
-        "endTransactionThreadPoolNums",
-        "heartbeatThreadPoolNums",
-        "heartbeatThreadPoolQueueCapacity",
-        "osPageCacheBusyTimeOutMills",
-        "processReplyMessageThreadPoolNums",
-        "pullMessageThreadPoolNums",
-        "pullThreadPoolQueueCapacity",
-        "putMessageFutureThreadPoolNums",
-        "putThreadPoolQueueCapacity",
-        "queryMessageThreadPoolNums",
-        "queryThreadPoolQueueCapacity",
-        "replyThreadPoolQueueCapacity",
-        "sendMessageThreadPoolNums",
-        "sendThreadPoolQueueCapacity",
-        "transferMsgByHeap",
-        "useReentrantLockWhenPutMessage",
-        "waitTimeMillsInHeartbeatQueue",
-        "waitTimeMillsInPullQueue",
-        "waitTimeMillsInSendQueue",
-        "waitTimeMillsInTransactionQueue",
-        "warmMapedFileEnable",
-    }
-)
-
 # Our own, which no file sets.
 _OURS: Final = {"store", "index_tags", "memory_size"}
 assert {setting.attribute for table in (_BROKER, _STORE) for setting in table.values()} == {
     *BrokerConfig.__struct_fields__,
     *StoreConfig.__struct_fields__,
 } - _OURS
-assert _CHANGEABLE.issubset(_BROKER.keys() | _STORE.keys())
+assert CHANGEABLE.issubset(_BROKER.keys() | _STORE.keys())
+
+_TRUTHS: Final = frozenset(
+    key for table in (_BROKER, _STORE) for key, each in table.items() if each.kind is kind.TRUTH
+)
+
+# What is in two tables is obeyed only where it promises nothing else.
+TREATMENTS: Final[Mapping[str, Treatment]] = {
+    **dict.fromkeys(HARMLESS, Treatment.HARMLESS),
+    **dict.fromkeys((*_BROKER, *_STORE, *_ALIASES), Treatment.OBEYED),
+    **dict.fromkeys(CHANGEABLE, Treatment.CHANGEABLE),
+    **dict.fromkeys(PROMISES, Treatment.REFUSED),
+}

@@ -1,6 +1,6 @@
 """How a broker is set up: Apache's keys in our words, with Apache's defaults.
 
-`settings.py` reads and writes it as Apache does. Nothing changes a config: a change at run time
+`apache_keys.py` reads and writes it as Apache does. Nothing changes a config: a change at run time
 makes a new one, which the broker hands to whoever reads it.
 """
 
@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from roquet.broker.names import TRACE_TOPIC
 from roquet.protocol.codes import Permission
+from roquet.protocol.names import TRACE_TOPIC
 from roquet.store.config import StoreConfig
 
 LOOPBACK: Final = "127.0.0.1"
@@ -45,6 +45,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     name_servers: tuple[str, ...] = ()  # namesrvAddr
     register_interval_ms: int = 30_000  # registerNameServerPeriod
     register_timeout_ms: int = 6_000  # registerBrokerTimeoutMills
+
+    # What no request may change, whatever else may be changed.
+    locked_settings: tuple[str, ...] = ("configBlackList", "brokerConfigPath")  # configBlackList
+    # How long a sender waits for the disk before it is told that nobody knows.
+    sync_timeout_ms: int = 5_000  # syncFlushTimeout
 
     create_topics: bool = True  # autoCreateTopicEnable
     create_groups: bool = True  # autoCreateSubscriptionGroup

@@ -10,9 +10,10 @@ from typing import Any, Final, TypeVar, final
 import msgspec
 
 from roquet.broker.errors import ConfigError
-from roquet.broker.names import is_name
 from roquet.net.errors import BadAddress
 from roquet.net.peers import split_address
+from roquet.protocol.names import is_name
+from roquet.settings.truth import read_truth, truth_text
 
 E = TypeVar("E", bound=Enum)
 
@@ -77,13 +78,6 @@ def _read_topic(text: str) -> str:
     return text
 
 
-def _read_truth(text: str) -> bool:
-    # Apache takes every other text for false, and so hides what was mistyped.
-    if text.lower() not in ("true", "false"):
-        raise ValueError
-    return text.lower() == "true"
-
-
 def _read_directory(text: str) -> Path:
     # Apache spreads a log over several, separated by commas.
     if not text or "," in text:
@@ -92,10 +86,14 @@ def _read_directory(text: str) -> Path:
 
 
 def _read_addresses(text: str) -> tuple[str, ...]:
-    addresses = tuple(filter(None, map(str.strip, text.split(";"))))
+    addresses = _read_words(text)
     for address in addresses:
         split_address(address)
     return addresses
+
+
+def _read_words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(";"))))
 
 
 def _read_hours(text: str) -> tuple[int, ...]:
@@ -130,7 +128,8 @@ def _read_queue_file_size(text: str) -> int:
 TEXT: Final = Kind("a text", _read_text)
 TOPIC: Final = Kind("the name of a topic", _read_topic)
 HOST: Final = Kind("a host", _read_text)
-TRUTH: Final = Kind("true or false", _read_truth, lambda value: "true" if value else "false")
+TRUTH: Final = Kind("true or false", read_truth, truth_text)
+KEYS: Final = Kind("names of settings", _read_words, ";".join)
 PORT: Final = number(0, 65_534)  # The next one is for replicas.
 DIRECTORY: Final = Kind("one directory", _read_directory)
 ADDRESSES: Final = Kind("host:port;host:port", _read_addresses, ";".join)

@@ -9,11 +9,11 @@ from typing import Final, final
 
 from msgspec.structs import replace
 
-from roquet.broker import names
 from roquet.broker.errors import BadName, BadQueueCount, UnknownGroup
 from roquet.broker.tables.attributes import changed_attributes
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.clock import Clock
+from roquet.protocol import names
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable

@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, final
 
 from roquet.broker.errors import BadOffset
-from roquet.broker.names import is_name
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+from roquet.protocol.names import is_name
 
 _SEPARATOR: Final = "@"  # In the file a key is "topic@group"; no name contains it.
 _NO_QUEUES: Final[Mapping[int, int]] = MappingProxyType({})

@@ -11,11 +11,11 @@ from typing import Final, final
 
 from msgspec.structs import replace
 
-from roquet.broker import names
 from roquet.broker.errors import BadName, BadQueueCount, UnknownTopic
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.attributes import changed_attributes
 from roquet.clock import Clock
+from roquet.protocol import names
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable

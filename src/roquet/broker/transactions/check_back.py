@@ -18,7 +18,6 @@ from roquet.broker.broker import Broker
 from roquet.broker.messages.durability import Outcome
 from roquet.broker.messages.new_message import Outgoing, put_outgoing
 from roquet.broker.messages.topic_making import made_topic
-from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.half_messages import (
     given_up,
     kept,
@@ -36,6 +35,7 @@ from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.transactions import CheckTransactionHeader
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.message_id import offset_id
+from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import Appended
 
@@ -92,7 +92,7 @@ def verdict_on(half: Half, ended: Container[int | None], now_ms: int, rules: Rul
 async def keep_checking(broker: Broker) -> None:
     """A round after each interval; never returns."""
     while True:
-        await asyncio.sleep(broker.config.transaction_check_interval_ms / 1000)
+        await broker.pauses.pause(lambda: broker.config.transaction_check_interval_ms)
         await check_transactions(broker)
 
 

@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from roquet.broker.messages.new_message import Outgoing
-from roquet.broker.names import HALF_TOPIC, OP_HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.pending_halves import HALF_QUEUE_ID, OVER_TAG
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.properties import property_of
+from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.store.message_store import Appended
 
 _OP_PROPERTIES: Final = f"{Property.WAIT}\x01true\x02{Property.TAGS}\x01{OVER_TAG}"

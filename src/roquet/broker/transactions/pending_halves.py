@@ -14,17 +14,18 @@ wrote. So `settle` lets the table have only progress that the log on disk has ca
 import logging
 from typing import Final, NamedTuple, final
 
-from roquet.broker.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.transactions.offset_set import OffsetSet
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from roquet.store.message_store import MessageStore
 from roquet.store.queue_reading import Limits
 
 log = logging.getLogger(__name__)
 
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 # Apache makes one queue of each of the two topics and uses no other.
 HALF_QUEUE_ID: Final = 0
 OVER_TAG: Final = "d"

@@ -16,7 +16,6 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.messages.appending import refusal
 from roquet.broker.messages.new_message import Outgoing, put_outgoing
-from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_place
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
@@ -24,6 +23,7 @@ from roquet.protocol.headers.sending import SendMessageHeader
 from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, property_of
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import Appended
 

@@ -10,7 +10,7 @@ from roquet.client.admin.servers import AdminServers, Master, ask_each
 from roquet.client.admin.topics import delete_topic
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused
-from roquet.client.names import RETRY_PREFIX, check_group
+from roquet.client.names import check_group
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.connection import (
     Connection,
@@ -27,14 +27,13 @@ from roquet.protocol.headers.clients import (
     RunningInfoHeader,
 )
 from roquet.protocol.headers.groups import AllGroupConfigsHeader, DeleteGroupHeader
+from roquet.protocol.names import BUILT_IN_GROUPS, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 
 # A broker gives the client ten seconds.
 _RELAY_TIMEOUT_S: Final = 12.0
 # Groups that every broker has, or that belong to its own parts.
-_INTERNAL_GROUPS: Final = frozenset(
-    {"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "SCHEDULE_CONSUMER"}
-)
-_INTERNAL_PREFIXES: Final = ("CID_RMQ_SYS_", "CID_ONS", "%LITE_", "CID_DEFAULT_RMQ_SYS_")
+_INTERNAL_GROUPS: Final = frozenset({*BUILT_IN_GROUPS, "SCHEDULE_CONSUMER"})
+_INTERNAL_PREFIXES: Final = (SYSTEM_GROUP_PREFIX, "CID_ONS", "%LITE_", "CID_DEFAULT_RMQ_SYS_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from roquet.client.errors import (
 from roquet.client.group.pulling import PullOrder, PullStatus
 from roquet.client.group.subscriptions import subscription_of
 from roquet.client.moments import timestamp_ms
-from roquet.client.names import DLQ_PREFIX
 from roquet.client.producer.outgoing import RESERVED_NAMES
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages, received_of
@@ -26,6 +25,7 @@ from roquet.protocol.errors import BadMessage, ProtocolError
 from roquet.protocol.headers.pulling import QueryMessageHeader, ViewMessageHeader
 from roquet.protocol.messages.message import Message, Property
 from roquet.protocol.messages.message_id import OffsetId, parse_offset_id, parse_unique_id
+from roquet.protocol.names import DLQ_PREFIX
 
 COUNT_MAX: Final = 64
 

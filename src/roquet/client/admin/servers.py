@@ -6,7 +6,7 @@ and groups are those that brokers know, with their namespace.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, NamedTuple, TypeVar, final
+from typing import NamedTuple, TypeVar, final
 
 from roquet.client.admin.config import AdminConfig
 from roquet.client.cluster.brokers import Brokers
@@ -29,12 +29,12 @@ from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import Header
 from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.names import TOOLS_GROUP
 
 B = TypeVar("B")
 T = TypeVar("T")
 
 # Every broker has this group, for tools that read messages and keep no offsets.
-_TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 
 
 class Master(NamedTuple):
@@ -49,7 +49,7 @@ class AdminServers:
     def __init__(self, instance: ClientInstance, config: AdminConfig) -> None:
         self.brokers = Brokers(instance.requests, instance.routes, config.timeout_s)
         self.routes = instance.routes
-        self.puller = Puller(instance.requests, instance.routes, _TOOLS_GROUP, config.namespace)
+        self.puller = Puller(instance.requests, instance.routes, TOOLS_GROUP, config.namespace)
         self.config = config
         self._name_servers = NameServers(instance.requests.call, config.name_servers)
 

@@ -9,13 +9,7 @@ from roquet.client.admin.servers import AdminServers, Master, ask_each
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound
 from roquet.client.moments import moment_of
-from roquet.client.names import (
-    DLQ_PREFIX,
-    RETRY_PREFIX,
-    TEMPLATE_TOPIC,
-    check_topic,
-    is_system_topic,
-)
+from roquet.client.names import check_topic, is_system_name
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.names import GroupList, TopicList
 from roquet.protocol.bodies.route import TopicRoute
@@ -42,12 +36,17 @@ from roquet.protocol.headers.topics import (
     TopicConsumersHeader,
     TopicStatsHeader,
 )
+from roquet.protocol.names import (
+    DLQ_PREFIX,
+    ORDER_NAMESPACE,
+    RETRY_PREFIX,
+    TEMPLATE_TOPIC,
+    reply_topic,
+)
 
-ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 READ_WRITE: Final = Permission.READ | Permission.WRITE
 
 _NAMES: Final = "name server"
-_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +124,7 @@ async def list_topics(
     # Each cluster and each broker has a topic of its name.
     info = await servers.cluster_info()
     topics -= info.cluster_addr_table.keys() | info.broker_addr_table.keys()
-    topics -= {f"{name}{_REPLY_SUFFIX}" for name in info.cluster_addr_table}
+    topics -= set(map(reply_topic, info.cluster_addr_table))
     return sorted(servers.user_name(each) for each in topics if _is_users(servers, each))
 
 
@@ -309,6 +308,6 @@ async def _keep_order(
 def _is_users(servers: AdminServers, topic: str) -> bool:
     return (
         not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-        and not is_system_topic(topic)
+        and not is_system_name(topic)
         and servers.is_ours(topic)
     )

@@ -13,13 +13,13 @@ from typing import Final, final
 
 from roquet.client.cluster.name_servers import NameServers
 from roquet.client.errors import NoNameServer, TopicNotFound
-from roquet.client.names import TEMPLATE_TOPIC
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.route import QueueData, TopicRoute
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import BadBody
 from roquet.protocol.headers.routes import GetRouteHeader
+from roquet.protocol.names import TEMPLATE_TOPIC
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from hashlib import md5
 from typing import Final, Protocol, TypeVar, final
 
 from roquet.client.errors import BadArgument
-from roquet.client.names import RETRY_PREFIX
 from roquet.client.queue_ref import QueueRef
+from roquet.protocol.names import RETRY_PREFIX
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from enum import Enum, auto
 
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.group.offsets import OffsetKeeper
-from roquet.client.names import RETRY_PREFIX
 from roquet.client.queue_ref import QueueRef
+from roquet.protocol.names import RETRY_PREFIX
 
 
 class StartFrom(Enum):

@@ -30,11 +30,12 @@ from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.sending import Place, Sender
 from roquet.client.producer.statistics import ProducerStatistics
 from roquet.client.producer.window import Window
-from roquet.client.trace.tracing import MESSAGE_SIZE_MAX, TRACE_TOPIC, Tracer
+from roquet.client.trace.tracing import MESSAGE_SIZE_MAX, Tracer
 from roquet.clock import SystemClock
 from roquet.net.router import Router
 from roquet.protocol.bodies.heartbeat import Heartbeat, ProducerData
 from roquet.protocol.messages.message import Message
+from roquet.protocol.names import TRACE_TOPIC
 
 _CLOSING_TIMEOUT_S: Final = 3.0
 _TRACE_GROUP: Final = "_INNER_TRACE_PRODUCER-{}-{}"

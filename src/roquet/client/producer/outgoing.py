@@ -8,7 +8,7 @@ import msgspec
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import MessageKind
-from roquet.client.names import RETRY_PREFIX, TEMPLATE_TOPIC, check_topic, wrapped
+from roquet.client.names import check_topic, wrapped
 from roquet.client.producer.request_reply import ReplyMessage
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.codes import RequestCode
@@ -18,6 +18,7 @@ from roquet.protocol.headers.sending import SendMessageHeaderV2
 from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property, SysFlag
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, properties_text
+from roquet.protocol.names import RETRY_PREFIX, TEMPLATE_TOPIC
 
 _USERS_MAY_SET: Final = frozenset(
     {Property.WAIT, Property.SHARDING_KEY, Property.CHECK_IMMUNITY_TIME_S}

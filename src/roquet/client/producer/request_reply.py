@@ -29,8 +29,8 @@ from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Message, Property
 from roquet.protocol.messages.properties import property_of, with_property
+from roquet.protocol.names import reply_topic
 
-_REPLY_TOPIC: Final = "{}_REPLY_TOPIC"
 _REPLY_TYPE: Final = "reply"
 _NO_HOST: Final = bytes(8)
 # What leads a reply back; a request has all three.
@@ -62,7 +62,7 @@ def reply_to(
     named = dict(properties or {})
     named.update((name, asked[name]) for name in _RETURN_ADDRESS)
     named[Property.MESSAGE_TYPE] = _REPLY_TYPE
-    topic = _REPLY_TOPIC.format(asked[Property.CLUSTER])
+    topic = reply_topic(asked[Property.CLUSTER])
     return ReplyMessage(topic, body, tags, keys, named, broker_name=request.queue.broker_name)
 
 

@@ -18,7 +18,7 @@ from typing import Final, Self, Unpack, final
 
 from roquet.client.errors import BadArgument, NotOpen
 from roquet.client.group.subscriptions import Subscriptions
-from roquet.client.names import RETRY_PREFIX, unwrapped
+from roquet.client.names import unwrapped
 from roquet.client.push.config import PushConsumerConfig, PushConsumerOptions
 from roquet.client.push.iteration import DeliveryIterator, Iterations
 from roquet.client.push.member import GroupMember, retry_topic
@@ -27,6 +27,7 @@ from roquet.client.push.statistics import ConsumerStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
+from roquet.protocol.names import RETRY_PREFIX
 
 _WHAT: Final = "push consumer"
 

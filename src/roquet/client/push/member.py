@@ -20,7 +20,7 @@ from roquet.client.group.pulling import Puller
 from roquet.client.group.rebalance import Rebalance
 from roquet.client.group.start_offset import start_offset
 from roquet.client.group.subscriptions import Subscriptions
-from roquet.client.names import RETRY_PREFIX, unwrapped, wrapped
+from roquet.client.names import unwrapped, wrapped
 from roquet.client.producer.outbox import new_tracer
 from roquet.client.push.assignment import Assignment
 from roquet.client.push.broker_requests import ROUTES
@@ -43,6 +43,7 @@ from roquet.client.user_code import error_of, is_coroutine_function
 from roquet.clock import Clock
 from roquet.net.router import Router
 from roquet.net.service import OnFailure
+from roquet.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Final, final
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
-from roquet.client.names import RETRY_PREFIX, TEMPLATE_TOPIC, wrapped
+from roquet.client.names import wrapped
 from roquet.client.push.outcome import AT_ONCE_DEAD, BROKER_DECIDES
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -19,6 +19,7 @@ from roquet.protocol.errors import ProtocolError
 from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeaderV2
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.properties import properties_text
+from roquet.protocol.names import RETRY_PREFIX, TEMPLATE_TOPIC
 
 log = logging.getLogger(__name__)
 

@@ -41,7 +41,6 @@ from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property
 
 log = logging.getLogger(__name__)
 
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 MESSAGE_SIZE_MAX: Final = 128_000
 
 _WAITING_COUNT_MAX: Final = 1024

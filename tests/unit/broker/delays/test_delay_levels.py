@@ -7,9 +7,9 @@ import pytest
 
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.slice import TURN_SIZE_MAX, Turn
-from roquet.broker.names import SCHEDULE_TOPIC
 from roquet.broker.tables.durable_state import SettledState
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore
 from tests.support.fake_clock import START_MS, FakeClock

@@ -21,7 +21,6 @@ from roquet.broker.delays.delivering import (
     turn_length_s,
 )
 from roquet.broker.delays.slice import BATCH_COUNT_MAX, Turn
-from roquet.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
 from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import SystemClock
@@ -29,6 +28,7 @@ from roquet.disk import Disk
 from roquet.net.errors import Refused
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import peek_record, verify_record
+from roquet.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.eventually import eventually

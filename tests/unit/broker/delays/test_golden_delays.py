@@ -17,10 +17,10 @@ from roquet.broker.delays.delivering import redelivery
 from roquet.broker.delays.postponing import postponed
 from roquet.broker.messages.new_message import Outgoing
 from roquet.broker.messages.retries import next_level, sent_back
-from roquet.broker.names import DLQ_PREFIX, SCHEDULE_TOPIC
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.properties import parse_properties
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import DLQ_PREFIX, SCHEDULE_TOPIC
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.golden_records import GoldenRecord, golden_records
 

@@ -9,11 +9,11 @@ import pytest
 from roquet.broker.delays import postponing
 from roquet.broker.delays.postponing import TIMER_DELAY_MS_MAX, postponed, put_when_due
 from roquet.broker.messages.new_message import Outgoing
-from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.properties import parse_properties, properties_text
+from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.drafts import BORN_HOST, STORE_HOST

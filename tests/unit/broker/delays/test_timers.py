@@ -7,9 +7,9 @@ import pytest
 
 from roquet.broker.delays.slice import TURN_SIZE_MAX, Turn
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress, out_ms
-from roquet.broker.names import TIMER_TOPIC
 from roquet.broker.tables.durable_state import SettledState
 from roquet.protocol.errors import BadBody
+from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import START_MS, FakeClock

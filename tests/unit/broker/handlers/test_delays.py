@@ -3,7 +3,6 @@
 import pytest
 
 from roquet.broker.delays.slice import Turn
-from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
@@ -18,6 +17,7 @@ from roquet.protocol.headers.sending import (
 )
 from roquet.protocol.messages.message_id import parse_offset_id
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.support.broker_bed import BedClient, BrokerBed
 from tests.support.fake_clock import START_MS
 from tests.support.stores import messages

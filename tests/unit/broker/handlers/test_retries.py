@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace, replace as changed
 
 from roquet.broker.broker import Broker
-from roquet.broker.names import SCHEDULE_TOPIC
 from roquet.broker.tables.topics import TopicFlag
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeader
 from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.config import FlushMode
 from roquet.store.errors import SyncFailed
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed

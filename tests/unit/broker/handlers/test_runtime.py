@@ -1,5 +1,6 @@
 """Configuration and runtime values."""
 
+import json
 import re
 from pathlib import Path
 
@@ -45,6 +46,45 @@ async def test_what_may_be_changed_is_changed_at_once(bed: BrokerBed, client: Be
     assert bed.broker.config.long_polling is False
     assert await config_version(client) == DataVersion(counter=1, timestamp=START_MS)
     assert not bed.wants_to_register
+
+
+async def test_a_change_is_on_disk_when_it_is_answered_and_survives_a_restart(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "config" / "changedSettings.json"
+    async with broker_bed(tmp_path) as bed:
+        assert not file.exists()
+        settings = b"fileReservedTime=48\nbrokerPermission=4\nsendMessageThreadPoolNums=7\n"
+        assert await update(bed.connect(), settings) == ResponseCode.SUCCESS
+        assert json.loads(file.read_bytes()) == {
+            "fileReservedTime": {"value": "48", "started_with": "72"},
+            "brokerPermission": {"value": "4", "started_with": "6"},
+        }
+    async with broker_bed(tmp_path, permission=2) as bed:
+        config = bed.broker.config
+        # The file says something new about one of them.
+        assert (config.store.reserved_hours, config.permission) == (48, 2)
+    async with broker_bed(tmp_path) as bed:
+        assert bed.broker.config.permission == 6
+
+
+async def test_a_change_that_cannot_be_saved_is_said_to_be_so(tmp_path: Path) -> None:
+    disk = FaultyDisk(tmp_path)
+    async with broker_bed(tmp_path, disk=disk) as bed:
+        client = bed.connect()
+        disk.is_full = True
+        reply = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4\n")
+        assert reply.code == ResponseCode.SYSTEM_ERROR
+        assert "changed, but not saved" in (reply.remark or "")
+        disk.is_full = False
+        assert await update(client, b"brokerPermission=2\n") == ResponseCode.SUCCESS
+
+
+async def test_what_changes_nothing_is_named_in_the_answer(client: BedClient) -> None:
+    settings = b"longPollingEnable=false\nsendMessageThreadPoolNums=7\n"
+    reply = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, None, settings)
+    assert reply.code == ResponseCode.SUCCESS
+    assert reply.remark == "without effect here: sendMessageThreadPoolNums"
 
 
 async def test_another_permission_is_registered(bed: BrokerBed, client: BedClient) -> None:

@@ -1,5 +1,6 @@
 """Sends and what becomes of them."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -301,6 +302,17 @@ async def test_with_sync_flush_the_reply_waits_for_the_disk(tmp_path: Path) -> N
         reply = sent(await send(client, header("Fresh")))
         end = parse_offset_id(reply.msg_id).physical_offset
         assert bed.broker.store.synced_end > end
+
+
+async def test_a_sender_waits_for_the_disk_as_long_as_the_operator_wants(tmp_path: Path) -> None:
+    config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
+    async with broker_bed(tmp_path, store=config, sync_timeout_ms=1_000) as bed:
+        bed.broker.store._flusher.stop()  # A disk that takes for ever.
+        client = bed.connect()
+        reply = asyncio.ensure_future(send(client, header("Fresh")))
+        await eventually(lambda: bed.broker.store.log_end)
+        bed.clock.advance(1.5)  # Less than what is usual.
+        assert (await reply).code == ResponseCode.FLUSH_DISK_TIMEOUT
 
 
 async def test_who_may_not_wait_for_the_disk_is_refused_before_anything_is_stored(

@@ -7,8 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from roquet.broker.errors import ConfigError, NotChangeable
-from roquet.broker.settings.apache_keys import change_config, config_texts, read_config
+from roquet.broker.settings.apache_keys import (
+    TREATMENTS,
+    change_config,
+    config_texts,
+    doubtful_truths,
+    read_config,
+)
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.broker.settings.harmless import HARMLESS
+from roquet.broker.settings.promises import PROMISES
 from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
 from roquet.protocol.codes import ResponseCode
 from roquet.store.config import DELAY_LEVELS_MS, FlushMode, StoreConfig
@@ -58,6 +66,7 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
         # These are from 5.x, or options of the Java machine.
         assert ours.keys() - theirs.keys() == {
             "bindAddress",
+            "configBlackList",
             "diskSpaceCleanForciblyRatio",
             "diskSpaceWarningLevelRatio",
             "enabledAppendPropCRC",
@@ -84,6 +93,11 @@ def test_the_settings_of_real_brokers_can_be_read(server: str) -> None:
         ("listenPort", "0", {"listen_port": 0}),
         ("listenPort", "65534", {"listen_port": 65534}),
         ("autoCreateTopicEnable", "FALSE", {"create_topics": False}),
+        ("autoCreateTopicEnable", " TRUE", {"create_topics": True}),
+        ("autoCreateTopicEnable", "yes", {"create_topics": False}),
+        ("autoCreateTopicEnable", "", {"create_topics": False}),
+        ("syncFlushTimeout", "7000", {"sync_timeout_ms": 7_000}),
+        ("configBlackList", "fileReservedTime; x;", {"locked_settings": ("fileReservedTime", "x")}),
         ("registerNameServerPeriod", "1", {"register_interval_ms": 10_000}),
         ("registerNameServerPeriod", "99999", {"register_interval_ms": 60_000}),
         (
@@ -136,7 +150,6 @@ def test_a_setting_of_the_store_is_read(key: str, text: str, expected: dict[str,
         ("listenPort", "1_0"),
         ("listenPort", "ten"),
         ("listenPort", "9" * 5000),
-        ("autoCreateTopicEnable", "yes"),
         ("namesrvAddr", "a"),
         ("msgTraceTopicName", "a/b"),
         ("storePathRootDir", ""),
@@ -169,18 +182,20 @@ def test_a_master_has_id_0() -> None:
     assert read(brokerId="3").broker_id == 0
 
 
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("aclEnable", "true"),
-        ("brokerRole", "SLAVE"),
-        ("brokerRole", "SYNC_MASTER"),
-        ("enableDLegerCommitLog", "true"),
-    ],
-)
-def test_what_cannot_be_promised_is_refused_and_not_ignored(key: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=key):
-        read(**{key: text})
+def test_what_is_false_only_to_java_is_named() -> None:
+    settings = {"traceOn": "yes", "longPollingEnable": "False", "brokerName": "yes"}
+    assert doubtful_truths(settings) == ["traceOn"]
+
+
+@pytest.mark.parametrize("server", ["49", "55"])
+def test_of_every_key_of_a_real_broker_it_is_said_what_happens_to_it(server: str) -> None:
+    for settings in recorded_settings(server):
+        assert not settings.keys() - TREATMENTS.keys()
+
+
+def test_nothing_that_is_obeyed_or_refused_is_called_harmless() -> None:
+    obeyed = config_texts(DEFAULT).keys() - {"haListenPort"}
+    assert HARMLESS.keys().isdisjoint(obeyed | PROMISES.keys())
 
 
 def test_an_open_broker_may_say_that_it_is_open() -> None:
@@ -270,6 +285,15 @@ def test_paths_addresses_and_commands_cannot_be_changed(key: str) -> None:
 def test_a_change_has_a_type() -> None:
     with pytest.raises(ConfigError):
         change_config(DEFAULT, {"brokerPermission": "4", "enablePropertyFilter": "on"})
+    with pytest.raises(ConfigError):
+        change_config(DEFAULT, {"brokerPermission": "x", "enablePropertyFilter": "true"})
+
+
+def test_what_an_operator_has_locked_cannot_be_changed() -> None:
+    locked = read(configBlackList="configBlackList;fileReservedTime")
+    with pytest.raises(NotChangeable):
+        change_config(locked, {"fileReservedTime": "48"})
+    assert change_config(locked, {"brokerPermission": "4"}).permission == 4
 
 
 @pytest.mark.parametrize("server", ["49", "55"])

@@ -15,7 +15,7 @@ from roquet.client.push.consumer import Listener
 from roquet.client.push.outcome import DeadLetter
 from roquet.client.received import ReceivedMessage
 from roquet.client.trace.records import SubAfterRecord, SubBeforeRecord, parse_traces
-from roquet.client.trace.tracing import TRACE_TOPIC
+from roquet.protocol.names import TRACE_TOPIC
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import (

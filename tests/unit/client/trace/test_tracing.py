@@ -20,10 +20,11 @@ from roquet.client.trace.records import (
     TraceRecord,
     parse_traces,
 )
-from roquet.client.trace.tracing import TRACE_TOPIC, Tracer
+from roquet.client.trace.tracing import Tracer
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.properties import properties_text
+from roquet.protocol.names import TRACE_TOPIC
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roquet.broker.names import dlq_topic, is_name, is_system_topic, reply_topic, retry_topic
+from roquet.protocol.names import dlq_topic, is_name, is_system_topic, reply_topic, retry_topic
 
 
 @pytest.mark.parametrize("name", ["a", "Topic_1-2", "%RETRY%group", "ns|x", "a" * 127])

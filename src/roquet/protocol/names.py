@@ -1,4 +1,6 @@
-"""Names with a meaning: topics and groups that belong to the system, and who may use them."""
+"""Names that servers and clients have to agree on: the system's topics and groups, and the rule
+that all names follow. What only one of them knows stays with it.
+"""
 
 import re
 from typing import Final
@@ -19,9 +21,13 @@ OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
-TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+# Where name servers keep which topics are ordered.
+ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+# What every broker has without being told.
 BUILT_IN_GROUPS: Final = (
-    "TOOLS_CONSUMER",
+    TOOLS_GROUP,
     "FILTERSRV_CONSUMER",
     "SELF_TEST_C_GROUP",
     "CID_ONS-HTTP-PROXY",
@@ -50,12 +56,17 @@ SYSTEM_TOPICS: Final = (CLOSED_TOPICS - {TIMER_TOPIC}) | {
 }
 
 NAME_SIZE_MAX: Final = 127
-_matches_name = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{NAME_SIZE_MAX}}}").fullmatch
+_has_name_characters = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 
 
 def is_name(text: str) -> bool:
-    """Whether a topic or group may be called that. Names become directories: no dots or slashes."""
-    return _matches_name(text) is not None
+    """Whether a broker lets a topic or group be called that."""
+    return len(text) <= NAME_SIZE_MAX and has_name_characters(text)
+
+
+def has_name_characters(text: str) -> bool:
+    """Names become directories: no dots or slashes."""
+    return _has_name_characters(text) is not None
 
 
 def is_system_topic(topic: str) -> bool:

@@ -1,0 +1,87 @@
+"""What Apache's settings promise and this broker does not do; see `roquet.settings.promises`."""
+
+from typing import Final
+
+from roquet.settings.promises import (
+    OUTGOING_TLS,
+    Promise,
+    is_anything,
+    is_false,
+    is_more_than_one,
+    is_one_of,
+    is_other_than,
+)
+from roquet.settings.truth import read_truth
+
+_KEEP_OUT: Final = "set it to false, and let nobody reach the broker whom you do not trust"
+_ALONE: Final = "take it out; each broker stands alone, so keep its disk on redundant storage"
+_NAMED: Final = "set it to false, and name the servers in namesrvAddr"
+_ROCKSDB: Final = "what Apache keeps there is not seen: let Apache work it off, then take it out"
+_NO_LIGHT_QUEUES: Final = "set it to false, and use topics"
+
+_ACCESS_CONTROL: Final = Promise(read_truth, "access control", _KEEP_OUT)
+_REPLICAS: Final = Promise(is_more_than_one, "copies on other brokers", _ALONE)
+_FAIL_OVER: Final = Promise(read_truth, "that another broker steps in", _ALONE)
+_IN_ROCKSDB: Final = Promise(read_truth, "messages in a RocksDB database", _ROCKSDB)
+
+PROMISES: Final = {
+    # Who may do what, and who may listen.
+    "aclEnable": _ACCESS_CONTROL,
+    "authenticationEnabled": _ACCESS_CONTROL,
+    "authorizationEnabled": _ACCESS_CONTROL,
+    "useTLS": OUTGOING_TLS,
+    "rejectPullConsumerEnable": Promise(
+        read_truth, "that consumers which only pull are kept out", "set it to false"
+    ),
+    "litePullMessageEnable": Promise(
+        is_false, "that lite pull consumers are kept out", "set it to true"
+    ),
+    # Copies.
+    "brokerRole": Promise(
+        is_one_of("sync_master", "slave"), "copies on other brokers", "set it to ASYNC_MASTER"
+    ),
+    "inSyncReplicas": _REPLICAS,
+    "minInSyncReplicas": _REPLICAS,
+    "totalReplicas": _REPLICAS,
+    "allAckInSyncStateSet": Promise(read_truth, "copies on other brokers", _ALONE),
+    "duplicationEnable": Promise(read_truth, "copies on other brokers", _ALONE),
+    "asyncLearner": Promise(read_truth, "a copy of another broker", _ALONE),
+    "enableDLegerCommitLog": _FAIL_OVER,
+    "enableControllerMode": _FAIL_OVER,
+    "enableSlaveActingMaster": _FAIL_OVER,
+    "enableRemoteEscape": _FAIL_OVER,
+    # Where name servers are.
+    "fetchNamesrvAddrByAddressServer": Promise(
+        read_truth, "that name servers are found by HTTP", _NAMED
+    ),
+    "fetchNameSrvAddrByDnsLookup": Promise(
+        read_truth, "that name servers are found by DNS", _NAMED
+    ),
+    # Where messages and offsets are. Those in other places would be missing.
+    "storeType": Promise(is_other_than("", "default"), "queues in a RocksDB database", _ROCKSDB),
+    "configManagerVersion": Promise(
+        is_other_than("", "v1"), "topics and offsets in a RocksDB database", _ROCKSDB
+    ),
+    "timerRocksDBEnable": _IN_ROCKSDB,
+    "transRocksDBEnable": _IN_ROCKSDB,
+    "messageStorePlugIn": Promise(
+        is_anything, "a store that is plugged in", "take it out; messages are kept on local disks"
+    ),
+    "readOnlyCommitLogStorePaths": Promise(
+        is_anything,
+        "messages in further directories",
+        "move their files into the directory of storePathCommitLog, and take it out",
+    ),
+    "enableConsumeQueueExt": Promise(
+        read_truth,
+        "queue entries that point into a second file",
+        "set it to false, and make the queues anew with `roquet store repair`",
+    ),
+    "enableLmq": Promise(read_truth, "light message queues", _NO_LIGHT_QUEUES),
+    "enableMultiDispatch": Promise(read_truth, "light message queues", _NO_LIGHT_QUEUES),
+    # Emergency switches.
+    "timerStopEnqueue": Promise(read_truth, "that no timed message is taken", "set it to false"),
+    "timerStopDequeue": Promise(
+        read_truth, "that no timed message is delivered", "set it to false"
+    ),
+}

@@ -1,0 +1,78 @@
+"""Settings that promise what a server does not do: refused, never skipped.
+
+Who sets `aclEnable=true` believes that strangers are kept out. A warning among others would leave
+that belief alone, so the server does not start, and says what to do instead.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from roquet.errors import RoquetError
+from roquet.settings.truth import read_truth
+
+_SHOWN_SIZE_MAX: Final = 150
+
+
+class Promise(NamedTuple):
+    """`is_made` tells whether a text makes it; without blanks around it."""
+
+    is_made: Callable[[str], bool]
+    what: str
+    remedy: str
+
+
+class PromiseNotKept(RoquetError):
+    def __init__(self, key: str, text: str, promise: Promise) -> None:
+        super().__init__(
+            f"{key}={text[:_SHOWN_SIZE_MAX]!r} promises {promise.what}, "
+            f"and this server cannot keep that: {promise.remedy}"
+        )
+        self.key = key
+        self.text = text
+        self.promise = promise
+
+
+def refuse_what_is_not_kept(promises: Mapping[str, Promise], settings: Mapping[str, str]) -> None:
+    """Raises PromiseNotKept for the first setting that cannot be lived up to."""
+    for key, text in settings.items():
+        promise = promises.get(key) or (TLS if is_about_tls(key) else None)
+        if promise is not None and promise.is_made(text.strip()):
+            raise PromiseNotKept(key, text, promise)
+
+
+def is_about_tls(key: str) -> bool:
+    """`tls.server.mode` and its like are properties of the Java machine; some put them here."""
+    return key.lower().startswith("tls")
+
+
+def is_false(text: str) -> bool:
+    return not read_truth(text)
+
+
+def is_more_than_one(text: str) -> bool:
+    """What is no number is not taken for one, either."""
+    return text not in ("", "0", "1")
+
+
+def is_anything(text: str) -> bool:
+    return bool(text)
+
+
+def is_one_of(*texts: str) -> Callable[[str], bool]:
+    return lambda text: text.lower() in texts
+
+
+def is_other_than(*harmless: str) -> Callable[[str], bool]:
+    return lambda text: text.lower() not in harmless
+
+
+TLS: Final = Promise(
+    is_other_than("", "false", "disabled"),
+    "encrypted connections",
+    "take it out, and put a proxy that speaks TLS in front of the server",
+)
+OUTGOING_TLS: Final = Promise(
+    read_truth,
+    "encrypted connections to other servers",
+    "set it to false, and keep the servers in a network you trust",
+)

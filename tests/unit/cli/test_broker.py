@@ -1,0 +1,68 @@
+"""`roquet broker`: its properties file, what it says of it, and what it keeps of changes to it."""
+
+from pathlib import Path
+
+import pytest
+
+from roquet.protocol.bodies.properties_text import read_properties_text
+from roquet.protocol.codes import RequestCode, ResponseCode
+from tests.support.blocking_peer import BlockingPeer
+from tests.support.command_line import roquet
+from tests.support.our_cluster import OurBroker
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("aclEnable=TRUE\n", "aclEnable='TRUE' promises access control"),
+        ("tls.server.mode=enforcing\n", "tls.server.mode='enforcing' promises encrypted"),
+        ("inSyncReplicas=2\n", "inSyncReplicas='2' promises copies"),
+        ("listenPort=many\n", "listenPort='many': expected a number"),
+    ],
+)
+def test_what_cannot_be_obeyed_is_one_line_and_no_traceback(
+    tmp_path: Path, content: str, complaint: str
+) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(content)
+    result = roquet("broker", "-c", file, "--dir", tmp_path / "store")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"roquet broker: {complaint}")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "store").exists()
+
+
+def settings_of(broker: OurBroker) -> dict[str, str]:
+    with BlockingPeer(broker.address) as peer:
+        return read_properties_text(peer.call(RequestCode.GET_BROKER_CONFIG).body)
+
+
+def test_a_change_at_run_time_survives_until_the_file_says_something_new(tmp_path: Path) -> None:
+    changes = b"fileReservedTime=24\ntransactionCheckMax=3\n"
+    broker = OurBroker(tmp_path, configuration={"fileReservedTime": "48"})
+    broker.start()
+    try:
+        with BlockingPeer(broker.address) as peer:
+            reply = peer.call(RequestCode.UPDATE_BROKER_CONFIG, body=changes)
+            assert reply.code == ResponseCode.SUCCESS
+    finally:
+        broker.kill()  # What was acknowledged is safe.
+    with OurBroker(tmp_path, configuration={"fileReservedTime": "48"}) as broker:
+        settings = settings_of(broker)
+        assert (settings["fileReservedTime"], settings["transactionCheckMax"]) == ("24", "3")
+    assert "fileReservedTime=24: a change at run time wins over 48" in broker.log_tail()
+    with OurBroker(tmp_path, configuration={"fileReservedTime": "12"}) as broker:
+        settings = settings_of(broker)
+        assert (settings["fileReservedTime"], settings["transactionCheckMax"]) == ("12", "3")
+    assert "fileReservedTime=12: what the server is started with is new" in broker.log_tail()
+
+
+def test_what_is_not_obeyed_is_named_once(tmp_path: Path) -> None:
+    configuration = {"sendMessageThreadPoolNums": "4", "noSuchThing": "1", "traceOn": "yes"}
+    with OurBroker(tmp_path, configuration=configuration) as broker:
+        pass
+    said = broker.log_tail()
+    assert "without effect: sendMessageThreadPoolNums; unknown, perhaps mistyped: noSuc" in said
+    assert "taken for false, as Java does: traceOn" in said
+    assert "none is named in namesrvAddr" in said
+    assert said.count("WARNING") == 3
