@@ -14,6 +14,7 @@ from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.tls import tls_context
 from roquet.client.errors import BadArgument, ClientError
 from roquet.client.group.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
+from roquet.client.group.pull_loop import Pulling
 from roquet.client.group.pulling import Puller
 from roquet.client.group.rebalance import Rebalance
 from roquet.client.group.start_offset import start_offset
@@ -21,7 +22,7 @@ from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import unwrapped, wrapped
 from roquet.client.pull.broker_requests import ROUTES
 from roquet.client.pull.config import PullConsumerConfig
-from roquet.client.pull.prefetching import Cache, Prefetcher, Prefetching
+from roquet.client.pull.prefetching import Cache, Prefetcher
 from roquet.client.pull.schedule import PullSchedule
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -89,12 +90,12 @@ class PullMember:
         self.puller = Puller(instance.requests, instance.routes, self.group, config.namespace)
         self.keeper = self._new_keeper()
         self.cache = Cache(config.cached_count_max)
-        self._shared = Prefetching(
-            config,
-            self.puller,
-            instance.routes,
+        self._pulling = Pulling(
+            self.puller.pull,
+            instance.routes.renew_soon,
             instance.services,
-            self.cache,
+            clock,
+            config.error_pause_s,
             wishes.subscriptions.by_topic.get,
             instance.beat_soon,
             self._note_error,
@@ -264,7 +265,9 @@ class PullMember:
             start = partial(
                 start_offset, self.brokers, self.keeper, queue, self.config.start_from, siblings
             )
-            prefetcher = self.prefetchers[queue] = Prefetcher(queue, self._shared, start)
+            prefetcher = self.prefetchers[queue] = Prefetcher(
+                queue, self.config, self._pulling, self.cache, start
+            )
             prefetcher.start()
         if lost or gained:
             log.info("reading %s", [tuple(each) for each in sorted(self.prefetchers)])

@@ -62,7 +62,7 @@ class Assignment:
             await self._on_change(topic)
         for queue in free:
             reader = self.readers[queue] = self._new_reader(queue, queues)
-            reader.start()
+            reader.loop.start()
         if lost or free:
             log.info("reading %s of %s", [queue[1:] for queue in self.of_topic(topic)], topic)
         return len(free) == len(wanted)

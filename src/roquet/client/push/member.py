@@ -16,6 +16,7 @@ from roquet.client.errors import (
 )
 from roquet.client.group.introductions import Introductions, heartbeat_of
 from roquet.client.group.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
+from roquet.client.group.pull_loop import Pulling
 from roquet.client.group.pulling import Puller
 from roquet.client.group.rebalance import Rebalance
 from roquet.client.group.start_offset import start_offset
@@ -164,7 +165,7 @@ class GroupMember:
         if self._balancing is not None:
             self._balancing.cancel()
         for reader in self.assignment.readers.values():
-            reader.stop_pulling()
+            reader.loop.stop()
         try:
             await self.workers.stop(self.config.close_timeout_s)
             await self._consumption.retries.until_idle(self.config.close_timeout_s)
@@ -236,7 +237,7 @@ class GroupMember:
     async def _until_reading(self) -> None:
         await self.rebalance.has_begun.wait()
         for reader in [*self.assignment.readers.values()]:
-            await reader.has_begun.wait()
+            await reader.loop.has_begun.wait()
 
     async def _keep_locked(self) -> None:
         assert self.locks is not None
@@ -295,18 +296,17 @@ class GroupMember:
 
     def _new_reading(self) -> Reading:
         instance, config = self.instance, self.config
-        return Reading(
-            config,
-            Puller(instance.requests, instance.routes, self.group, config.namespace),
-            self.keeper,
-            instance.routes,
-            self.counting,
-            self.clock,
+        pulling = Pulling(
+            Puller(instance.requests, instance.routes, self.group, config.namespace).pull,
+            instance.routes.renew_soon,
             instance.services,
-            self._may_pull,
+            self.clock,
+            config.error_pause_s,
             self._introductions.subscription_of,
             instance.beat_soon,
+            self.counting.note_error,
         )
+        return Reading(config, pulling, self.keeper, self.counting, self._may_pull)
 
     def _sample(self) -> None:
         self.counting.sample(self.clock.monotonic_s())

@@ -73,6 +73,9 @@ class Counting:
         self.last_error: str | None = None
         self._samples: deque[tuple[float, dict[str, TopicCounts]]] = deque(maxlen=_SAMPLE_COUNT)
 
+    def note_error(self, text: str) -> None:
+        self.last_error = text
+
     def sample(self, now_s: float) -> None:
         """Called after each period."""
         self._samples.append((now_s, self._copy()))
