@@ -155,7 +155,7 @@ class AsyncPullConsumer:
 
     async def queues(self, topic: str) -> list[QueueRef]:
         """All queues that a topic can be read from. Raises TopicNotFound or NoNameServer."""
-        route = await self._usable().instance.routes.newest(self._wire_topic(topic))
+        route = await self._usable().membership.instance.routes.newest(self._wire_topic(topic))
         if route is None:
             raise TopicNotFound(topic, "no broker has it")
         return [queue._replace(topic=topic) for queue in sorted(route.readable)]
@@ -189,8 +189,8 @@ class AsyncPullConsumer:
         member = self._usable()
         wire_queue = self._wire_queue(queue)
         member.prefetcher(wire_queue)
-        first = await member.brokers.min_offset(wire_queue)
-        end = await member.brokers.max_offset(wire_queue)
+        first = await member.membership.brokers.min_offset(wire_queue)
+        end = await member.membership.brokers.max_offset(wire_queue)
         if not first <= offset <= end:
             raise BadArgument(f"{queue} goes from {first} to {end}; {offset} is not there")
         member.seek(wire_queue, offset)
@@ -200,14 +200,14 @@ class AsyncPullConsumer:
         member = self._usable()
         wire_queue = self._wire_queue(queue)
         member.prefetcher(wire_queue)
-        member.seek(wire_queue, await member.brokers.min_offset(wire_queue))
+        member.seek(wire_queue, await member.membership.brokers.min_offset(wire_queue))
 
     async def seek_to_end(self, queue: QueueRef) -> None:
         """To the message that comes next."""
         member = self._usable()
         wire_queue = self._wire_queue(queue)
         member.prefetcher(wire_queue)
-        member.seek(wire_queue, await member.brokers.max_offset(wire_queue))
+        member.seek(wire_queue, await member.membership.brokers.max_offset(wire_queue))
 
     def position(self, queue: QueueRef) -> int | None:
         """The offset that comes next in an assigned queue; None before it is known.
@@ -235,17 +235,17 @@ class AsyncPullConsumer:
         """Of the first message that is not older. Raises BadArgument without a time zone."""
         await self._know(queue)
         moment_ms = timestamp_ms(moment)
-        return await self._usable().brokers.offset_at(self._wire_queue(queue), moment_ms)
+        return await self._usable().membership.brokers.offset_at(self._wire_queue(queue), moment_ms)
 
     async def begin_offset(self, queue: QueueRef) -> int:
         """Of the oldest message that is still there."""
         await self._know(queue)
-        return await self._usable().brokers.min_offset(self._wire_queue(queue))
+        return await self._usable().membership.brokers.min_offset(self._wire_queue(queue))
 
     async def end_offset(self, queue: QueueRef) -> int:
         """Of the message that comes next."""
         await self._know(queue)
-        return await self._usable().brokers.max_offset(self._wire_queue(queue))
+        return await self._usable().membership.brokers.max_offset(self._wire_queue(queue))
 
     async def pull(
         self,
@@ -270,7 +270,7 @@ class AsyncPullConsumer:
         order = PullOrder(
             wire_queue, subscription, offset, count_max, wait_s, says_subscription=True
         )
-        return await self._usable().puller.pull(order)
+        return await self._usable().membership.puller.pull(order)
 
     def schedule(self, work: PullWork, *, delay_s: float = DELAY_S) -> None:
         """Calls `work` with each queue that is assigned now or later, again and again until it is
@@ -281,7 +281,7 @@ class AsyncPullConsumer:
         member = self._usable()
         if self._config.prefetch or member.schedule is not None:
             raise BadArgument("one schedule needs one consumer, made with `prefetch=False`")
-        member.schedule = PullSchedule(work, delay_s, member.instance.services)
+        member.schedule = PullSchedule(work, delay_s, member.membership.instance.services)
         member.schedule.follow(member.assignment())
 
     def statistics(self) -> PullStatistics:
@@ -296,25 +296,27 @@ class AsyncPullConsumer:
             )
             for queue, each in member.prefetchers.items()
         }
-        return PullStatistics(member.polled_count, member.cache.count, queues, member.last_error)
+        return PullStatistics(
+            member.polled_count, member.cache.count, queues, member.membership.last_error
+        )
 
     # How it is done.
 
     def _usable(self) -> PullMember:
         if self._member is None or self._is_closed:
             raise NotOpen(_WHAT, was_open=self._is_closed)
-        self._member.instance.check_usable()
+        self._member.membership.instance.check_usable()
         return self._member
 
     async def _know(self, queue: QueueRef) -> None:
         """Where the broker of a queue is. Raises TopicNotFound or NoNameServer."""
-        routes = self._usable().instance.routes
+        routes = self._usable().membership.instance.routes
         if await routes.existing(self._wire_topic(queue.topic)) is None:
             raise TopicNotFound(queue.topic, "no broker has it")
 
     def _tell_member(self) -> None:
         if self._member is not None:
-            self._usable().wishes_changed()
+            self._usable().membership.change()
 
     def _wire_topic(self, topic: str) -> str:
         return wrapped(self._config.namespace, topic)

@@ -107,7 +107,7 @@ class Prefetcher:
         # Everything before it was polled, or was never wanted; None until it is known.
         self.position: int | None = None
         self.cached_count = 0
-        self.cached_size = 0
+        self._cached_size = 0
         self.is_paused = False
         self._newest: _Batch | None = None
         self._config = config
@@ -148,7 +148,7 @@ class Prefetcher:
         """A poll has it."""
         self.position = batch.next_offset
         self.cached_count -= batch.count
-        self.cached_size -= batch.size
+        self._cached_size -= batch.size
         if self._newest is batch:
             self._newest = None
         self.look()
@@ -159,7 +159,7 @@ class Prefetcher:
         if (
             self.is_paused
             or self.cached_count > config.queue_count_max
-            or self.cached_size > config.queue_size_max
+            or self._cached_size > config.queue_size_max
             or self._cache.is_full
         ):
             self._may_pull.clear()
@@ -194,7 +194,7 @@ class Prefetcher:
         if pulled.messages:
             batch = self._newest = _Batch(self, pulled)
             self.cached_count += batch.count
-            self.cached_size += batch.size
+            self._cached_size += batch.size
             self._cache.put(batch)
             self.look()
         elif self._newest is not None:
@@ -205,6 +205,6 @@ class Prefetcher:
 
     def _forget_cached(self) -> None:
         self._cache.drop(self)
-        self.cached_count = self.cached_size = 0
+        self.cached_count = self._cached_size = 0
         self._newest = None
         self.look()

@@ -21,7 +21,7 @@ from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import RETRY_PREFIX, unwrapped
 from roquet.client.push.config import PushConsumerConfig, PushConsumerOptions
 from roquet.client.push.iteration import DeliveryIterator, Iterations
-from roquet.client.push.member import GroupMember, retry_topic
+from roquet.client.push.member import PushMember, retry_topic
 from roquet.client.push.outcome import BROKER_DECIDES
 from roquet.client.push.statistics import ConsumerStatistics
 from roquet.client.queue_ref import QueueRef
@@ -59,7 +59,7 @@ class AsyncPushConsumer:
         self._subscriptions = Subscriptions(self._config.namespace)
         if not self._config.broadcasting:
             self._subscriptions.add(retry_topic(group), None, None, self._clock.now_ms())
-        self._member: GroupMember | None = None
+        self._member: PushMember | None = None
         self._is_closed = False
 
     async def open(self) -> None:
@@ -72,7 +72,7 @@ class AsyncPushConsumer:
             raise NotOpen(_WHAT, was_open=True)
         if self._member is not None:
             return
-        member = GroupMember(self._config, self._listener, self._subscriptions, self._clock)
+        member = PushMember(self._config, self._listener, self._subscriptions, self._clock)
         self._member = member
         try:
             await member.open()
@@ -157,10 +157,10 @@ class AsyncPushConsumer:
     def statistics(self) -> ConsumerStatistics:
         return ConsumerStatistics() if self._member is None else self._member.statistics()
 
-    def _usable(self) -> GroupMember:
+    def _usable(self) -> PushMember:
         if self._member is None or self._is_closed:
             raise NotOpen(_WHAT, was_open=self._is_closed)
-        self._member.instance.check_usable()
+        self._member.membership.instance.check_usable()
         return self._member
 
     def _iterations(self) -> Iterations:

@@ -70,11 +70,7 @@ class Counting:
 
     def __init__(self) -> None:
         self.topics: defaultdict[str, TopicCounts] = defaultdict(TopicCounts)
-        self.last_error: str | None = None
         self._samples: deque[tuple[float, dict[str, TopicCounts]]] = deque(maxlen=_SAMPLE_COUNT)
-
-    def note_error(self, text: str) -> None:
-        self.last_error = text
 
     def sample(self, now_s: float) -> None:
         """Called after each period."""
