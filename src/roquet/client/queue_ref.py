@@ -1,7 +1,8 @@
 """Which queue: the name by which all clients speak of one."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from roquet.protocol.bodies.offset_table import ResetOffset
 from roquet.protocol.bodies.queue_table import MessageQueue
 
 
@@ -13,20 +14,7 @@ class QueueRef(NamedTuple):
     queue_id: int
 
 
-class _NamesQueue(Protocol):
-    """A body, or a part of one, that says which queue it is about."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def broker_name(self) -> str: ...
-
-    @property
-    def queue_id(self) -> int: ...
-
-
-def queue_ref(body: _NamesQueue) -> QueueRef:
+def queue_ref(body: MessageQueue | ResetOffset) -> QueueRef:
     return QueueRef(body.topic, body.broker_name, body.queue_id)
 
 

@@ -9,8 +9,7 @@ Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
 import asyncio
 from collections.abc import Iterable, Sequence
 from copy import copy
-from types import TracebackType
-from typing import Final, Self, Unpack, final
+from typing import Final, Unpack, final
 
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import (
@@ -23,6 +22,7 @@ from roquet.client.errors import (
 )
 from roquet.client.hooks import MessageKind
 from roquet.client.names import wrapped
+from roquet.client.openable import Openable
 from roquet.client.producer.batching import SendResult, cut_to_size, results_of
 from roquet.client.producer.delay import Delay, delay_properties
 from roquet.client.producer.outbox import Outbox, parts_to_share
@@ -43,7 +43,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 
 
 @final
-class AsyncProducer:
+class AsyncProducer(Openable):
     """Sends messages. Belongs to the event loop and the process that opened it.
 
     `options` are the members of `ProducerConfig`. Raises BadArgument, and BadAddress for a name
@@ -64,18 +64,6 @@ class AsyncProducer:
     async def close(self) -> None:
         """Waits a little for what is on its way, and leaves; a second time does nothing."""
         await self._outbox.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def send(
         self,
