@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
+from roquet.client.cluster.name_servers import split_name_servers
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import SendHook
 from roquet.client.names import check_group, check_topic
-from roquet.net.peers import split_address
 from roquet.protocol.compression import Compression
 
 TIMEOUT_S: Final = 3.0
-_ADDRESS_SEPARATOR: Final = ";"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +83,7 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
         check_group(self.group)
-        for address in self.name_servers:
-            split_address(address)
-        if not self.name_servers:
-            raise BadArgument("`name_server` is empty; it has to be host:port")
+        split_name_servers(self.name_server)
         for name in _POSITIVE:
             if (value := getattr(self, name)) is not None and value <= 0:
                 raise BadArgument(f"`{name}` has to be more than 0, not {value}")
@@ -98,8 +94,7 @@ class ProducerConfig:
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        parts = (part.strip() for part in self.name_server.split(_ADDRESS_SEPARATOR))
-        return tuple(filter(None, parts))
+        return split_name_servers(self.name_server)
 
 
 _POSITIVE: Final = (

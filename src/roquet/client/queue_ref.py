@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+from roquet.protocol.bodies.offset_table import ResetOffset
+from roquet.protocol.bodies.queue_table import MessageQueue
+
 
 class QueueRef(NamedTuple):
     """One queue of a topic. Brokers are known by name; their addresses change."""
@@ -9,3 +12,11 @@ class QueueRef(NamedTuple):
     topic: str
     broker_name: str
     queue_id: int
+
+
+def queue_ref(body: MessageQueue | ResetOffset) -> QueueRef:
+    return QueueRef(body.topic, body.broker_name, body.queue_id)
+
+
+def wire_queue(queue: QueueRef) -> MessageQueue:
+    return MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id)

@@ -12,8 +12,7 @@ beside this one.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
-from typing import Final, Self, Unpack, final
+from typing import Final, Unpack, final
 
 from roquet.client.admin import (
     cluster as cluster_questions,
@@ -33,6 +32,7 @@ from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatisti
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.tls import tls_context
 from roquet.client.errors import NotOpen
+from roquet.client.openable import Openable
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
@@ -57,7 +57,7 @@ class _Open:
 
 
 @final
-class AsyncAdmin:
+class AsyncAdmin(Openable):
     """Belongs to the event loop and the process that opened it.
 
     `options` are the members of `AdminConfig`. Whatever asks servers raises NoNameServer,
@@ -93,18 +93,6 @@ class AsyncAdmin:
         was_closed, self._is_closed = self._is_closed, True
         if not was_closed and self._open is not None:
             await self._open.instance.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # Topics.
 

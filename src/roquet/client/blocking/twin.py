@@ -6,13 +6,13 @@ from typing import Generic, Protocol, Self, TypeVar
 from roquet.client.blocking.loop_thread import LoopThread
 
 
-class Openable(Protocol):
+class AsyncLife(Protocol):
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
 
-T = TypeVar("T", bound=Openable)
+T = TypeVar("T", bound=AsyncLife)
 
 
 class BlockingTwin(Generic[T]):

@@ -14,12 +14,11 @@ from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import MASTER_ID, RouteBook
 from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound, Unreachable
 from roquet.client.group.subscriptions import subscription_data
-from roquet.client.queue_ref import QueueRef
+from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
 from roquet.net.errors import NetError
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
 from roquet.protocol.bodies.names import ConsumerIds
-from roquet.protocol.bodies.queue_table import MessageQueue
 from roquet.protocol.bodies.subscription_data import SubscriptionCheck
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -156,10 +155,7 @@ class Brokers:
         reply = await self.ask(
             self.master(name), RequestCode.LOCK_BATCH_MQ, AddressedHeader(), body, _LOCK_TIMEOUT_S
         )
-        return {
-            QueueRef(queue.topic, queue.broker_name, queue.queue_id)
-            for queue in reply_body(LockedQueues, reply, name).queues
-        }
+        return set(map(queue_ref, reply_body(LockedQueues, reply, name).queues))
 
     async def unlock(self, group: str, client_id: str, queues: Iterable[QueueRef]) -> None:
         """Gives back queues of one broker."""
@@ -217,10 +213,7 @@ def by_broker(queues: Iterable[QueueRef]) -> dict[str, list[QueueRef]]:
 
 
 def _lock_request(group: str, client_id: str, queues: Iterable[QueueRef]) -> tuple[str, bytes]:
-    wire_queues = [
-        MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id)
-        for queue in queues
-    ]
+    wire_queues = list(map(wire_queue, queues))
     names = {queue.broker_name for queue in wire_queues}
     assert len(names) == 1, f"queues of {len(names)} brokers in one request"
     request = QueueLockRequest(client_id=client_id, consumer_group=group, mq_set=wire_queues)

@@ -1,13 +1,13 @@
-"""What brokers hear of a push consumer: who it is, and what it wants of its topics."""
+"""What brokers hear of a member of a group: who it is, and what it wants of its topics."""
 
 import logging
 from typing import Any, Final, final
 
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.errors import ClientError
+from roquet.client.group.config import MemberConfig
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.group.subscriptions import Subscriptions
-from roquet.client.push.config import PushConsumerConfig
 from roquet.clock import Clock
 from roquet.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
@@ -27,15 +27,23 @@ _WIRE_STARTS: Final[dict[Any, ConsumeFromWhere]] = {
 
 
 def heartbeat_of(
-    config: PushConsumerConfig, group: str, subscriptions: Subscriptions, client_id: str
+    config: MemberConfig,
+    consume_type: ConsumeType,
+    group: str,
+    subscriptions: Subscriptions,
+    client_id: str,
 ) -> Heartbeat:
+    wanted = subscriptions.bodies()
+    # Without topics it is nobody's reader, and must not be counted as one.
+    if not wanted:
+        return Heartbeat(client_id=client_id)
     model = MessageModel.BROADCASTING if config.broadcasting else MessageModel.CLUSTERING
     data = ConsumerData(
         group_name=group,
-        consume_type=ConsumeType.PUSH,
+        consume_type=consume_type,
         message_model=model,
         consume_from_where=_WIRE_STARTS.get(config.start_from, ConsumeFromWhere.TIMESTAMP),
-        subscription_data_set=subscriptions.bodies(),
+        subscription_data_set=wanted,
     )
     return Heartbeat(client_id=client_id, consumer_data_set=[data])
 

@@ -12,12 +12,12 @@ from typing import Final, Protocol, final
 
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.errors import RequestRefused, Unreachable
-from roquet.client.queue_ref import QueueRef
+from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
 from roquet.disk import SystemDisk
 from roquet.net.threads import to_its_end
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.offset_table import ResetOffsets
-from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
+from roquet.protocol.bodies.queue_table import QueueTable
 from roquet.state_file import StateFile, StateNotSaved
 
 log = logging.getLogger(__name__)
@@ -153,19 +153,9 @@ class FileOffsets(_Notes):
 
 def _read_offsets(data: bytes) -> dict[QueueRef, int]:
     table = read_body(ResetOffsets, data).offset_table
-    return {
-        QueueRef(queue.topic, queue.broker_name, queue.queue_id): offset
-        for queue, offset in table.items()
-    }
+    return {queue_ref(queue): offset for queue, offset in table.items()}
 
 
 def _offsets_text(offsets: Mapping[QueueRef, int]) -> bytes:
-    table = QueueTable(
-        {
-            MessageQueue(
-                topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id
-            ): offset
-            for queue, offset in offsets.items()
-        }
-    )
+    table = QueueTable({wire_queue(queue): offset for queue, offset in offsets.items()})
     return write_body(ResetOffsets(offset_table=table))

@@ -18,7 +18,6 @@ from roquet.client.queue_ref import QueueRef
 
 log = logging.getLogger(__name__)
 
-PERIOD_S: Final = 20.0
 # When something could not be found out or taken over: first this, and each time twice as long.
 _AGAIN_S: Final = 1.0
 
@@ -61,7 +60,7 @@ class Rebalance:
         """Somebody came or went, or this member wants other topics."""
         self._is_wanted.set()
 
-    async def keep_balanced(self, period_s: float = PERIOD_S) -> None:
+    async def keep_balanced(self, period_s: float) -> None:
         """For ever: when woken and after each period, sooner when something was not known."""
         again_s = _AGAIN_S
         while True:

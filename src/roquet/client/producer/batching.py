@@ -9,7 +9,7 @@ from typing import Final, final
 from roquet.client.errors import ClientError, NotYetSafe, SendUnknown
 from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import Place
+from roquet.client.producer.sending import Target
 from roquet.net.service import Services
 
 # Beyond this a larger request saves nothing more.
@@ -21,13 +21,13 @@ BATCH_COUNT_MAX: Final = 65_000
 # Sizes of a message in a batch, besides its body and its properties.
 _ITEM_SIZE: Final = 22
 
-Outcome = SendReceipt | ClientError
+SendResult = SendReceipt | ClientError
 
-# Messages, place and deadline of one request, to a receipt for each message; raises ClientError.
-SendTogether = Callable[[Sequence[Ready], Place, float], Awaitable[Sequence[SendReceipt]]]
+# Messages, target and deadline of one request, to a receipt for each; raises ClientError.
+SendTogether = Callable[[Sequence[Ready], Target, float], Awaitable[Sequence[SendReceipt]]]
 
 
-async def outcomes_of(receipts: Awaitable[Sequence[SendReceipt]], count: int) -> list[Outcome]:
+async def results_of(receipts: Awaitable[Sequence[SendReceipt]], count: int) -> list[SendResult]:
     """What became of each of `count` messages that share a request."""
     try:
         return [*await receipts]
@@ -63,11 +63,11 @@ def size_of(ready: Ready) -> int:
 class _Gathered:
     """Messages that will share a request, and those who wait for them."""
 
-    __slots__ = ("deadline_s", "messages", "outcomes", "size")
+    __slots__ = ("deadline_s", "messages", "size", "waiting")
 
     def __init__(self) -> None:
         self.messages: list[Ready] = []
-        self.outcomes: list[asyncio.Future[SendReceipt]] = []
+        self.waiting: list[asyncio.Future[SendReceipt]] = []
         self.size = 0
         self.deadline_s = float("inf")  # the earliest of all
 
@@ -95,64 +95,64 @@ class Gatherer:
         self._linger_s = linger_s
         self._size_max = min(size_max, GATHERED_SIZE_MAX)
         self._loop = asyncio.get_running_loop()
-        self._lanes: dict[tuple[str, Place], _Lane] = {}
+        self._lanes: dict[tuple[str, Target], _Lane] = {}
 
-    def add(self, message: Ready, place: Place, deadline_s: float) -> asyncio.Future[SendReceipt]:
+    def add(self, message: Ready, target: Target, deadline_s: float) -> asyncio.Future[SendReceipt]:
         """What becomes of it: a receipt or a SendError."""
-        key = (message.message.topic, place)
+        key = (message.message.topic, target)
         size = size_of(message)
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane()
         if lane.gathered.size + size > self._size_max:
-            self._flush(lane, place)
-        outcome: asyncio.Future[SendReceipt] = self._loop.create_future()
+            self._flush(lane, target)
+        waiting: asyncio.Future[SendReceipt] = self._loop.create_future()
         gathered = lane.gathered
         gathered.messages.append(message)
-        gathered.outcomes.append(outcome)
+        gathered.waiting.append(waiting)
         gathered.size += size
         gathered.deadline_s = min(gathered.deadline_s, deadline_s)
         if len(gathered.messages) >= GATHERED_COUNT_MAX:
-            self._flush(lane, place)
+            self._flush(lane, target)
         elif lane.timer is None:
-            lane.timer = self._loop.call_later(self._linger_s, self._flush, lane, place)
-        return outcome
+            lane.timer = self._loop.call_later(self._linger_s, self._flush, lane, target)
+        return waiting
 
     def flush(self) -> None:
         """Sends everything that waits."""
-        for (_, place), lane in self._lanes.items():
-            self._flush(lane, place)
+        for (_, target), lane in self._lanes.items():
+            self._flush(lane, target)
 
-    def _flush(self, lane: _Lane, place: Place) -> None:
+    def _flush(self, lane: _Lane, target: Target) -> None:
         if lane.timer is not None:
             lane.timer.cancel()
             lane.timer = None
         if lane.gathered.messages:
             gathered, lane.gathered = lane.gathered, _Gathered()
-            self._services.once("send gathered", lambda: self._send_off(lane, place, gathered))
+            self._services.once("send gathered", lambda: self._send_off(lane, target, gathered))
 
-    async def _send_off(self, lane: _Lane, place: Place, gathered: _Gathered) -> None:
+    async def _send_off(self, lane: _Lane, target: Target, gathered: _Gathered) -> None:
         messages = gathered.messages
         try:
             # In a fixed queue one request must not overtake the other.
-            async with lane.turn if place.is_fixed else nullcontext():
-                sending = self._send(messages, place, gathered.deadline_s)
-                outcomes = await outcomes_of(sending, len(messages))
-            for waiting, outcome in zip(gathered.outcomes, outcomes, strict=True):
-                _settle(waiting, outcome)
+            async with lane.turn if target.is_fixed else nullcontext():
+                sending = self._send(messages, target, gathered.deadline_s)
+                results = await results_of(sending, len(messages))
+            for waiting, result in zip(gathered.waiting, results, strict=True):
+                _hand_out(waiting, result)
         except BaseException:
             # Cancelled, or a mistake of ours: nobody may be left waiting for ever.
             topic = messages[0].message.topic
-            for waiting in gathered.outcomes:
-                _settle(waiting, SendUnknown(topic, "the producer was closed meanwhile"))
+            for waiting in gathered.waiting:
+                _hand_out(waiting, SendUnknown(topic, "the producer was closed meanwhile"))
             raise
 
 
-def _settle(waiting: asyncio.Future[SendReceipt], outcome: Outcome) -> None:
+def _hand_out(waiting: asyncio.Future[SendReceipt], result: SendResult) -> None:
     if waiting.done():
         return  # Its sender may have given up.
-    if type(outcome) is SendReceipt:
-        waiting.set_result(outcome)
+    if type(result) is SendReceipt:
+        waiting.set_result(result)
     else:
-        assert isinstance(outcome, ClientError)
-        waiting.set_exception(outcome)
+        assert isinstance(result, ClientError)
+        waiting.set_exception(result)

@@ -27,7 +27,7 @@ from roquet.client.producer.outgoing import (
     property_text,
 )
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import Place, Sender
+from roquet.client.producer.sending import Sender, Target
 from roquet.client.producer.statistics import ProducerStatistics
 from roquet.client.producer.window import Window
 from roquet.client.trace.tracing import MESSAGE_SIZE_MAX, Tracer
@@ -162,7 +162,7 @@ class Outbox:
         text = property_text(message, message_id, extra, self.config.namespace)
         return Ready(message, message_id, text, kind, needs_timers(extra), is_request)
 
-    async def send(self, ready: Ready, place: Place, timeout_s: float) -> SendReceipt:
+    async def send(self, ready: Ready, target: Target, timeout_s: float) -> SendReceipt:
         """Returns when a broker has the message. Raises SendError."""
         opened = self._open
         assert opened is not None  # Or there would be no message that is ready.
@@ -172,26 +172,26 @@ class Outbox:
             await self.enter([ready], size, timeout_s)
         try:
             if opened.gatherer is not None and self.can_share(ready):
-                if place.order_key is not None:
-                    place = await opened.sender.settled(ready.message.topic, place, deadline_s)
-                return await opened.gatherer.add(ready, place, deadline_s)
+                if target.order_key is not None:
+                    target = await opened.sender.resolved(ready.message.topic, target, deadline_s)
+                return await opened.gatherer.add(ready, target, deadline_s)
             # Not always through `_outgoing`: a coroutine for nothing is not cheap.
             if self._is_slow(ready):
                 outgoing = await self._outgoing(ready)
             else:
                 outgoing = outgoing_of(ready, self.config)
-            return (await opened.sender.send(outgoing, place, deadline_s))[0]
+            return (await opened.sender.send(outgoing, target, deadline_s))[0]
         finally:
             opened.window.leave(size)
 
-    async def send_oneway(self, ready: Ready, place: Place, timeout_s: float) -> None:
+    async def send_oneway(self, ready: Ready, target: Target, timeout_s: float) -> None:
         """Returns when the message is on its way. Raises SendFailed."""
         opened = self.usable()
         deadline_s = opened.loop.time() + timeout_s
-        await opened.sender.send_oneway(await self._outgoing(ready), place, deadline_s)
+        await opened.sender.send_oneway(await self._outgoing(ready), target, deadline_s)
 
     async def send_together(
-        self, batch: Sequence[Ready], place: Place, deadline_s: float
+        self, batch: Sequence[Ready], target: Target, deadline_s: float
     ) -> Sequence[SendReceipt]:
         """Sends messages of one topic in one request; room in the window is the caller's affair."""
         assert self._open is not None
@@ -199,7 +199,7 @@ class Outbox:
             outgoing = await self._outgoing(batch[0])
         else:
             outgoing = outgoing_batch(batch, self.config)
-        return await self._open.sender.send(outgoing, place, deadline_s)
+        return await self._open.sender.send(outgoing, target, deadline_s)
 
     async def enter(self, messages: Sequence[Ready], size: int, timeout_s: float) -> None:
         """Returns when there is room for messages of that size. Raises SendFailed."""

@@ -9,8 +9,7 @@ Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
 import asyncio
 from collections.abc import Iterable, Sequence
 from copy import copy
-from types import TracebackType
-from typing import Final, Self, Unpack, final
+from typing import Final, Unpack, final
 
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import (
@@ -23,14 +22,15 @@ from roquet.client.errors import (
 )
 from roquet.client.hooks import MessageKind
 from roquet.client.names import wrapped
-from roquet.client.producer.batching import Outcome, cut_to_size, outcomes_of
+from roquet.client.openable import Openable
+from roquet.client.producer.batching import SendResult, cut_to_size, results_of
 from roquet.client.producer.delay import Delay, delay_properties
 from roquet.client.producer.outbox import Outbox, parts_to_share
 from roquet.client.producer.outgoing import Ready, can_be_batched
 from roquet.client.producer.queue_choice import OrderKey
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.request_reply import ROUTES, PendingReplies, ReplyMessage
-from roquet.client.producer.sending import ANYWHERE, Place
+from roquet.client.producer.sending import ANYWHERE, Target
 from roquet.client.producer.statistics import ProducerStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -43,7 +43,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 
 
 @final
-class AsyncProducer:
+class AsyncProducer(Openable):
     """Sends messages. Belongs to the event loop and the process that opened it.
 
     `options` are the members of `ProducerConfig`. Raises BadArgument, and BadAddress for a name
@@ -65,18 +65,6 @@ class AsyncProducer:
         """Waits a little for what is on its way, and leaves; a second time does nothing."""
         await self._outbox.close()
 
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def send(
         self,
         message: Message,
@@ -91,14 +79,14 @@ class AsyncProducer:
         With `queue` or `order_key` it goes to one queue, and is tried once. Raises SendFailed,
         SendUnknown or BadArgument.
         """
-        place = _place(message, queue, order_key)
+        target = _target(message, queue, order_key)
         if delay is None:
             ready = self._outbox.ready(message, {})
         else:
             extra = delay_properties(delay, self._clock.now_ms())
             kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
             ready = self._outbox.ready(message, extra, kind)
-        return await self._outbox.send(ready, place, timeout_s)
+        return await self._outbox.send(ready, target, timeout_s)
 
     async def send_oneway(
         self,
@@ -112,8 +100,8 @@ class AsyncProducer:
 
         Raises SendFailed when it could not even be sent, or BadArgument.
         """
-        place = _place(message, queue, order_key)
-        await self._outbox.send_oneway(self._outbox.ready(message, {}), place, timeout_s)
+        target = _target(message, queue, order_key)
+        await self._outbox.send_oneway(self._outbox.ready(message, {}), target, timeout_s)
 
     async def send_batch(
         self,
@@ -130,15 +118,15 @@ class AsyncProducer:
         """
         opened = self._outbox.usable()
         deadline_s = opened.loop.time() + timeout_s
-        place = _place(_first_of_batch(messages), queue, order_key)
+        target = _target(_first_of_batch(messages), queue, order_key)
         ready = [self._outbox.ready(message, {}) for message in messages]
         parts = list(cut_to_size(ready, self._config.message_size_max))
         size = sum(len(message.body) for message in messages)
         await self._outbox.enter(ready, size, timeout_s)
         try:
             if len(parts) == 1:
-                return [*await self._outbox.send_together(parts[0], place, deadline_s)]
-            return await self._send_parts(parts, place, deadline_s)
+                return [*await self._outbox.send_together(parts[0], target, deadline_s)]
+            return await self._send_parts(parts, target, deadline_s)
         finally:
             opened.window.leave(size)
 
@@ -157,7 +145,7 @@ class AsyncProducer:
         if in_flight < 1:
             raise BadArgument(f"`in_flight` has to be 1 or more, not {in_flight}")
         self._outbox.usable()
-        outcomes: dict[int, Sequence[Outcome]] = {}
+        results: dict[int, Sequence[SendResult]] = {}
         size_max = 0 if self._config.linger_ms is None else self._config.message_size_max
         # All workers take from the same iterator; none waits between taking and sending.
         numbered = enumerate(parts_to_share(messages, self._outbox, size_max))
@@ -165,14 +153,14 @@ class AsyncProducer:
         async def work() -> None:
             for index, part in numbered:
                 if isinstance(part, ClientError):
-                    outcomes[index] = [part]
+                    results[index] = [part]
                 else:
-                    outcomes[index] = await self._part_outcomes(part, timeout_s)
+                    results[index] = await self._part_results(part, timeout_s)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(in_flight):
                 group.create_task(work())
-        return _receipts([each for index in range(len(outcomes)) for each in outcomes[index]])
+        return _receipts([each for index in range(len(results)) for each in results[index]])
 
     async def request(
         self,
@@ -188,11 +176,11 @@ class AsyncProducer:
         """
         instance = self._outbox.usable().instance
         deadline_s = asyncio.get_running_loop().time() + timeout_s
-        place = _place(message, queue, order_key)
+        target = _target(message, queue, order_key)
         with self._replies.expected(instance.id, timeout_s) as (properties, reply):
             ready = self._outbox.ready(message, properties, is_request=True)
             try:
-                receipt = await self._outbox.send(ready, place, timeout_s)
+                receipt = await self._outbox.send(ready, target, timeout_s)
             except NotYetSafe as error:
                 receipt = error.receipts[0]  # It can be consumed, and that is what counts.
             try:
@@ -213,11 +201,11 @@ class AsyncProducer:
 
     # How it is done.
 
-    async def _part_outcomes(self, part: Sequence[Ready], timeout_s: float) -> Sequence[Outcome]:
+    async def _part_results(self, part: Sequence[Ready], timeout_s: float) -> Sequence[SendResult]:
         if len(part) == 1:
-            place = _place(part[0].message, None, None)
+            target = _target(part[0].message, None, None)
             try:
-                return [await self._outbox.send(part[0], place, timeout_s)]
+                return [await self._outbox.send(part[0], target, timeout_s)]
             except ClientError as error:
                 return [error]
         opened = self._outbox.usable()
@@ -229,33 +217,33 @@ class AsyncProducer:
             return [copy(error) for _ in part]
         try:
             sending = self._outbox.send_together(part, ANYWHERE, deadline_s)
-            return await outcomes_of(sending, len(part))
+            return await results_of(sending, len(part))
         finally:
             opened.window.leave(size)
 
     async def _send_parts(
-        self, parts: Sequence[Sequence[Ready]], place: Place, deadline_s: float
+        self, parts: Sequence[Sequence[Ready]], target: Target, deadline_s: float
     ) -> list[SendReceipt]:
-        outcomes: list[Outcome] = []
+        results: list[SendResult] = []
         for part in parts:
-            if outcomes and isinstance(outcomes[-1], ClientError):
+            if results and isinstance(results[-1], ClientError):
                 # A later message must not be there while an earlier one is not.
                 topic = part[0].message.topic
-                outcomes += [SendFailed(topic, "not tried after a failure") for _ in part]
+                results += [SendFailed(topic, "not tried after a failure") for _ in part]
             else:
-                sending = self._outbox.send_together(part, place, deadline_s)
-                outcomes += await outcomes_of(sending, len(part))
-        return _receipts(outcomes)
+                sending = self._outbox.send_together(part, target, deadline_s)
+                results += await results_of(sending, len(part))
+        return _receipts(results)
 
 
-def _place(message: Message, queue: QueueRef | None, order_key: OrderKey | None) -> Place:
+def _target(message: Message, queue: QueueRef | None, order_key: OrderKey | None) -> Target:
     if queue is None and order_key is None:
-        return Place(message.queue) if isinstance(message, ReplyMessage) else ANYWHERE
+        return Target(message.queue) if isinstance(message, ReplyMessage) else ANYWHERE
     if queue is not None and order_key is not None:
         raise BadArgument("give `queue` or `order_key`, not both")
     if queue is not None and queue.topic != message.topic:
         raise BadArgument(f"{queue} is no queue of topic {message.topic!r}")
-    return Place(queue, order_key)
+    return Target(queue, order_key)
 
 
 def _first_of_batch(messages: Sequence[Message]) -> Message:
@@ -269,8 +257,8 @@ def _first_of_batch(messages: Sequence[Message]) -> Message:
     return messages[0]
 
 
-def _receipts(outcomes: Sequence[Outcome]) -> list[SendReceipt]:
-    receipts = [outcome for outcome in outcomes if isinstance(outcome, SendReceipt)]
-    if len(receipts) < len(outcomes):
-        raise SomeFailed(outcomes)
+def _receipts(results: Sequence[SendResult]) -> list[SendReceipt]:
+    receipts = [result for result in results if isinstance(result, SendReceipt)]
+    if len(receipts) < len(results):
+        raise SomeFailed(results)
     return receipts

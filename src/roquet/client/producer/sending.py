@@ -64,7 +64,7 @@ _ID_SEPARATOR: Final = ","
 _read_reply = header_reader(SendMessageReplyHeader)
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """Where the caller wants a message: in one queue, with others of its key, or anywhere."""
 
     queue: QueueRef | None = None
@@ -75,7 +75,7 @@ class Place(NamedTuple):
         return self.queue is not None or self.order_key is not None
 
 
-ANYWHERE: Final = Place()
+ANYWHERE: Final = Target()
 
 
 @final
@@ -103,44 +103,44 @@ class Sender:
         self._loop = asyncio.get_running_loop()
 
     def send(
-        self, outgoing: Outgoing, place: Place, deadline_s: float
+        self, outgoing: Outgoing, target: Target, deadline_s: float
     ) -> Coroutine[None, None, Sequence[SendReceipt]]:
         """One receipt for each message. Raises SendError; see `judged`."""
         if self._hooks:
-            return self._send_watched(outgoing, place, deadline_s)
-        return self._send(outgoing, place, deadline_s)
+            return self._send_watched(outgoing, target, deadline_s)
+        return self._send(outgoing, target, deadline_s)
 
-    async def send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+    async def send_oneway(self, outgoing: Outgoing, target: Target, deadline_s: float) -> None:
         """Returns when the message is on its way. Raises SendFailed when it is not."""
         if not self._hooks:
-            await self._send_oneway(outgoing, place, deadline_s)
+            await self._send_oneway(outgoing, target, deadline_s)
             return
         with self._watched(outgoing):
-            await self._send_oneway(outgoing, place, deadline_s)
+            await self._send_oneway(outgoing, target, deadline_s)
 
-    async def settled(self, topic: str, place: Place, deadline_s: float) -> Place:
+    async def resolved(self, topic: str, target: Target, deadline_s: float) -> Target:
         """The queue instead of an order key. Raises SendFailed when there is no route."""
-        if place.order_key is None:
-            return place
+        if target.order_key is None:
+            return target
         try:
             route = await self._route(topic, wrapped(self._config.namespace, topic), deadline_s)
         except SendFailed as error:
             self._statistics.note_error(error, 1)
             raise
-        return Place(queue_of_key(route.queues, place.order_key))
+        return Target(queue_of_key(route.queues, target.order_key))
 
     async def _send_watched(
-        self, outgoing: Outgoing, place: Place, deadline_s: float
+        self, outgoing: Outgoing, target: Target, deadline_s: float
     ) -> Sequence[SendReceipt]:
         with self._watched(outgoing) as sending:
-            sending.receipts = await self._send(outgoing, place, deadline_s)
+            sending.receipts = await self._send(outgoing, target, deadline_s)
         return sending.receipts
 
     async def _send(
-        self, outgoing: Outgoing, place: Place, deadline_s: float
+        self, outgoing: Outgoing, target: Target, deadline_s: float
     ) -> Sequence[SendReceipt]:
         try:
-            receipts = await self._try_all(outgoing, place, deadline_s)
+            receipts = await self._try_all(outgoing, target, deadline_s)
         except SendError as error:
             self._statistics.note_error(error, len(outgoing.messages))
             raise
@@ -148,27 +148,27 @@ class Sender:
         self._statistics.stored_size += len(outgoing.body)
         return receipts
 
-    async def _send_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+    async def _send_oneway(self, outgoing: Outgoing, target: Target, deadline_s: float) -> None:
         try:
-            await self._attempt_oneway(outgoing, place, deadline_s)
+            await self._attempt_oneway(outgoing, target, deadline_s)
         except SendFailed as error:
             self._statistics.note_error(error, 1)
             raise
         self._statistics.oneway_count += 1
 
     async def _try_all(
-        self, outgoing: Outgoing, place: Place, deadline_s: float
+        self, outgoing: Outgoing, target: Target, deadline_s: float
     ) -> Sequence[SendReceipt]:
         errors: list[AttemptFailed] = []
         failed_broker: str | None = None
         # A queue that was chosen for its order gets the message once: who knows what came between.
-        attempt_count = 1 if place.is_fixed else 1 + self._config.retry_count
+        attempt_count = 1 if target.is_fixed else 1 + self._config.retry_count
         for attempt in range(attempt_count):
             # Only the first look can fail: what is known stays known.
             route = self._instance.routes.known(outgoing.wire_topic) or await self._route(
                 outgoing.topic, outgoing.wire_topic, deadline_s
             )
-            queue = self._choose(route, place, failed_broker)
+            queue = self._choose(route, target, failed_broker)
             pause_s = pause_before(attempt, queue.broker_name, failed_broker) if attempt else 0.0
             if self._loop.time() + pause_s >= deadline_s:
                 break
@@ -185,9 +185,9 @@ class Sender:
                 self._instance.routes.renew_soon(outgoing.wire_topic)
         raise judged(outgoing.topic, errors)
 
-    async def _attempt_oneway(self, outgoing: Outgoing, place: Place, deadline_s: float) -> None:
+    async def _attempt_oneway(self, outgoing: Outgoing, target: Target, deadline_s: float) -> None:
         route = await self._route(outgoing.topic, outgoing.wire_topic, deadline_s)
-        queue = self._choose(route, place, None)
+        queue = self._choose(route, target, None)
         header = header_of(outgoing, queue, self._config, self._clock.now_ms())
         timeout_s = deadline_s - self._loop.time()
         try:
@@ -255,11 +255,11 @@ class Sender:
         except (TopicNotFound, NoNameServer) as error:
             raise SendFailed(topic, str(error)) from error
 
-    def _choose(self, route: Route, place: Place, failed_broker: str | None) -> QueueRef:
-        if place.queue is not None:
-            return place.queue
-        if place.order_key is not None:
-            return queue_of_key(route.queues, place.order_key)
+    def _choose(self, route: Route, target: Target, failed_broker: str | None) -> QueueRef:
+        if target.queue is not None:
+            return target.queue
+        if target.order_key is not None:
+            return queue_of_key(route.queues, target.order_key)
         topic = route.queues[0].topic
         turn = self._turns[topic] = self._turns[topic] + 1
         if self._faults is not None:

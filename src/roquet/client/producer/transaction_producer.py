@@ -11,12 +11,12 @@ asks any producer of the group: `check` has to know the answer, also after a cra
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Final, Self, Unpack, final
+from typing import Final, Unpack, final
 
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import NotYetSafe, SendFailed
 from roquet.client.hooks import MessageKind, TransactionState
+from roquet.client.openable import Openable
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.sending import ANYWHERE
 from roquet.client.producer.statistics import ProducerStatistics
@@ -52,7 +52,7 @@ LocalTransaction = Callable[[Transaction], TransactionState | Awaitable[Transact
 
 
 @final
-class AsyncTransactionProducer:
+class AsyncTransactionProducer(Openable):
     """Sends messages in transactions. Belongs to the event loop and the process that opened it.
 
     `check` says how the transaction of a message ended; an error of it counts as UNKNOWN, and the
@@ -73,18 +73,6 @@ class AsyncTransactionProducer:
     async def close(self) -> None:
         """Waits a little for what is on its way, and leaves; a second time does nothing."""
         await self._outbox.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     @asynccontextmanager
     async def transaction(

@@ -16,14 +16,16 @@ seek, or to leave without a commit.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import TracebackType
-from typing import Final, Self, Unpack, final
+from typing import Final, Unpack, final
 
-from roquet.client.errors import BadArgument, NotOpen, TopicNotFound
+from roquet.client.cluster.brokers import Brokers
+from roquet.client.errors import BadArgument, TopicNotFound
+from roquet.client.group.lifetime import Lifetime
 from roquet.client.group.pulling import Pulled, PullOrder
 from roquet.client.group.subscriptions import Subscriptions, subscription_of
 from roquet.client.moments import timestamp_ms
 from roquet.client.names import unwrapped, wrapped
+from roquet.client.openable import Openable
 from roquet.client.pull.config import PullConsumerConfig, PullConsumerOptions
 from roquet.client.pull.member import PullMember, Wishes
 from roquet.client.pull.schedule import DELAY_S, PullSchedule, PullWork
@@ -56,7 +58,7 @@ class PullStatistics:
 
 
 @final
-class AsyncPullConsumer:
+class AsyncPullConsumer(Openable):
     """Belongs to the event loop and the process that opened it.
 
     `options` are the members of `PullConsumerConfig`. Raises BadArgument, and BadAddress for a name
@@ -69,8 +71,7 @@ class AsyncPullConsumer:
         self._config = PullConsumerConfig(name_server=name_server, group=group, **options)
         self._clock = SystemClock()
         self._wishes = Wishes(Subscriptions(self._config.namespace))
-        self._member: PullMember | None = None
-        self._is_closed = False
+        self._life = Lifetime(_WHAT, lambda: PullMember(self._config, self._wishes, self._clock))
 
     async def open(self) -> None:
         """Joins the group, and returns when the first queues are known; they may also come later.
@@ -78,38 +79,14 @@ class AsyncPullConsumer:
         Raises NotOpen after `close`, RequestRefused when a broker cannot filter as it should, and
         BadStateFile when the offsets of broadcasting cannot be read.
         """
-        if self._is_closed:
-            raise NotOpen(_WHAT, was_open=True)
-        if self._member is not None:
-            return
-        member = self._member = PullMember(self._config, self._wishes, self._clock)
-        try:
-            await member.open()
-        except BaseException:
-            self._member = None
-            await member.close()
-            raise
+        await self._life.open()
 
     async def close(self) -> None:
         """Leaves the group; a second time does nothing.
 
         What the last poll gave is not committed, for nobody knows whether it was done.
         """
-        was_closed, self._is_closed = self._is_closed, True
-        if not was_closed and self._member is not None:
-            await self._member.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
+        await self._life.close()
 
     # What is read.
 
@@ -151,11 +128,11 @@ class AsyncPullConsumer:
 
     def assignment(self) -> list[QueueRef]:
         """The queues that this member reads now. Raises NotOpen."""
-        return self._usable().assignment()
+        return self._life.usable().assignment()
 
     async def queues(self, topic: str) -> list[QueueRef]:
         """All queues that a topic can be read from. Raises TopicNotFound or NoNameServer."""
-        route = await self._usable().instance.routes.newest(self._wire_topic(topic))
+        route = await self._life.usable().membership.instance.routes.newest(self._wire_topic(topic))
         if route is None:
             raise TopicNotFound(topic, "no broker has it")
         return [queue._replace(topic=topic) for queue in sorted(route.readable)]
@@ -165,12 +142,10 @@ class AsyncPullConsumer:
 
         Raises BadArgument for queues that are not assigned.
         """
-        for prefetcher in [self._usable().prefetcher(self._wire_queue(each)) for each in queues]:
-            prefetcher.pause(is_paused=True)
+        self._pause(queues, is_paused=True)
 
     def resume(self, queues: Iterable[QueueRef]) -> None:
-        for prefetcher in [self._usable().prefetcher(self._wire_queue(each)) for each in queues]:
-            prefetcher.pause(is_paused=False)
+        self._pause(queues, is_paused=False)
 
     # Reading.
 
@@ -179,42 +154,42 @@ class AsyncPullConsumer:
 
         With `auto_commit` it says that the program is done with what earlier polls gave.
         """
-        return await self._usable().poll(timeout_s)
+        return await self._life.usable().poll(timeout_s)
 
     async def seek(self, queue: QueueRef, offset: int) -> None:
         """Goes on elsewhere in an assigned queue.
 
         Raises BadArgument beyond its ends, Unreachable or RequestRefused.
         """
-        member = self._usable()
+        member = self._life.usable()
         wire_queue = self._wire_queue(queue)
         member.prefetcher(wire_queue)
-        first = await member.brokers.min_offset(wire_queue)
-        end = await member.brokers.max_offset(wire_queue)
+        first = await self._brokers().min_offset(wire_queue)
+        end = await self._brokers().max_offset(wire_queue)
         if not first <= offset <= end:
             raise BadArgument(f"{queue} goes from {first} to {end}; {offset} is not there")
         member.seek(wire_queue, offset)
 
     async def seek_to_begin(self, queue: QueueRef) -> None:
         """To the oldest message that is still there."""
-        member = self._usable()
+        member = self._life.usable()
         wire_queue = self._wire_queue(queue)
         member.prefetcher(wire_queue)
-        member.seek(wire_queue, await member.brokers.min_offset(wire_queue))
+        member.seek(wire_queue, await self._brokers().min_offset(wire_queue))
 
     async def seek_to_end(self, queue: QueueRef) -> None:
         """To the message that comes next."""
-        member = self._usable()
+        member = self._life.usable()
         wire_queue = self._wire_queue(queue)
         member.prefetcher(wire_queue)
-        member.seek(wire_queue, await member.brokers.max_offset(wire_queue))
+        member.seek(wire_queue, await self._brokers().max_offset(wire_queue))
 
     def position(self, queue: QueueRef) -> int | None:
         """The offset that comes next in an assigned queue; None before it is known.
 
         Raises BadArgument.
         """
-        return self._usable().prefetcher(self._wire_queue(queue)).position
+        return self._life.usable().prefetcher(self._wire_queue(queue)).position
 
     # Offsets.
 
@@ -224,28 +199,28 @@ class AsyncPullConsumer:
         """
         if offsets is not None:
             offsets = {self._wire_queue(queue): offset for queue, offset in offsets.items()}
-        await self._usable().commit(offsets)
+        await self._life.usable().commit(offsets)
 
     async def committed(self, queue: QueueRef) -> int | None:
         """Where the group goes on in a queue; None if it never was there."""
         await self._know(queue)
-        return await self._usable().committed(self._wire_queue(queue))
+        return await self._life.usable().committed(self._wire_queue(queue))
 
     async def offset_for_time(self, queue: QueueRef, moment: datetime) -> int:
         """Of the first message that is not older. Raises BadArgument without a time zone."""
         await self._know(queue)
         moment_ms = timestamp_ms(moment)
-        return await self._usable().brokers.offset_at(self._wire_queue(queue), moment_ms)
+        return await self._brokers().offset_at(self._wire_queue(queue), moment_ms)
 
     async def begin_offset(self, queue: QueueRef) -> int:
         """Of the oldest message that is still there."""
         await self._know(queue)
-        return await self._usable().brokers.min_offset(self._wire_queue(queue))
+        return await self._brokers().min_offset(self._wire_queue(queue))
 
     async def end_offset(self, queue: QueueRef) -> int:
         """Of the message that comes next."""
         await self._know(queue)
-        return await self._usable().brokers.max_offset(self._wire_queue(queue))
+        return await self._brokers().max_offset(self._wire_queue(queue))
 
     async def pull(
         self,
@@ -270,7 +245,7 @@ class AsyncPullConsumer:
         order = PullOrder(
             wire_queue, subscription, offset, count_max, wait_s, says_subscription=True
         )
-        return await self._usable().puller.pull(order)
+        return await self._life.usable().membership.puller.pull(order)
 
     def schedule(self, work: PullWork, *, delay_s: float = DELAY_S) -> None:
         """Calls `work` with each queue that is assigned now or later, again and again until it is
@@ -278,15 +253,15 @@ class AsyncPullConsumer:
 
         Raises NotOpen, and BadArgument unless the consumer was made with `prefetch=False`.
         """
-        member = self._usable()
+        member = self._life.usable()
         if self._config.prefetch or member.schedule is not None:
             raise BadArgument("one schedule needs one consumer, made with `prefetch=False`")
-        member.schedule = PullSchedule(work, delay_s, member.instance.services)
+        member.schedule = PullSchedule(work, delay_s, member.membership.instance.services)
         member.schedule.follow(member.assignment())
 
     def statistics(self) -> PullStatistics:
         """What was done so far, and how far it is."""
-        member = self._member
+        member = self._life.member
         if member is None:
             return PullStatistics()
         namespace = self._config.namespace
@@ -296,25 +271,30 @@ class AsyncPullConsumer:
             )
             for queue, each in member.prefetchers.items()
         }
-        return PullStatistics(member.polled_count, member.cache.count, queues, member.last_error)
+        return PullStatistics(
+            member.polled_count, member.cache.count, queues, member.membership.last_error
+        )
 
     # How it is done.
 
-    def _usable(self) -> PullMember:
-        if self._member is None or self._is_closed:
-            raise NotOpen(_WHAT, was_open=self._is_closed)
-        self._member.instance.check_usable()
-        return self._member
+    def _pause(self, queues: Iterable[QueueRef], *, is_paused: bool) -> None:
+        member = self._life.usable()
+        # All of them are found before the first one is touched.
+        for prefetcher in [member.prefetcher(self._wire_queue(each)) for each in queues]:
+            prefetcher.pause(is_paused=is_paused)
+
+    def _brokers(self) -> Brokers:
+        return self._life.usable().membership.brokers
 
     async def _know(self, queue: QueueRef) -> None:
         """Where the broker of a queue is. Raises TopicNotFound or NoNameServer."""
-        routes = self._usable().instance.routes
+        routes = self._life.usable().membership.instance.routes
         if await routes.existing(self._wire_topic(queue.topic)) is None:
             raise TopicNotFound(queue.topic, "no broker has it")
 
     def _tell_member(self) -> None:
-        if self._member is not None:
-            self._usable().wishes_changed()
+        if self._life.member is not None:
+            self._life.usable().membership.change()
 
     def _wire_topic(self, topic: str) -> str:
         return wrapped(self._config.namespace, topic)

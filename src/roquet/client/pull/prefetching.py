@@ -4,26 +4,16 @@ Pulls are kept as they came. A poll takes whole ones, so it costs nothing for ea
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
-from roquet.client.cluster.routes import RouteBook
-from roquet.client.errors import ClientError, RequestRefused, Unreachable
-from roquet.client.group.pulling import Pulled, Puller, PullOrder, PullStatus
+from roquet.client.group.pull_loop import Pulling, PullLoop
+from roquet.client.group.pulling import Pulled, PullOrder
 from roquet.client.pull.config import PullConsumerConfig
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.net.service import OnFailure, Services
-from roquet.protocol.codes import ResponseCode
 from roquet.protocol.subscription import Subscription
-
-log = logging.getLogger(__name__)
-
-# A broker that has too much to do says so, and means a moment.
-_FLOW_CONTROL_PAUSE_S: Final = 0.02
 
 
 @final
@@ -75,7 +65,7 @@ class Cache:
                 messages = batch.messages
             batch.prefetcher.taken(batch)
             owners.add(batch.prefetcher)
-        self._settle(was_full=was_full)
+        self._look_around(was_full=was_full)
         return messages, owners
 
     def drop(self, prefetcher: "Prefetcher") -> None:
@@ -84,7 +74,7 @@ class Cache:
         kept = [batch for batch in self._batches if batch.prefetcher is not prefetcher]
         self._batches = deque(kept)
         self.count = sum(batch.count for batch in kept)
-        self._settle(was_full=was_full)
+        self._look_around(was_full=was_full)
 
     def enter(self, prefetcher: "Prefetcher") -> None:
         self._prefetchers.add(prefetcher)
@@ -93,7 +83,7 @@ class Cache:
         self._prefetchers.discard(prefetcher)
         self.drop(prefetcher)
 
-    def _settle(self, *, was_full: bool) -> None:
+    def _look_around(self, *, was_full: bool) -> None:
         if not self._batches:
             self.has_some.clear()
         if was_full and not self.is_full:
@@ -101,72 +91,54 @@ class Cache:
                 each.look()
 
 
-@dataclass(frozen=True, slots=True)
-class Prefetching:
-    """What all queues of a consumer use."""
-
-    config: PullConsumerConfig
-    puller: Puller
-    routes: RouteBook
-    services: Services
-    cache: Cache
-    # What is wanted of a topic; None when nothing is any more.
-    subscription_of: Callable[[str], Subscription | None]
-    # Tells brokers who we are and what we want.
-    introduce: Callable[[], None]
-    note_error: Callable[[str], None]
-
-
 @final
 class Prefetcher:
     """Reads one queue ahead. `start_offset` is where it begins; it raises ClientError."""
 
     def __init__(
-        self, queue: QueueRef, shared: Prefetching, start_offset: Callable[[], Awaitable[int]]
+        self,
+        queue: QueueRef,
+        config: PullConsumerConfig,
+        pulling: Pulling,
+        cache: Cache,
+        start_offset: Callable[[], Awaitable[int]],
     ) -> None:
         self.queue = queue
         # Everything before it was polled, or was never wanted; None until it is known.
         self.position: int | None = None
-        # The end of the queue, when its broker was last heard.
-        self.max_offset: int | None = None
         self.cached_count = 0
-        self.is_paused = False
         self._cached_size = 0
+        self.is_paused = False
         self._newest: _Batch | None = None
-        self._shared = shared
-        self._start_offset = start_offset
+        self._config = config
+        self._cache = cache
+        self._loop = PullLoop(queue, pulling, self, start_offset)
         self._may_pull = asyncio.Event()
-        self._next_offset = 0
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def lag(self) -> int | None:
-        if self.position is None or self.max_offset is None:
+        if self.position is None or self._loop.max_offset is None:
             return None
-        return max(0, self.max_offset - self.position)
+        return max(0, self._loop.max_offset - self.position)
 
     def start(self) -> None:
-        shared = self._shared
-        shared.cache.enter(self)
+        self._cache.enter(self)
         self.look()
-        if shared.config.prefetch:
-            self._task = shared.services.run(
-                f"read {self.queue}", self._read, on_failure=OnFailure.RESTART
-            )
+        if self._config.prefetch:
+            self._loop.start()
 
     def stop(self) -> None:
         """Nothing of the queue is polled any more."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-        self._shared.cache.leave(self)
-        self._forget_cached()
+        self._loop.stop()
+        self._cache.leave(self)
 
     def seek(self, offset: int) -> None:
         """What was read ahead is not polled; the next poll goes on at that offset."""
-        self.stop()
-        self.position = self._next_offset = offset
-        self.start()
+        self._loop.stop()
+        self._forget_cached()
+        self.begin(offset)
+        if self._config.prefetch:
+            self._loop.restart(offset)
 
     def pause(self, *, is_paused: bool) -> None:
         self.is_paused = is_paused
@@ -183,104 +155,56 @@ class Prefetcher:
 
     def look(self) -> None:
         """Whether there is room for more."""
-        config = self._shared.config
+        config = self._config
         if (
             self.is_paused
             or self.cached_count > config.queue_count_max
             or self._cached_size > config.queue_size_max
-            or self._shared.cache.is_full
+            or self._cache.is_full
         ):
             self._may_pull.clear()
         else:
             self._may_pull.set()
 
-    async def _read(self) -> None:
-        while self.position is None:
-            try:
-                self.position = self._next_offset = await self._start_offset()
-            except ClientError as error:
-                await self._recover(f"where it begins is not known: {error}")
-        while True:
-            await self._may_pull.wait()
-            await self._pull()
+    # What its loop wants.
 
-    async def _pull(self) -> None:
-        shared = self._shared
-        subscription = shared.subscription_of(self.queue.topic)
-        if subscription is None:
-            await self._recover("nothing is wanted of it")
-            return
-        order = PullOrder(
+    def begin(self, offset: int) -> None:
+        self.position = offset
+
+    async def begin_again(self, offset: int) -> None:
+        """Commits nothing: how far the program is, it says itself."""
+        self._forget_cached()
+        self.begin(offset)
+
+    async def until_room(self) -> None:
+        await self._may_pull.wait()
+
+    def order(self, subscription: Subscription, offset: int) -> PullOrder:
+        return PullOrder(
             self.queue,
             subscription,
-            self._next_offset,
-            shared.config.pull_count,
-            suspend_s=shared.config.suspend_s,
+            offset,
+            self._config.pull_count,
+            suspend_s=self._config.suspend_s,
             says_subscription=True,
             is_lite=True,
         )
-        try:
-            pulled = await shared.puller.pull(order)
-        except RequestRefused as error:
-            await self._recover_from(error)
-        except Unreachable as error:
-            shared.routes.renew_soon(self.queue.topic)
-            await self._recover(str(error))
-        else:
-            await self._keep(pulled)
 
-    async def _keep(self, pulled: Pulled) -> None:
-        self.max_offset = pulled.max_offset
-        if pulled.status is PullStatus.OUT_OF_RANGE:
-            await self._jump(pulled.next_offset)
-            return
-        self._next_offset = pulled.next_offset
+    async def take_in(self, pulled: Pulled, duration_s: float) -> None:  # noqa: ARG002
         if pulled.messages:
             batch = self._newest = _Batch(self, pulled)
             self.cached_count += batch.count
             self._cached_size += batch.size
-            self._shared.cache.put(batch)
+            self._cache.put(batch)
             self.look()
+        elif self._newest is not None:
+            # There is nothing between what is cached and this offset.
+            self._newest.next_offset = pulled.next_offset
         else:
-            self._skip_to(pulled.next_offset)
-
-    async def _jump(self, offset: int) -> None:
-        """Messages have expired, or an operator moved the group."""
-        log.warning("%s has no offset %d; going on at %d", self.queue, self._next_offset, offset)
-        old_offset, self._next_offset = self._next_offset, offset
-        if offset < old_offset:
-            # What waits here comes again.
-            self._shared.cache.drop(self)
-            self._forget_cached()
-            self.look()
-        self._skip_to(offset)
-        if offset == old_offset:
-            await asyncio.sleep(self._shared.config.error_pause_s)
-
-    def _skip_to(self, offset: int) -> None:
-        """There is nothing between what is cached and this offset."""
-        if self._newest is not None:
-            self._newest.next_offset = offset
-        else:
-            self.position = offset
+            self.position = pulled.next_offset
 
     def _forget_cached(self) -> None:
+        self._cache.drop(self)
         self.cached_count = self._cached_size = 0
         self._newest = None
-
-    async def _recover_from(self, error: RequestRefused) -> None:
-        shared = self._shared
-        if error.code == ResponseCode.FLOW_CONTROL:
-            await asyncio.sleep(_FLOW_CONTROL_PAUSE_S)
-            return
-        if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-            shared.introduce()
-        elif error.code in {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION}:
-            shared.routes.renew_soon(self.queue.topic)
-        await self._recover(str(error))
-
-    async def _recover(self, reason: str) -> None:
-        pause_s = self._shared.config.error_pause_s
-        self._shared.note_error(f"pull of {self.queue}: {reason}")
-        log.info("pull of %s: %s; again in %g s", self.queue, reason, pause_s)
-        await asyncio.sleep(pause_s)
+        self.look()

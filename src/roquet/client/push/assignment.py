@@ -1,13 +1,12 @@
 """The queues that a member of a group reads now, and how they come and go."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, final
 
-from roquet.client.group.offsets import OffsetKeeper
+from roquet.client.group.membership import Membership
 from roquet.client.push.queue_reader import QueueReader
 from roquet.client.queue_ref import QueueRef
-from roquet.net.service import Services
 
 log = logging.getLogger(__name__)
 
@@ -24,24 +23,18 @@ class Locks(Protocol):
 
 @final
 class Assignment:
-    """`new_reader` gets a queue and all queues of its topic; `on_change` a topic, before any of its
-    new queues is read; `on_free` is called when a queue that was lost can be had again."""
+    """`new_reader` gets a queue and all queues of its topic."""
 
     def __init__(
         self,
+        membership: Membership,
         new_reader: Callable[[QueueRef, Sequence[QueueRef]], QueueReader],
-        keeper: OffsetKeeper,
         locks: Locks | None,
-        services: Services,
-        on_change: Callable[[str], Awaitable[None]],
-        on_free: Callable[[], None],
     ) -> None:
+        self._membership = membership
+        self._keeper = membership.keeper
         self._new_reader = new_reader
-        self._keeper = keeper
         self._locks = locks
-        self._services = services
-        self._on_change = on_change
-        self._on_free = on_free
         self.readers: dict[QueueRef, QueueReader] = {}
         # Lost, but not yet left.
         self.leaving: dict[QueueRef, QueueReader] = {}
@@ -59,10 +52,11 @@ class Assignment:
             locked = await self._locks.lock(free)
             free = [queue for queue in free if queue in locked]
         if lost or free:
-            await self._on_change(topic)
+            # Before any new queue is read.
+            await self._membership.introductions.renew(topic)
         for queue in free:
             reader = self.readers[queue] = self._new_reader(queue, queues)
-            reader.start()
+            reader.loop.start()
         if lost or free:
             log.info("reading %s of %s", [queue[1:] for queue in self.of_topic(topic)], topic)
         return len(free) == len(wanted)
@@ -75,7 +69,8 @@ class Assignment:
         reader = self.readers.pop(queue)
         self.leaving[queue] = reader
         reader.stop()
-        self._services.once(f"leave {queue}", lambda: self._leave(reader))
+        services = self._membership.instance.services
+        services.once(f"leave {queue}", lambda: self._leave(reader))
 
     async def save(self) -> None:
         """What is finished is kept for good."""
@@ -100,12 +95,13 @@ class Assignment:
             if self._is_ours(queue):
                 reader.note()
                 await self._keeper.save([queue])
-            self._keeper.forget(queue)
+            self._membership.forget(queue)
             if self._locks is not None:
                 await self._locks.unlock([queue])
         finally:
             del self.leaving[queue]
-            self._on_free()
+            # It can be had again.
+            self._membership.rebalance.wake()
 
     def _is_ours(self, queue: QueueRef) -> bool:
         """Who lost a lock does not know how far the new owner is."""

@@ -9,7 +9,7 @@ from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Delivery, Workers
 from roquet.client.push.flow_control import QueueLimits, has_room
 from roquet.client.push.offset_book import OffsetBook
-from roquet.client.push.outcome import verdict_of
+from roquet.client.push.outcome import consequence_of
 from roquet.client.push.retrying import Retries
 from roquet.client.push.statistics import Counting
 from roquet.client.queue_ref import QueueRef
@@ -103,11 +103,11 @@ class ConcurrentFeed:
             self._judge(messages, error)
 
     def _judge(self, messages: list[ReceivedMessage], error: BaseException) -> None:
-        verdict = verdict_of(error, len(messages))
-        failed = messages[verdict.done_count :]
-        self._counts.done_count += verdict.done_count
+        consequence = consequence_of(error, len(messages))
+        failed = messages[consequence.done_count :]
+        self._counts.done_count += consequence.done_count
         self._counts.failed_count += len(failed)
-        for message in messages[: verdict.done_count]:
+        for message in messages[: consequence.done_count]:
             self._finish(message)
         if not failed:
             return
@@ -118,7 +118,7 @@ class ConcurrentFeed:
             for message in failed:
                 self._finish(message)
         else:
-            retries.later(failed, verdict.delay_level, self._finish, self._put)
+            retries.later(failed, consequence.delay_level, self._finish, self._put)
 
     def _finish(self, message: ReceivedMessage) -> None:
         self.book.finish(message.queue_offset)

@@ -13,15 +13,16 @@ listener, `async for message in consumer` gives the messages.
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from operator import itemgetter
-from types import TracebackType
-from typing import Final, Self, Unpack, final
+from typing import Final, Unpack, final
 
-from roquet.client.errors import BadArgument, NotOpen
+from roquet.client.errors import BadArgument
+from roquet.client.group.lifetime import Lifetime
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import unwrapped
+from roquet.client.openable import Openable
 from roquet.client.push.config import PushConsumerConfig, PushConsumerOptions
 from roquet.client.push.iteration import DeliveryIterator, Iterations
-from roquet.client.push.member import GroupMember, retry_topic
+from roquet.client.push.member import PushMember, retry_topic
 from roquet.client.push.outcome import BROKER_DECIDES
 from roquet.client.push.statistics import ConsumerStatistics
 from roquet.client.queue_ref import QueueRef
@@ -39,7 +40,7 @@ Listener = (
 
 
 @final
-class AsyncPushConsumer:
+class AsyncPushConsumer(Openable):
     """Belongs to the event loop and the process that opened it.
 
     `listener` gets one message, or with `batch_size` a list of them. `options` are the members of
@@ -55,13 +56,13 @@ class AsyncPushConsumer:
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         self._config = PushConsumerConfig(name_server=name_server, group=group, **options)
-        self._listener = listener
         self._clock = SystemClock()
         self._subscriptions = Subscriptions(self._config.namespace)
         if not self._config.broadcasting:
             self._subscriptions.add(retry_topic(group), None, None, self._clock.now_ms())
-        self._member: GroupMember | None = None
-        self._is_closed = False
+        self._life = Lifetime(
+            _WHAT, lambda: PushMember(self._config, listener, self._subscriptions, self._clock)
+        )
 
     async def open(self) -> None:
         """Joins the group, and returns when the first queues are read; they may also come later.
@@ -69,39 +70,14 @@ class AsyncPushConsumer:
         Raises NotOpen after `close`, RequestRefused when a broker cannot filter as it should, and
         BadStateFile when the offsets of broadcasting cannot be read.
         """
-        if self._is_closed:
-            raise NotOpen(_WHAT, was_open=True)
-        if self._member is not None:
-            return
-        member = GroupMember(self._config, self._listener, self._subscriptions, self._clock)
-        self._member = member
-        try:
-            await member.open()
-        except BaseException:
-            self._member = None
-            await member.close()
-            raise
+        await self._life.open()
 
     async def close(self) -> None:
         """Waits a while for running listeners, and leaves the group; a second time does nothing.
 
         What is not done then is delivered again, to whichever member reads the queue next.
         """
-        was_closed, self._is_closed = self._is_closed, True
-        if not was_closed and self._member is not None:
-            await self._member.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
+        await self._life.close()
 
     def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
         """Wants the messages of a topic: those with tags such as "a || b", those that an SQL92
@@ -118,10 +94,10 @@ class AsyncPushConsumer:
 
     def pause(self) -> None:
         """Nothing is delivered until `resume`; queues are kept. Raises NotOpen."""
-        self._usable().pause()
+        self._life.usable().pause()
 
     def resume(self) -> None:
-        self._usable().resume()
+        self._life.usable().resume()
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """A message is done when the next one is asked for. Raises BadArgument or NotOpen."""
@@ -142,7 +118,7 @@ class AsyncPushConsumer:
 
         Raises Unreachable or RequestRefused when no broker took it.
         """
-        member = self._usable()
+        member = self._life.usable()
         await member.send_back.send_back(message, delay_level, self._config.wire_retry_count_max)
 
     def queues(self) -> list[QueueRef]:
@@ -150,26 +126,21 @@ class AsyncPushConsumer:
         namespace = self._config.namespace
         return [
             queue._replace(topic=unwrapped(namespace, queue.topic))
-            for queue in sorted(self._usable().assignment.readers)
+            for queue in sorted(self._life.usable().assignment.readers)
             # Nobody subscribed to the retry topic; it comes with the group.
             if not queue.topic.startswith(RETRY_PREFIX)
         ]
 
     def statistics(self) -> ConsumerStatistics:
-        return ConsumerStatistics() if self._member is None else self._member.statistics()
-
-    def _usable(self) -> GroupMember:
-        if self._member is None or self._is_closed:
-            raise NotOpen(_WHAT, was_open=self._is_closed)
-        self._member.instance.check_usable()
-        return self._member
+        member = self._life.member
+        return ConsumerStatistics() if member is None else member.statistics()
 
     def _iterations(self) -> Iterations:
-        workers = self._usable().workers
+        workers = self._life.usable().workers
         if not isinstance(workers, Iterations):
             raise BadArgument("this consumer has a listener, which gets all messages")
         return workers
 
     def _tell_member(self) -> None:
-        if self._member is not None:
-            self._usable().wants_changed()
+        if self._life.member is not None:
+            self._life.usable().wants_changed()

@@ -1,14 +1,26 @@
-"""What surrounds each call of a listener: hooks before and after, and its time limit."""
+"""What surrounds each call of a listener: hooks before and after, and its time limit.
+
+And calls out of turn, which have neither.
+"""
 
 import asyncio
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
 
 from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
 from roquet.client.push.delivery import Delivery, Workers
 from roquet.client.push.outcome import NotDone, TooSlow
-from roquet.client.user_code import tell
+from roquet.client.received import ReceivedMessage
+from roquet.client.user_code import error_of, tell
 from roquet.clock import Clock
+from roquet.protocol.bodies.running_info import ConsumeResult, DirectConsumeResult
+
+_RESULTS: Final[Mapping[ConsumeOutcome, ConsumeResult]] = {
+    ConsumeOutcome.SUCCESS: ConsumeResult.SUCCESS,
+    ConsumeOutcome.FAILED: ConsumeResult.LATER,
+    ConsumeOutcome.TIMED_OUT: ConsumeResult.LATER,
+    ConsumeOutcome.RAISED: ConsumeResult.THROW_EXCEPTION,
+}
 
 
 @final
@@ -62,3 +74,17 @@ async def keep_in_time(workers: Workers, timeout_s: float, clock: Clock) -> None
             else:
                 due_s = min(due_s, running.begin_s + timeout_s)
         await asyncio.sleep(due_s - now_s)
+
+
+async def called_directly(
+    listener: Any, argument: ReceivedMessage | list[ReceivedMessage], clock: Clock, *, orderly: bool
+) -> DirectConsumeResult:
+    """What an operator hears of a call out of turn."""
+    begin_s = clock.monotonic_s()
+    error = await error_of(listener, argument)
+    return DirectConsumeResult(
+        consume_result=_RESULTS[outcome_of(error)],
+        order=orderly,
+        remark=None if error is None else repr(error),
+        spent_time_mills=round((clock.monotonic_s() - begin_s) * 1000),
+    )

@@ -43,10 +43,6 @@ class OffsetBook:
         return len(self._sizes)
 
     @property
-    def first_unfinished(self) -> int | None:
-        return next(iter(self._sizes), None)
-
-    @property
     def commit_offset(self) -> int:
         """Where the group may start again without missing a message."""
         return next(iter(self._sizes), self.next_offset)

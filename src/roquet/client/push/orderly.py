@@ -16,7 +16,7 @@ from roquet.client.push.concurrent_feed import Consumption, Room
 from roquet.client.push.delivery import Delivery
 from roquet.client.push.flow_control import QueueLimits
 from roquet.client.push.offset_book import OffsetBook
-from roquet.client.push.outcome import NotBegun, verdict_of
+from roquet.client.push.outcome import NotBegun, consequence_of
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import Clock
@@ -169,9 +169,9 @@ class OrderlyFeed:
         if error is None:
             self._finish(messages)
             return
-        verdict = verdict_of(error, len(messages))
-        self._finish(messages[: verdict.done_count])
-        failed = messages[verdict.done_count :]
+        consequence = consequence_of(error, len(messages))
+        self._finish(messages[: consequence.done_count])
+        failed = messages[consequence.done_count :]
         self._counts.failed_count += len(failed)
         if not failed or self.is_dropped:
             return
@@ -180,12 +180,12 @@ class OrderlyFeed:
         dead = [
             each
             for each in failed
-            if verdict.is_dead or each.retry_count >= retries.retry_count_max
+            if consequence.is_dead or each.retry_count >= retries.retry_count_max
         ]
         again = [each for each in failed if each not in dead]
         for message in again:
             message.local_retry_count += 1
-        pause_s = verdict.pause_s
+        pause_s = consequence.pause_s
         if pause_s is None:
             pause_s = self._consumption.config.retry_pause_s
         self._is_resting = True

@@ -68,7 +68,7 @@ class NotBegun(RoquetError):
     """No listener was called: the queue was lost before."""
 
 
-class Verdict(NamedTuple):
+class Consequence(NamedTuple):
     """What follows: the first `done_count` are done, the others come again."""
 
     done_count: int
@@ -80,15 +80,15 @@ class Verdict(NamedTuple):
         return self.delay_level == AT_ONCE_DEAD
 
 
-def verdict_of(error: BaseException, count: int) -> Verdict:
+def consequence_of(error: BaseException, count: int) -> Consequence:
     """Of what a listener raised that had `count` messages."""
     match error:
         case RetryLater():
             level = error.delay_level or BROKER_DECIDES
-            return Verdict(min(error.done_count, count), level, error.pause_s)
+            return Consequence(min(error.done_count, count), level, error.pause_s)
         case DeadLetter():
-            return Verdict(min(error.done_count, count), AT_ONCE_DEAD)
+            return Consequence(min(error.done_count, count), AT_ONCE_DEAD)
         case TooSlow():
-            return Verdict(0, _TOO_SLOW_LEVEL)
+            return Consequence(0, _TOO_SLOW_LEVEL)
         case _:
-            return Verdict(0, BROKER_DECIDES)
+            return Consequence(0, BROKER_DECIDES)

@@ -9,7 +9,6 @@ from typing import Final, final
 from roquet.client.errors import ClientError
 from roquet.client.push.outcome import AT_ONCE_DEAD, NotDone
 from roquet.client.push.send_back import SendBack
-from roquet.client.push.statistics import Counting
 from roquet.client.received import ReceivedMessage
 from roquet.net.service import Services
 
@@ -26,11 +25,15 @@ class Retries:
     """Sends messages back, in the background, until they are where they have to be."""
 
     def __init__(
-        self, send_back: SendBack, retry_count_max: int, services: Services, counting: Counting
+        self,
+        send_back: SendBack,
+        retry_count_max: int,
+        services: Services,
+        note_error: Callable[[str], None],
     ) -> None:
         self._send_back = send_back
         self._services = services
-        self._counting = counting
+        self._note_error = note_error
         self.retry_count_max = retry_count_max
         self._busy_count = 0
         self._is_idle = asyncio.Event()
@@ -39,7 +42,7 @@ class Retries:
     def note(self, error: BaseException, messages: Messages) -> None:
         """Says what happened to whoever reads logs or statistics."""
         first = messages[0]
-        self._counting.last_error = f"{first!r}: {error!r}"
+        self._note_error(f"{first!r}: {error!r}")
         if isinstance(error, NotDone):
             log.info("%r and the rest of %d not done: %s", first, len(messages), error)
         else:

@@ -70,7 +70,6 @@ class Counting:
 
     def __init__(self) -> None:
         self.topics: defaultdict[str, TopicCounts] = defaultdict(TopicCounts)
-        self.last_error: str | None = None
         self._samples: deque[tuple[float, dict[str, TopicCounts]]] = deque(maxlen=_SAMPLE_COUNT)
 
     def sample(self, now_s: float) -> None:

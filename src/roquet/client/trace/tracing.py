@@ -25,7 +25,7 @@ from roquet.client.hooks import (
 )
 from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import ANYWHERE, Place
+from roquet.client.producer.sending import ANYWHERE, Target
 from roquet.client.received import ReceivedMessage
 from roquet.client.trace.records import (
     EndTransactionRecord,
@@ -68,7 +68,7 @@ class Sends(Protocol):
 
     def ready(self, message: Message, extra: Mapping[str, str]) -> Ready: ...
 
-    async def send(self, ready: Ready, place: Place, timeout_s: float) -> SendReceipt: ...
+    async def send(self, ready: Ready, target: Target, timeout_s: float) -> SendReceipt: ...
 
 
 class _Line(NamedTuple):

@@ -15,7 +15,7 @@ from roquet.client.producer.batching import (
 )
 from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import ANYWHERE, Place
+from roquet.client.producer.sending import ANYWHERE, Target
 from roquet.client.queue_ref import QueueRef
 from roquet.net.service import Services
 from roquet.protocol.messages.message import Message
@@ -43,7 +43,7 @@ class Line:
         self.error: Exception | None = None
 
     async def send(
-        self, batch: Sequence[Ready], _place: Place, deadline_s: float
+        self, batch: Sequence[Ready], _target: Target, deadline_s: float
     ) -> list[SendReceipt]:
         self.sent.append([each.message_id for each in batch])
         self.deadlines.append(deadline_s)
@@ -104,7 +104,7 @@ async def test_topics_and_places_do_not_mix(line: Line, services: Services) -> N
     gathering = gatherer(line, services)
     gathering.add(ready(1), ANYWHERE, 0)
     gathering.add(ready(2, topic="u"), ANYWHERE, 0)
-    gathering.add(ready(3), Place(QUEUE), 0)
+    gathering.add(ready(3), Target(QUEUE), 0)
     gathering.flush()
     await eventually(lambda: len(line.sent) == 3)
     assert sorted(line.sent) == [["1"], ["2"], ["3"]]
@@ -116,7 +116,7 @@ async def test_requests_to_one_queue_do_not_overtake_each_other(
 ) -> None:
     gathering = gatherer(line, services)
     for number in range(2):
-        last = gathering.add(ready(number), Place(QUEUE), 0)
+        last = gathering.add(ready(number), Target(QUEUE), 0)
         gathering.flush()
     await eventually(lambda: line.sent)
     await asyncio.sleep(0)

@@ -3,25 +3,25 @@
 import pytest
 
 from roquet.client.errors import BadArgument
-from roquet.client.push.outcome import DeadLetter, RetryLater, TooSlow, Verdict, verdict_of
+from roquet.client.push.outcome import Consequence, DeadLetter, RetryLater, TooSlow, consequence_of
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict"),
+    ("error", "consequence"),
     [
-        (ValueError("x"), Verdict(0, 0)),
-        (TooSlow(1.0), Verdict(0, 3)),
-        (RetryLater(), Verdict(0, 0)),
-        (RetryLater(delay_level=5, done_count=2), Verdict(2, 5)),
-        (RetryLater(pause_s=0.5), Verdict(0, 0, 0.5)),
-        (RetryLater(done_count=9), Verdict(4, 0)),
-        (DeadLetter("no use", done_count=1), Verdict(1, -1)),
+        (ValueError("x"), Consequence(0, 0)),
+        (TooSlow(1.0), Consequence(0, 3)),
+        (RetryLater(), Consequence(0, 0)),
+        (RetryLater(delay_level=5, done_count=2), Consequence(2, 5)),
+        (RetryLater(pause_s=0.5), Consequence(0, 0, 0.5)),
+        (RetryLater(done_count=9), Consequence(4, 0)),
+        (DeadLetter("no use", done_count=1), Consequence(1, -1)),
     ],
     ids=repr,
 )
-def test_what_follows_from_an_error(error: Exception, verdict: Verdict) -> None:
-    assert verdict_of(error, 4) == verdict
-    assert verdict.is_dead is isinstance(error, DeadLetter)
+def test_what_follows_from_an_error(error: Exception, consequence: Consequence) -> None:
+    assert consequence_of(error, 4) == consequence
+    assert consequence.is_dead is isinstance(error, DeadLetter)
 
 
 @pytest.mark.parametrize(

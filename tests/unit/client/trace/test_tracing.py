@@ -10,7 +10,7 @@ from roquet.client.errors import BadArgument, SendFailed
 from roquet.client.hooks import ConsumeOutcome, Consuming
 from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import Place
+from roquet.client.producer.sending import Target
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.client.trace.records import (
     EndTransactionRecord,
@@ -56,8 +56,8 @@ class Sink:
         assert not extra
         return Ready(message, "ID", "")
 
-    async def send(self, ready: Ready, place: Place, timeout_s: float) -> SendReceipt:
-        assert not place.is_fixed
+    async def send(self, ready: Ready, target: Target, timeout_s: float) -> SendReceipt:
+        assert not target.is_fixed
         assert timeout_s > 0
         await self.may_send.wait()
         if self.is_broken:

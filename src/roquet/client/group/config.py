@@ -1,0 +1,92 @@
+"""How any member of a consumer group is set up: what push and pull consumers are both told."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypedDict
+
+from roquet.client.cluster.name_servers import split_name_servers
+from roquet.client.cluster.tls import TlsConfig
+from roquet.client.config import Credentials
+from roquet.client.errors import BadArgument
+from roquet.client.group.allocation import Allocation, average
+from roquet.client.group.start_offset import Start, StartFrom
+from roquet.client.names import check_group
+
+SOON: Final = 1e-3
+NEVER: Final = 1e9
+
+# The least and the most of a number.
+Ranges = dict[str, tuple[float, float]]
+
+
+class MemberOptions(TypedDict, total=False):
+    """What a member takes besides name server and group; `MemberConfig` explains."""
+
+    namespace: str | None
+    credentials: Credentials | None
+    tls: TlsConfig | bool
+    broadcasting: bool
+    start_from: Start
+    allocation: Allocation
+    offsets_directory: Path | str | None
+    instance_name: str | None
+    commit_interval_s: float
+    balance_interval_s: float
+    error_pause_s: float
+    route_interval_s: float
+    heartbeat_interval_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberConfig:
+    """Checked when it is made, and never changed."""
+
+    # "host:port", several of them joined by semicolons.
+    name_server: str
+    group: str
+    namespace: str | None = None
+    credentials: Credentials | None = None
+    # True is encrypted as `TlsConfig()` says.
+    tls: TlsConfig | bool = False
+    # Every member reads everything and keeps its own offsets; what fails is not repeated.
+    broadcasting: bool = False
+    # For a group that was never there; any other goes on where it was.
+    start_from: Start = StartFrom.LAST
+    # All members have to share in the same way.
+    allocation: Allocation = average
+    # For broadcasting; None is `.rocketmq_offsets` in the home directory, as in Java.
+    offsets_directory: Path | str | None = None
+    # Part of the client id, which must be unique in a group. None is made up; for broadcasting,
+    # whose offsets have to be found again, it is "DEFAULT".
+    instance_name: str | None = None
+    commit_interval_s: float = 5.0
+    balance_interval_s: float = 20.0
+    # Before a broker that failed or refused is asked again.
+    error_pause_s: float = 1.0
+    route_interval_s: float = 30.0
+    heartbeat_interval_s: float = 30.0
+
+    def check(self, own_ranges: Ranges) -> None:
+        """Raises BadArgument, and BadAddress for the name server."""
+        check_group(self.group)
+        split_name_servers(self.name_server)
+        for name, (low, high) in (own_ranges | _RANGES).items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise BadArgument(f"`{name}` has to be from {low:g} to {high:g}, not {value}")
+        if isinstance(self.start_from, datetime) and self.start_from.tzinfo is None:
+            raise BadArgument(f"`start_from` {self.start_from} has no time zone; give it one")
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return split_name_servers(self.name_server)
+
+
+_RANGES: Final = {
+    "commit_interval_s": (SOON, NEVER),
+    "balance_interval_s": (SOON, NEVER),
+    "error_pause_s": (SOON, NEVER),
+    "route_interval_s": (SOON, NEVER),
+    "heartbeat_interval_s": (SOON, NEVER),
+}

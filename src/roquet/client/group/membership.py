@@ -1,0 +1,189 @@
+"""One member of a consumer group, whatever it does with the messages of its queues."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol, final
+
+from roquet.client.cluster.brokers import Brokers
+from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.tls import tls_context
+from roquet.client.group.config import MemberConfig
+from roquet.client.group.introductions import Introductions, heartbeat_of
+from roquet.client.group.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
+from roquet.client.group.pull_loop import Pulling
+from roquet.client.group.pulling import Puller
+from roquet.client.group.rebalance import Rebalance
+from roquet.client.group.start_offset import start_offset
+from roquet.client.group.subscriptions import Subscriptions
+from roquet.client.names import wrapped
+from roquet.client.queue_ref import QueueRef
+from roquet.clock import Clock
+from roquet.net.router import Router
+from roquet.net.service import OnFailure
+from roquet.protocol.bodies.heartbeat import ConsumeType
+
+# Broadcasting members have to find their offsets again.
+_STABLE_NAME: Final = "DEFAULT"
+_OFFSETS_DIRECTORY: Final = ".rocketmq_offsets"
+# How long `join` waits for the first queues; they may come later.
+_BEGIN_TIMEOUT_S: Final = 3.0
+_LEAVE_TIMEOUT_S: Final = 5.0
+_NEW_TOPIC_QUEUE_COUNT: Final = 4
+_WHATS: Final = {ConsumeType.PUSH: "push consumer", ConsumeType.PULL: "pull consumer"}
+
+
+class Member(Protocol):
+    """What a push or a pull consumer does with its share of the group's queues."""
+
+    def topics(self) -> Iterable[str]:
+        """Those it wants a share of."""
+
+    async def introduced(self) -> None:
+        """Brokers know what it wants now."""
+
+    async def share(
+        self, topic: str, queues: Sequence[QueueRef], share: Sequence[QueueRef]
+    ) -> bool | None:
+        """Of all queues of a topic it reads these from now on; False if some cannot be had yet."""
+
+    async def until_begun(self) -> None:
+        """Returns when the first queues are read."""
+
+    async def save(self) -> None:
+        """How far it is is kept for good."""
+
+
+@final
+class Membership:
+    """Made inside a running event loop. Nothing happens before `open`.
+
+    `router` answers what brokers ask.
+    """
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        consume_type: ConsumeType,
+        subscriptions: Subscriptions,
+        clock: Clock,
+        router: Router[Any],
+        member: Member,
+    ) -> None:
+        self._member = member
+        self.config = config
+        self.consume_type = consume_type
+        self.subscriptions = subscriptions
+        self.clock = clock
+        self.begin_ms = clock.now_ms()
+        self.group = wrapped(config.namespace, config.group)
+        self.last_error: str | None = None
+        self.instance = instance = ClientInstance(
+            _WHATS[consume_type],
+            config.name_servers,
+            clock,
+            partial(heartbeat_of, config, consume_type, self.group, subscriptions),
+            credentials=config.credentials,
+            new_topic_queue_count=_NEW_TOPIC_QUEUE_COUNT,
+            router=router,
+            tls=tls_context(config.tls),
+            name=config.instance_name or (_STABLE_NAME if config.broadcasting else None),
+            is_consumer=True,
+        )
+        self.brokers = Brokers(instance.requests, instance.routes)
+        self.puller = Puller(instance.requests, instance.routes, self.group, config.namespace)
+        self.keeper = self._new_keeper()
+        self.introductions = Introductions(instance, subscriptions, clock)
+        self.rebalance = Rebalance(
+            self.brokers,
+            instance.routes,
+            (self.group, instance.id),
+            None if config.broadcasting else config.allocation,
+            member.topics,
+            member.share,
+            on_stranger=instance.beat_soon,
+        )
+        self.pulling = Pulling(
+            self.puller.pull,
+            instance.routes.renew_soon,
+            instance.services,
+            clock,
+            config.error_pause_s,
+            self.introductions.subscription_of,
+            instance.beat_soon,
+            self.note_error,
+        )
+        self._balancing: asyncio.Task[None] | None = None
+
+    def note_error(self, text: str) -> None:
+        """The last thing that went wrong, for whoever asks."""
+        self.last_error = text
+
+    def start_of(
+        self, queue: QueueRef, siblings: Sequence[QueueRef]
+    ) -> Callable[[], Awaitable[int]]:
+        """Finds where to begin in a queue; `siblings` are all queues of its topic."""
+        start = self.config.start_from
+        return partial(start_offset, self.brokers, self.keeper, queue, start, siblings)
+
+    # Its life.
+
+    async def open(self) -> None:
+        """Finds the servers. Raises BadStateFile, and RequestRefused when a broker does not
+        filter as it is wanted."""
+        if isinstance(self.keeper, FileOffsets):
+            await asyncio.to_thread(self.keeper.load)
+        await self.instance.open(self.config.route_interval_s, self.config.heartbeat_interval_s)
+        await self.brokers.check_subscriptions(
+            self.group, self.instance.id, self.subscriptions.by_topic.values()
+        )
+
+    async def join(self) -> None:
+        """Reads its share from now on; returns when that has begun, or after a while."""
+        services = self.instance.services
+        services.every("save offsets", self.config.commit_interval_s, self._member.save)
+        self._balancing = services.run("balance", self._balance, on_failure=OnFailure.RESTART)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BEGIN_TIMEOUT_S):
+                await self.rebalance.has_begun.wait()
+                await self._member.until_begun()
+
+    def change(self) -> None:
+        """Other topics or queues are wanted."""
+        self.instance.services.once("change", self._change)
+
+    def stop_balancing(self) -> None:
+        """From now on its share stays as it is."""
+        if self._balancing is not None:
+            self._balancing.cancel()
+
+    async def leave(self, leave_queues: Callable[[], Awaitable[None]]) -> None:
+        """Gives its queues back, if that does not take too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                await leave_queues()
+
+    def forget(self, queue: QueueRef) -> None:
+        """Somebody else goes on there."""
+        self.keeper.forget(queue)
+        self.puller.forget(queue)
+
+    async def _balance(self) -> None:
+        await self._introduce()
+        await self.rebalance.keep_balanced(self.config.balance_interval_s)
+
+    async def _change(self) -> None:
+        await self._introduce()
+        self.rebalance.wake()
+
+    async def _introduce(self) -> None:
+        await self.introductions.introduce()
+        await self._member.introduced()
+
+    def _new_keeper(self) -> OffsetKeeper:
+        if not self.config.broadcasting:
+            return BrokerOffsets(self.brokers, self.group)
+        directory = self.config.offsets_directory or Path.home() / _OFFSETS_DIRECTORY
+        return FileOffsets(Path(directory) / self.instance.id / self.group)
