@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from roquet.client.blocking.admin import Admin
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer
+    from roquet.client.blocking.reader import TopicReader
     from roquet.client.blocking.transactions import TransactionProducer
     from roquet.client.cluster.tls import TlsConfig
     from roquet.client.config import Credentials
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from roquet.client.push.consumer import AsyncPushConsumer
     from roquet.client.push.outcome import DeadLetter, RetryLater
     from roquet.client.queue_ref import QueueRef
+    from roquet.client.reader.chunk import RecordChunk
+    from roquet.client.reader.reader import AsyncTopicReader
     from roquet.client.received import ReceivedMessage
     from roquet.protocol.messages.message import Message
 
@@ -41,6 +44,7 @@ __all__ = [
     "AsyncProducer",
     "AsyncPullConsumer",
     "AsyncPushConsumer",
+    "AsyncTopicReader",
     "AsyncTransactionProducer",
     "Credentials",
     "DeadLetter",
@@ -51,6 +55,7 @@ __all__ = [
     "PushConsumer",
     "QueueRef",
     "ReceivedMessage",
+    "RecordChunk",
     "RetryLater",
     "RoquetError",
     "SendHook",
@@ -58,6 +63,7 @@ __all__ = [
     "Sending",
     "StartFrom",
     "TlsConfig",
+    "TopicReader",
     "TopicSettings",
     "Transaction",
     "TransactionProducer",
@@ -71,6 +77,7 @@ _HOMES: Final = {
     "AsyncProducer": "roquet.client.producer.producer",
     "AsyncPullConsumer": "roquet.client.pull.consumer",
     "AsyncPushConsumer": "roquet.client.push.consumer",
+    "AsyncTopicReader": "roquet.client.reader.reader",
     "AsyncTransactionProducer": "roquet.client.producer.transaction_producer",
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
@@ -81,12 +88,14 @@ _HOMES: Final = {
     "PushConsumer": "roquet.client.blocking.consumers",
     "QueueRef": "roquet.client.queue_ref",
     "ReceivedMessage": "roquet.client.received",
+    "RecordChunk": "roquet.client.reader.chunk",
     "RetryLater": "roquet.client.push.outcome",
     "SendHook": "roquet.client.hooks",
     "SendReceipt": "roquet.client.producer.receipt",
     "Sending": "roquet.client.hooks",
     "StartFrom": "roquet.client.group.start_offset",
     "TlsConfig": "roquet.client.cluster.tls",
+    "TopicReader": "roquet.client.blocking.reader",
     "TopicSettings": "roquet.client.admin.topics",
     "Transaction": "roquet.client.producer.transaction_producer",
     "TransactionProducer": "roquet.client.blocking.transactions",

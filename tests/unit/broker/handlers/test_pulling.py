@@ -123,8 +123,8 @@ async def test_who_names_a_size_gets_as_many_as_were_asked_for(
 
 
 async def test_a_size_that_is_named_is_bounded_by_the_operator(tmp_path: Path) -> None:
-    settings = {"store": stock_store(tmp_path), "bulk_pull_size_max": 50_000}
-    async with broker_bed(tmp_path, **settings) as bed:
+    store = stock_store(tmp_path)
+    async with broker_bed(tmp_path, store=store, bulk_pull_size_max=50_000) as bed:
         bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
         send(bed, *[b"x" * 1000] * 100)
         reply = await pull(bed.connect(), header(max_msg_nums=2**31 - 1, max_msg_bytes=10**9))
