@@ -24,9 +24,13 @@ if TYPE_CHECKING:
     from roquet.client.group.start_offset import StartFrom
     from roquet.client.hooks import SendHook, Sending, TransactionState
     from roquet.client.producer.producer import AsyncProducer
-    from roquet.client.producer.receipt import SendReceipt
+    from roquet.client.producer.receipt import BatchReceipt, SendReceipt
     from roquet.client.producer.request_reply import reply_to
-    from roquet.client.producer.transaction_producer import AsyncTransactionProducer, Transaction
+    from roquet.client.producer.transaction_producer import (
+        AsyncTransactionProducer,
+        PreparedMessage,
+        Transaction,
+    )
     from roquet.client.pull.consumer import AsyncPullConsumer
     from roquet.client.push.consumer import AsyncPushConsumer
     from roquet.client.push.outcome import DeadLetter, RetryLater
@@ -46,10 +50,12 @@ __all__ = [
     "AsyncPushConsumer",
     "AsyncTopicReader",
     "AsyncTransactionProducer",
+    "BatchReceipt",
     "Credentials",
     "DeadLetter",
     "GroupSettings",
     "Message",
+    "PreparedMessage",
     "Producer",
     "PullConsumer",
     "PushConsumer",
@@ -79,10 +85,12 @@ _HOMES: Final = {
     "AsyncPushConsumer": "roquet.client.push.consumer",
     "AsyncTopicReader": "roquet.client.reader.reader",
     "AsyncTransactionProducer": "roquet.client.producer.transaction_producer",
+    "BatchReceipt": "roquet.client.producer.receipt",
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
     "GroupSettings": "roquet.client.admin.groups",
     "Message": "roquet.protocol.messages.message",
+    "PreparedMessage": "roquet.client.producer.transaction_producer",
     "Producer": "roquet.client.blocking.producer",
     "PullConsumer": "roquet.client.blocking.consumers",
     "PushConsumer": "roquet.client.blocking.consumers",
