@@ -1,8 +1,9 @@
 """What of a reply is wanted: filters are applied again behind the broker.
 
-A broker compares hashes of tags, and "Aa" has that of "BB". An SQL92 expression that it cannot
-compile, such as one of 5.x at a 4.9, filters nothing there. Tags are compared by compiled code;
-an expression takes some microseconds a message, of those that the broker let pass.
+A broker compares hashes of tags, and "Aa" has that of "BB". By an SQL92 expression that it cannot
+compile it filters nothing, so that is compiled here first, and every message it let pass is looked
+at again, for some microseconds each. What a 4.9 does not know of 5.x, such as CONTAINS, ends its
+reading of the expression, and then mostly nothing passes: that cannot be made good here.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ _INNER_BATCH = SysFlag.INNER_BATCH.value
 
 
 class Picked(NamedTuple):
-    """`whole_end` is the first offset that a broker without a filter should have brought."""
+    """`whole_end` is the first offset of the range that the broker brought no record of."""
 
     records: bytes
     record_count: int

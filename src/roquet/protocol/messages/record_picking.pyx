@@ -45,8 +45,8 @@ def pick_records(bytes buffer not None, int64_t begin, int64_t end, frozenset ta
     """Those from offset `begin` on, but before `end`, with one of `tags`, if there are any.
 
     Returns the records, which are `buffer` itself if nothing is left out, how many they are,
-    and whether their offsets follow each other from `begin` on, up to which one. With a record
-    of many messages nobody knows, and it is said to be so up to `end`. Raises BadMessage.
+    and the first offset of the range that has no record, whatever its tags; it is `end` if all
+    have one, and also if there is a record of many messages. Raises BadMessage.
     """
     cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(buffer)
     cdef Py_ssize_t buffer_end = PyBytes_GET_SIZE(buffer)
@@ -68,7 +68,7 @@ def pick_records(bytes buffer not None, int64_t begin, int64_t end, frozenset ta
         is_batch = get_int32(data + position + SYS_FLAG_AT) & _INNER_BATCH
         if is_batch:
             whole_end = end
-        elif offset == whole_end:
+        elif offset == whole_end and offset < end:
             whole_end += 1
         is_kept = offset < end and (
             is_batch
