@@ -17,19 +17,26 @@ if TYPE_CHECKING:
     from roquet.client.blocking.admin import Admin
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer
+    from roquet.client.blocking.reader import TopicReader
     from roquet.client.blocking.transactions import TransactionProducer
     from roquet.client.cluster.tls import TlsConfig
     from roquet.client.config import Credentials
     from roquet.client.group.start_offset import StartFrom
     from roquet.client.hooks import SendHook, Sending, TransactionState
     from roquet.client.producer.producer import AsyncProducer
-    from roquet.client.producer.receipt import SendReceipt
+    from roquet.client.producer.receipt import BatchReceipt, SendReceipt
     from roquet.client.producer.request_reply import reply_to
-    from roquet.client.producer.transaction_producer import AsyncTransactionProducer, Transaction
+    from roquet.client.producer.transaction_producer import (
+        AsyncTransactionProducer,
+        PreparedMessage,
+        Transaction,
+    )
     from roquet.client.pull.consumer import AsyncPullConsumer
     from roquet.client.push.consumer import AsyncPushConsumer
     from roquet.client.push.outcome import DeadLetter, RetryLater
     from roquet.client.queue_ref import QueueRef
+    from roquet.client.reader.chunk import RecordChunk
+    from roquet.client.reader.reader import AsyncTopicReader
     from roquet.client.received import ReceivedMessage
     from roquet.protocol.messages.message import Message
 
@@ -41,16 +48,20 @@ __all__ = [
     "AsyncProducer",
     "AsyncPullConsumer",
     "AsyncPushConsumer",
+    "AsyncTopicReader",
     "AsyncTransactionProducer",
+    "BatchReceipt",
     "Credentials",
     "DeadLetter",
     "GroupSettings",
     "Message",
+    "PreparedMessage",
     "Producer",
     "PullConsumer",
     "PushConsumer",
     "QueueRef",
     "ReceivedMessage",
+    "RecordChunk",
     "RetryLater",
     "RoquetError",
     "SendHook",
@@ -58,6 +69,7 @@ __all__ = [
     "Sending",
     "StartFrom",
     "TlsConfig",
+    "TopicReader",
     "TopicSettings",
     "Transaction",
     "TransactionProducer",
@@ -71,22 +83,27 @@ _HOMES: Final = {
     "AsyncProducer": "roquet.client.producer.producer",
     "AsyncPullConsumer": "roquet.client.pull.consumer",
     "AsyncPushConsumer": "roquet.client.push.consumer",
+    "AsyncTopicReader": "roquet.client.reader.reader",
     "AsyncTransactionProducer": "roquet.client.producer.transaction_producer",
+    "BatchReceipt": "roquet.client.producer.receipt",
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
     "GroupSettings": "roquet.client.admin.groups",
     "Message": "roquet.protocol.messages.message",
+    "PreparedMessage": "roquet.client.producer.transaction_producer",
     "Producer": "roquet.client.blocking.producer",
     "PullConsumer": "roquet.client.blocking.consumers",
     "PushConsumer": "roquet.client.blocking.consumers",
     "QueueRef": "roquet.client.queue_ref",
     "ReceivedMessage": "roquet.client.received",
+    "RecordChunk": "roquet.client.reader.chunk",
     "RetryLater": "roquet.client.push.outcome",
     "SendHook": "roquet.client.hooks",
     "SendReceipt": "roquet.client.producer.receipt",
     "Sending": "roquet.client.hooks",
     "StartFrom": "roquet.client.group.start_offset",
     "TlsConfig": "roquet.client.cluster.tls",
+    "TopicReader": "roquet.client.blocking.reader",
     "TopicSettings": "roquet.client.admin.topics",
     "Transaction": "roquet.client.producer.transaction_producer",
     "TransactionProducer": "roquet.client.blocking.transactions",

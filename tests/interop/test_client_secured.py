@@ -11,11 +11,14 @@ from roquet import (
     Producer,
     PullConsumer,
     PushConsumer,
+    QueueRef,
     StartFrom,
     TlsConfig,
+    TopicReader,
     TopicSettings,
 )
 from roquet.client.errors import RequestRefused, SendRefused
+from roquet.protocol.messages.record import split_records
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
@@ -109,6 +112,25 @@ def test_all_clients_sign_and_encrypt(name_server: str) -> None:
     with pushing, polling:
         wait_until(all_are_here)
         polling.commit()
+
+
+def test_a_topic_reader_signs_and_encrypts(name_server: str) -> None:
+    bodies = {b"read %d" % number for number in range(100)}
+    with (
+        Producer(name_server, "shop", credentials=SHOP, tls=TRUSTING) as producer,
+        TopicReader(name_server, group="readers", credentials=SHOP, tls=TRUSTING) as reader,
+    ):
+        queue = reader.queues(TOPIC)[1]
+        start = reader.bounds([queue])[queue].max_offset
+        messages = [Message(TOPIC, body) for body in bodies]
+        producer.send_batch(messages, queue=queue, timeout_s=TIMEOUT_S)
+        wait_until(lambda: reader.bounds([queue])[queue].max_offset == start + 100)
+        found = reader.records(queue, start, start + 100)
+        assert {each.body for chunk in found for each in split_records(chunk.data)} == bodies
+        reader.commit("readers", {queue: start + 50})
+        assert reader.committed("readers", [queue]) == {queue: start + 50}
+        with pytest.raises(RequestRefused):
+            list(reader.records(QueueRef(CLOSED, queue.broker_name, 0), 0, 1))
 
 
 def test_who_may_not_is_told_so(name_server: str) -> None:

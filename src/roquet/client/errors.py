@@ -9,6 +9,7 @@ RoquetError
     ├── TopicNotFound        no broker takes messages of this topic
     ├── RequestRefused       a broker or name server said no, and why
     ├── Unreachable          a broker could not be asked, or did not answer
+    ├── OffsetsGone          a queue does not have what was to be read of it
     ├── NotConnected         no broker knows the client that was asked for
     ├── MembersConnected     a group cannot be moved while its members are at work
     ├── MessageNotFound      no broker has a message with this id
@@ -32,6 +33,7 @@ from roquet.errors import RoquetError
 
 if TYPE_CHECKING:
     from roquet.client.producer.receipt import SendReceipt
+    from roquet.client.queue_ref import QueueRef
 
 
 class ClientError(RoquetError):
@@ -90,6 +92,26 @@ class Unreachable(ClientError):
         super().__init__(f"broker {broker} cannot be asked: {reason}")
         self.broker = broker
         self.reason = reason
+
+
+class OffsetsGone(ClientError):
+    """Both ranges are of offsets: from the first on, but before the second."""
+
+    def __init__(
+        self, queue: "QueueRef", wanted: tuple[int, int], available: tuple[int, int]
+    ) -> None:
+        super().__init__(queue, wanted, available)
+        self.queue = queue
+        self.wanted = wanted
+        self.available = available
+
+    def __str__(self) -> str:
+        queue = self.queue
+        return (
+            f"queue {queue.queue_id} of {queue.topic!r} at {queue.broker_name} does not have "
+            f"offsets {self.wanted[0]} to {self.wanted[1]}, but {self.available[0]} to "
+            f"{self.available[1]}: they expired, or the topic was made anew; read what is there"
+        )
 
 
 class NotConnected(ClientError):

@@ -77,6 +77,8 @@ class Limits(msgspec.Struct, gc=False):
     size_max: int
     matches_code: Callable[[int], bool] | None = None
     matches_record: Callable[[bytes], bool] | None = None
+    # Who knows how much it wants gets it, whatever is usual for what lies in memory or on disk.
+    is_bulk: bool = False
 
 
 @final
@@ -134,8 +136,9 @@ class QueueReader:
         """Add the records of `entries` to the result."""
         log = self._log
         gathering = Gathering(limits, entries, result.next_offset, queue)
-        is_old = log.end - int.from_bytes(entries[:8]) > self._in_memory_size
-        gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
+        if not limits.is_bulk:
+            is_old = log.end - int.from_bytes(entries[:8]) > self._in_memory_size
+            gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
         while (entry := gathering.next_entry()) is not None:
             physical_offset, size = entry
             file = log.file_at(physical_offset)

@@ -1,4 +1,4 @@
-"""Errors of sends keep their facts when they are copied or cross a process."""
+"""Errors keep their facts when they are copied or cross a process."""
 
 import copy
 import pickle
@@ -6,8 +6,9 @@ import pickle
 import pytest
 
 from roquet.client.errors import (
+    ClientError,
     NotYetSafe,
-    SendError,
+    OffsetsGone,
     SendFailed,
     SendRefused,
     SendUnknown,
@@ -25,11 +26,12 @@ ERRORS = [
     SendUnknown("t", "silence"),
     NotYetSafe("t", "slow disk", (RECEIPT,)),
     SomeFailed([RECEIPT, SendFailed("t", "nobody there")]),
+    OffsetsGone(QueueRef("t", "a", 3), (1, 5), (7, 9)),
 ]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_error_is_the_same_after_a_copy_and_after_a_journey(error: SendError) -> None:
+def test_an_error_is_the_same_after_a_copy_and_after_a_journey(error: ClientError) -> None:
     for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301
         assert type(other) is type(error)
         assert str(other) == str(error)

@@ -1,11 +1,11 @@
 """What is unusual is left to others; that they do right is tested with `queue_reading`."""
 
 import struct
-from collections.abc import Callable
 from mmap import mmap
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.protocol.messages.record import CHECKSUM_SIZE, checksum_of
 from roquet.store.gathering import Gathering
@@ -108,9 +108,9 @@ def test_a_filter_that_fails_leaves_the_file_free_to_be_closed(stored: Stored, n
     def fail(_: object) -> bool:
         raise ZeroDivisionError
 
-    filters: dict[str, Callable[[object], bool]] = {name: fail}
+    limits = replace(Limits(9, 9999), **{name: fail})
     with pytest.raises(ZeroDivisionError):
-        gathered(stored, limits=Limits(9, 9999, **filters))
+        gathered(stored, limits=limits)
     stored.mapping.close()
 
 

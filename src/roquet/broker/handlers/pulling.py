@@ -31,6 +31,11 @@ _FOUND: Final = ReadStatus.FOUND
 _SUCCESS: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _MASTER_ID: Final = 0
+# What Java's 5.x consumers name in every pull, whatever their program wants: those that push, and
+# those that are asked. Apache's brokers pass over it, so these get what they get there.
+_SIZES_OF_JAVA: Final = frozenset({256 * 1024, 2**31 - 1})
+# No record is smaller, so no pull needs to look at more of them than fit.
+_RECORD_SIZE_MIN: Final = 91
 # The remark of a 5.x broker that was told to go on elsewhere.
 _RESET: Final = "OFFSET_RESET"
 
@@ -84,8 +89,14 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limi
     matches_code, matches_record = filter_of_pull(
         pull, broker.consumers.find(pull.consumer_group), group, config
     )
-    size_max = pull.max_msg_bytes or config.store.read_size_max_in_memory
-    return Limits(max(1, pull.max_msg_nums), size_max, matches_code, matches_record)
+    count_max = max(1, pull.max_msg_nums)
+    size_max = pull.max_msg_bytes
+    if not size_max or size_max in _SIZES_OF_JAVA:
+        size_max = config.store.read_size_max_in_memory
+        return Limits(count_max, size_max, matches_code, matches_record)
+    size_max = min(size_max, config.bulk_pull_size_max)
+    count_max = min(count_max, max(1, size_max // _RECORD_SIZE_MIN))
+    return Limits(count_max, size_max, matches_code, matches_record, is_bulk=True)
 
 
 def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Outcome:

@@ -65,6 +65,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     long_polling: bool = True  # longPollingEnable
     short_polling_ms: int = 1_000  # shortPollingTimeMills
+    # What one pull may bring that names its size; no key of Apache's.
+    bulk_pull_size_max: int = 1 << 20  # maxTransferBytesOnBulkPull
     sql_filters: bool = False  # enablePropertyFilter
     sql_filters_for_retries: bool = False  # filterSupportRetry
     notify_consumers: bool = True  # notifyConsumerIdsChangedEnable

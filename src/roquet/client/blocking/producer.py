@@ -8,7 +8,7 @@ from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.producer.delay import Delay
 from roquet.client.producer.producer import REQUEST_TIMEOUT_S, AsyncProducer
 from roquet.client.producer.queue_choice import OrderKey
-from roquet.client.producer.receipt import SendReceipt
+from roquet.client.producer.receipt import BatchReceipt, SendReceipt
 from roquet.client.producer.statistics import ProducerStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -59,6 +59,22 @@ class Producer(BlockingTwin[AsyncProducer]):
     ) -> list[SendReceipt]:
         return self._thread.run(
             self._twin.send_batch(messages, queue=queue, order_key=order_key, timeout_s=timeout_s)
+        )
+
+    def send_encoded(
+        self,
+        topic: str,
+        body: bytes,
+        count: int,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> BatchReceipt:
+        return self._thread.run(
+            self._twin.send_encoded(
+                topic, body, count, queue=queue, order_key=order_key, timeout_s=timeout_s
+            )
         )
 
     def send_many(

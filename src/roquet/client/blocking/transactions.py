@@ -1,6 +1,6 @@
 """Transactions for programs without an event loop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Unpack, final
 
@@ -9,7 +9,11 @@ from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.hooks import TransactionState
 from roquet.client.producer.statistics import ProducerStatistics
 from roquet.client.producer.transaction_ends import Check
-from roquet.client.producer.transaction_producer import AsyncTransactionProducer, Transaction
+from roquet.client.producer.transaction_producer import (
+    AsyncTransactionProducer,
+    PreparedMessage,
+    Transaction,
+)
 from roquet.protocol.messages.message import Message
 
 
@@ -21,7 +25,12 @@ class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
     """
 
     def __init__(
-        self, name_server: str, group: str, *, check: Check, **options: Unpack[ProducerOptions]
+        self,
+        name_server: str,
+        group: str,
+        *,
+        check: Check | None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(
             AsyncTransactionProducer(name_server, group, check=check, **options),
@@ -46,6 +55,21 @@ class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
         with self.transaction(message, timeout_s=timeout_s) as transaction:
             transaction.outcome = local(transaction)
         return transaction
+
+    def prepare(self, message: Message, *, timeout_s: float = TIMEOUT_S) -> PreparedMessage:
+        return self._thread.run(self._twin.prepare(message, timeout_s=timeout_s))
+
+    def end(
+        self,
+        prepared: Iterable[PreparedMessage],
+        outcome: TransactionState,
+        *,
+        in_flight: int = 64,
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[PreparedMessage]:
+        return self._thread.run(
+            self._twin.end(prepared, outcome, in_flight=in_flight, timeout_s=timeout_s)
+        )
 
     def statistics(self) -> ProducerStatistics:
         return self._twin.statistics()

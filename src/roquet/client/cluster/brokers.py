@@ -50,10 +50,19 @@ H = TypeVar("H", bound=Header)
 class Brokers:
     """Every question raises Unreachable without an answer, and RequestRefused for a no."""
 
-    def __init__(self, requests: Requests, routes: RouteBook, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        requests: Requests,
+        routes: RouteBook,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        asks_slaves: bool = False,
+    ) -> None:
+        """With `asks_slaves` a slave may say what a queue has, as long as its master is gone."""
         self._requests = requests
         self._routes = routes
         self._timeout_s = timeout_s
+        self._asks_slaves = asks_slaves
 
     def master(self, broker_name: str) -> str:
         """The address of a master. Raises Unreachable."""
@@ -119,7 +128,7 @@ class Brokers:
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
         code = RequestCode.GET_EARLIEST_MSG_STORETIME
-        reply = await self.ask_master(queue.broker_name, code, header)
+        reply = await self.ask(self._replica(queue.broker_name), code, header)
         return reply_header(EarliestStoreTimeReplyHeader, reply, queue.broker_name).timestamp
 
     async def members(self, group: str, topic: str) -> list[str]:
@@ -200,8 +209,14 @@ class Brokers:
         await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, NoFields(), write_body(body))
 
     async def _offset(self, queue: QueueRef, code: RequestCode, header: Header) -> int:
-        reply = await self.ask_master(queue.broker_name, code, header)
+        reply = await self.ask(self._replica(queue.broker_name), code, header)
         return reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
+
+    def _replica(self, broker_name: str) -> str:
+        addresses = self._routes.broker(broker_name)
+        if self._asks_slaves and addresses and MASTER_ID not in addresses:
+            return addresses[min(addresses)]
+        return self.master(broker_name)
 
 
 def by_broker(queues: Iterable[QueueRef]) -> dict[str, list[QueueRef]]:

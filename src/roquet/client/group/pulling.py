@@ -34,6 +34,17 @@ class PullStatus(Enum):
     OUT_OF_RANGE = auto()  # the queue begins later, or ends before
 
 
+class PulledRecords(NamedTuple):
+    """Records as the broker has them. `is_newest` of a master: a slave may lack the last ones."""
+
+    status: PullStatus
+    records: bytes
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    is_newest: bool
+
+
 class Pulled(NamedTuple):
     status: PullStatus
     messages: list[ReceivedMessage]
@@ -63,6 +74,8 @@ class PullOrder(NamedTuple):
     # Said along, for a broker that does not know it from a heartbeat.
     says_subscription: bool = False
     is_lite: bool = False
+    # For brokers of ours, which then obey `count_max` however large it is.
+    size_max: int | None = None
 
 
 @final
@@ -80,6 +93,10 @@ class Puller:
 
     async def pull(self, order: PullOrder) -> Pulled:
         """Raises Unreachable or RequestRefused."""
+        return self._pulled(order, await self.pull_records(order))
+
+    async def pull_records(self, order: PullOrder) -> PulledRecords:
+        """The same for who reads records by itself, and compares tags again."""
         queue = order.queue
         broker_id, address = self._replica(queue)
         header = self._header(order, is_master=broker_id == MASTER_ID)
@@ -90,7 +107,7 @@ class Puller:
             # The next try begins with the master.
             self._suggested.pop(queue, None)
             raise Unreachable(queue.broker_name, str(error)) from error
-        return self._pulled(order, address, reply)
+        return self._records(queue, broker_id, address, reply)
 
     def forget(self, queue: QueueRef) -> None:
         self._suggested.pop(queue, None)
@@ -130,29 +147,44 @@ class Puller:
             sub_version=subscription.version,
             subscription=subscription.expression if order.says_subscription else None,
             expression_type=subscription.expression_type,
+            max_msg_bytes=order.size_max,
             broker_name=order.queue.broker_name,
         )
 
-    def _pulled(self, order: PullOrder, address: str, reply: Command) -> Pulled:
+    def _records(
+        self, queue: QueueRef, broker_id: int, address: str, reply: Command
+    ) -> PulledRecords:
         status = _STATUSES.get(reply.code)
         if status is None:
             raise RequestRefused(address, reply.code, reply.remark)
-        queue = order.queue
         try:
             header = _read_reply(reply.fields)
-            messages = []
-            if status is PullStatus.FOUND:
-                messages = received_messages(reply.body, queue, self._namespace)
-                subscription = order.subscription
-                # The broker compares hashes, and two tags may have the same.
-                if subscription.expression_type is ExpressionType.TAG and subscription.tags:
-                    messages = [each for each in messages if subscription.matches_tags(each.tags)]
         except ProtocolError as error:
-            raise Unreachable(queue.broker_name, f"it answered nonsense: {error}") from None
+            raise _nonsense(queue, error) from None
         self._suggested[queue] = header.suggest_which_broker_id
-        return Pulled(
-            status, messages, header.next_begin_offset, header.min_offset, header.max_offset
+        return PulledRecords(
+            status,
+            reply.body if status is PullStatus.FOUND else b"",
+            header.next_begin_offset,
+            header.min_offset,
+            header.max_offset,
+            broker_id == MASTER_ID,
         )
+
+    def _pulled(self, order: PullOrder, found: PulledRecords) -> Pulled:
+        try:
+            messages = received_messages(found.records, order.queue, self._namespace)
+            subscription = order.subscription
+            # The broker compares hashes, and two tags may have the same.
+            if subscription.expression_type is ExpressionType.TAG and subscription.tags:
+                messages = [each for each in messages if subscription.matches_tags(each.tags)]
+        except ProtocolError as error:
+            raise _nonsense(order.queue, error) from None
+        return Pulled(found.status, messages, found.next_offset, found.min_offset, found.max_offset)
+
+
+def _nonsense(queue: QueueRef, error: ProtocolError) -> Unreachable:
+    return Unreachable(queue.broker_name, f"it answered nonsense: {error}")
 
 
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET)

@@ -7,7 +7,7 @@ from copy import copy
 from typing import Final, final
 
 from roquet.client.errors import ClientError, NotYetSafe, SendUnknown
-from roquet.client.producer.outgoing import Ready
+from roquet.client.producer.outgoing import BATCH_COUNT_MAX, Ready
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.sending import Target
 from roquet.net.service import Services
@@ -15,8 +15,6 @@ from roquet.net.service import Services
 # Beyond this a larger request saves nothing more.
 GATHERED_COUNT_MAX: Final = 1000
 GATHERED_SIZE_MAX: Final = 256 * 1024
-# A broker takes no more in one request.
-BATCH_COUNT_MAX: Final = 65_000
 
 # Sizes of a message in a batch, besides its body and its properties.
 _ITEM_SIZE: Final = 22

@@ -64,8 +64,15 @@ class Outbox:
     """
 
     def __init__(
-        self, what: str, config: ProducerConfig, router: Router[Any] | None = None
+        self,
+        what: str,
+        config: ProducerConfig,
+        router: Router[Any] | None = None,
+        *,
+        names_group: bool = True,
     ) -> None:
+        """Unless it `names_group`, brokers do not know the group to have this producer."""
+        self._names_group = names_group
         self.config = config
         self.clock = SystemClock()
         self._what = what
@@ -239,6 +246,8 @@ class Outbox:
         )
 
     def _heartbeat(self, client_id: str) -> Heartbeat:
+        if not self._names_group:
+            return Heartbeat(client_id=client_id)
         group = wrapped(self.config.namespace, self.config.group)
         return Heartbeat(client_id=client_id, producer_data_set=[ProducerData(group_name=group)])
 

@@ -13,11 +13,16 @@ from roquet.client.producer.request_reply import ReplyMessage
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.compression import compress
-from roquet.protocol.errors import BadMessage
+from roquet.protocol.errors import BadMessage, ProtocolError
 from roquet.protocol.headers.sending import SendMessageHeaderV2
+from roquet.protocol.messages.batch import decode_batch
 from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property, SysFlag
-from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, properties_text
+from roquet.protocol.messages.properties import (
+    PROPERTIES_SIZE_MAX,
+    properties_text,
+    property_of_bytes,
+)
 from roquet.protocol.names import RETRY_PREFIX, TEMPLATE_TOPIC
 
 _USERS_MAY_SET: Final = frozenset(
@@ -32,6 +37,19 @@ _BATCH_PROPERTIES: Final = properties_text({Property.WAIT: "true"})
 # The properties of a message that was given none.
 _UNIQUE_KEY_MARK: Final = properties_text({Property.UNIQUE_KEY: "?"}).removesuffix("?")
 _WAIT_END: Final = properties_text({"?": "?", Property.WAIT: "true"}).partition("?\x01?")[2]
+# A broker looks for these in messages that come alone.
+_NOT_IN_BATCHES: Final = tuple(
+    name.encode()
+    for name in (
+        Property.DELAY,
+        Property.TIMER_DELAY_S,
+        Property.TIMER_DELAY_MS,
+        Property.TIMER_DELIVER_MS,
+        Property.TRANSACTION_PREPARED,
+    )
+)
+# A broker takes no more in one request.
+BATCH_COUNT_MAX: Final = 65_000
 _PREPARED: Final = SysFlag.TRANSACTION_PREPARED.value
 _SEND: Final = RequestCode.SEND_MESSAGE_V2
 _BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
@@ -64,6 +82,12 @@ class Outgoing(msgspec.Struct, gc=False):
     code: RequestCode
     flag: int = 0
     sys_flag: int = 0
+    # Of messages in a body that somebody else encoded; else they are in `messages`.
+    encoded_count: int | None = None
+
+    @property
+    def message_count(self) -> int:
+        return len(self.messages) if self.encoded_count is None else self.encoded_count
 
 
 def check_message(message: Message, config: ProducerConfig) -> None:
@@ -152,6 +176,44 @@ def outgoing_batch(batch: Sequence[Ready], config: ProducerConfig) -> Outgoing:
         _BATCH_PROPERTIES,
         _BATCH,
     )
+
+
+def outgoing_encoded(ready: Ready, count: int, config: ProducerConfig) -> Outgoing:
+    """A body that is a batch already, as if it were one message. Raises BadArgument."""
+    message = ready.message
+    if not 0 < count <= BATCH_COUNT_MAX:
+        raise BadArgument(f"a batch has 1 to {BATCH_COUNT_MAX} messages, not {count}")
+    if not can_be_batched(message):
+        raise BadArgument(f"topic {message.topic!r} takes no batches; send one by one")
+    _check_kinds(message.body)
+    return Outgoing(
+        (ready,),
+        message.topic,
+        wrapped(config.namespace, message.topic),
+        message.body,
+        _BATCH_PROPERTIES,
+        _BATCH,
+        encoded_count=count,
+    )
+
+
+def _check_kinds(body: bytes) -> None:
+    """Raises BadArgument for messages that a broker would not treat as their properties say."""
+    suspects = [name for name in _NOT_IN_BATCHES if name + b"\x01" in body]
+    if not suspects:
+        return
+    # Maybe only the body of a message.
+    try:
+        items = decode_batch(body)
+    except ProtocolError as error:
+        raise BadArgument(f"the body is no batch: {error}") from None
+    for item in items:
+        for name in suspects:
+            if property_of_bytes(item.properties, name) is not None:
+                raise BadArgument(
+                    f"a message with the property {name.decode()} cannot be in a batch: what waits "
+                    "for a time or a transaction is sent alone"
+                )
 
 
 def header_of(

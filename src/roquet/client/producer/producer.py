@@ -26,9 +26,9 @@ from roquet.client.openable import Openable
 from roquet.client.producer.batching import SendResult, cut_to_size, results_of
 from roquet.client.producer.delay import Delay, delay_properties
 from roquet.client.producer.outbox import Outbox, parts_to_share
-from roquet.client.producer.outgoing import Ready, can_be_batched
+from roquet.client.producer.outgoing import Ready, can_be_batched, outgoing_encoded
 from roquet.client.producer.queue_choice import OrderKey
-from roquet.client.producer.receipt import SendReceipt
+from roquet.client.producer.receipt import BatchReceipt, SendReceipt
 from roquet.client.producer.request_reply import ROUTES, PendingReplies, ReplyMessage
 from roquet.client.producer.sending import ANYWHERE, Target
 from roquet.client.producer.statistics import ProducerStatistics
@@ -129,6 +129,35 @@ class AsyncProducer(Openable):
             return await self._send_parts(parts, target, deadline_s)
         finally:
             opened.window.leave(size)
+
+    async def send_encoded(
+        self,
+        topic: str,
+        body: bytes,
+        count: int,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> BatchReceipt:
+        """Sends a body that is a batch of `count` messages already, in one request.
+
+        They are not looked at: each has to have its id, and its namespace, among its properties.
+        None may have a delay or be part of a transaction. Hooks see the body as one message.
+        Raises as `send` does.
+        """
+        opened = self._outbox.usable()
+        deadline_s = opened.loop.time() + timeout_s
+        message = Message(topic, body)
+        place = _place(message, queue, order_key)
+        ready = self._outbox.ready(message, {})
+        outgoing = outgoing_encoded(ready, count, self._config)
+        await self._outbox.enter([ready], len(body), timeout_s)
+        try:
+            (receipt,) = await opened.sender.send(outgoing, place, deadline_s)
+        finally:
+            opened.window.leave(len(body))
+        return BatchReceipt(receipt.queue, receipt.queue_offset, count)
 
     async def send_many(
         self,

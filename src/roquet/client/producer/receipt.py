@@ -25,3 +25,12 @@ class SendReceipt(msgspec.Struct, frozen=True, gc=False):
     # The broker's name for where it is, and whether it wants messages to be traced.
     region: str | None = None
     is_traced: bool = True
+
+
+@final
+class BatchReceipt(msgspec.Struct, frozen=True, gc=False):
+    """The broker has all messages of a batch, from `first_offset` of one queue on."""
+
+    queue: QueueRef
+    first_offset: int
+    message_count: int

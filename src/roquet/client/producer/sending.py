@@ -142,9 +142,9 @@ class Sender:
         try:
             receipts = await self._try_all(outgoing, target, deadline_s)
         except SendError as error:
-            self._statistics.note_error(error, len(outgoing.messages))
+            self._statistics.note_error(error, outgoing.message_count)
             raise
-        self._statistics.stored_count += len(receipts)
+        self._statistics.stored_count += outgoing.message_count
         self._statistics.stored_size += len(outgoing.body)
         return receipts
 

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.config import ProducerConfig
-from roquet.client.errors import NotOpen
+from roquet.client.errors import ClientError, NotOpen, RequestRefused, Unreachable
 from roquet.client.hooks import TransactionEnd, TransactionState
 from roquet.client.names import wrapped
 from roquet.client.producer.outbox import Outbox
@@ -33,10 +33,14 @@ Check = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionStat
 
 @final
 class TransactionEnds:
-    """The broker's side of a transaction producer, and the outbox that both sides use."""
+    """The broker's side of a transaction producer, and the outbox that both sides use.
 
-    def __init__(self, what: str, config: ProducerConfig, check: Check) -> None:
-        self.outbox = Outbox(what, config, Router(self, ROUTES))
+    Without `check` brokers do not know the producer, and ask others of its group.
+    """
+
+    def __init__(self, what: str, config: ProducerConfig, check: Check | None) -> None:
+        router = Router(self, ROUTES)
+        self.outbox = Outbox(what, config, router, names_group=check is not None)
         self.wire_group = wrapped(config.namespace, config.group)
         self._config = config
         self._check = check
@@ -46,7 +50,21 @@ class TransactionEnds:
         self, message: Message, receipt: SendReceipt, state: TransactionState, timeout_s: float
     ) -> None:
         """Tells the broker that keeps the message. If it cannot be told, it will ask."""
+        try:
+            address = await self.end(receipt, state, timeout_s)
+        except RequestRefused as refused:
+            log.warning("%s of transaction %s: %s", state, receipt.message_id, refused)
+            address = refused.address
+        except (ClientError, NetError) as error:
+            log.warning("%s of %s is left to `check`: %s", state, receipt.message_id, error)
+            return
+        self._tell_hooks(message, receipt.message_id, state, address, is_answer=False)
+
+    async def end(self, receipt: SendReceipt, state: TransactionState, timeout_s: float) -> str:
+        """The address of the broker that was told. Raises NetError or ClientError."""
+        instance = self.outbox.usable().instance
         broker_name = receipt.queue.broker_name
+        wire_topic = wrapped(self._config.namespace, receipt.queue.topic)
         header = EndTransactionHeader(
             producer_group=self.wire_group,
             tran_state_table_offset=receipt.queue_offset,
@@ -54,29 +72,29 @@ class TransactionEnds:
             commit_or_rollback=state.value,
             msg_id=receipt.message_id,
             transaction_id=receipt.transaction_id,
-            topic=wrapped(self._config.namespace, message.topic),
+            topic=wire_topic,
             broker_name=broker_name,
         )
-        try:
-            instance = self.outbox.usable().instance
-            address = instance.routes.broker(broker_name).get(MASTER_ID, broker_name)
-            if state is TransactionState.UNKNOWN:
-                # Apache's brokers do not answer this one.
-                await instance.requests.call_oneway(address, _END, header, timeout_s)
-            else:
-                reply = await instance.requests.call(address, _END, header, timeout_s)
-                if reply.code != ResponseCode.SUCCESS:
-                    log.warning(
-                        "%s refused %s of transaction %s: %s",
-                        *(address, state, receipt.message_id, reply.remark),
-                    )
-        except (NetError, NotOpen) as error:
-            log.warning("%s of %s is left to `check`: %s", state, receipt.message_id, error)
-            return
-        self._tell_hooks(message, receipt.message_id, state, address, is_answer=False)
+        if MASTER_ID not in instance.routes.broker(broker_name):
+            # Somebody else may have sent it.
+            await instance.routes.newest(wire_topic, timeout_s)
+        address = instance.routes.broker(broker_name).get(MASTER_ID)
+        if address is None:
+            raise Unreachable(broker_name, "no name server knows a master of it")
+        if state is TransactionState.UNKNOWN:
+            # Apache's brokers do not answer this one.
+            await instance.requests.call_oneway(address, _END, header, timeout_s)
+            return address
+        reply = await instance.requests.call(address, _END, header, timeout_s)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(address, reply.code, reply.remark)
+        return address
 
     def accept(self, request: Request[CheckTransactionHeader]) -> Reply:
         """A broker asks, one way: the answer is a request of its own."""
+        check = self._check
+        if check is None:
+            return Reply()  # Somebody who is asked by mistake knows nothing.
         if self._check_count >= _CHECK_COUNT_MAX:
             log.warning("%d questions wait already; a broker asks in vain", self._check_count)
             return Reply()
@@ -84,15 +102,20 @@ class TransactionEnds:
         message = received_of(request.body, broker_name, self._config.namespace)
         self._check_count += 1
         self.outbox.usable().instance.services.once(
-            "check a transaction", lambda: self._answer(request.connection, request.header, message)
+            "check a transaction",
+            lambda: self._answer(check, request.connection, request.header, message),
         )
         return Reply()
 
     async def _answer(
-        self, connection: Connection, asked: CheckTransactionHeader, message: ReceivedMessage
+        self,
+        check: Check,
+        connection: Connection,
+        asked: CheckTransactionHeader,
+        message: ReceivedMessage,
     ) -> None:
         try:
-            state = await call_or(TransactionState.UNKNOWN, self._check, message)
+            state = await call_or(TransactionState.UNKNOWN, check, message)
         finally:
             self._check_count -= 1
         header = EndTransactionHeader(

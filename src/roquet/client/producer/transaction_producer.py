@@ -7,14 +7,21 @@
 A broker takes the message first and keeps it back. The block is the local transaction: if it ends
 well the message is let go, if it raises the message is thrown away. A broker that hears of neither
 asks any producer of the group: `check` has to know the answer, also after a crash.
+
+One process may prepare a message and another one end it: `prepare` returns what `end` needs, to be
+sent along. Who only prepares has no `check`, and is never asked.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, Unpack, final
 
+import msgspec
+
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
-from roquet.client.errors import NotYetSafe, SendFailed
+from roquet.client.errors import BadArgument, ClientError, NotYetSafe, SendFailed
 from roquet.client.hooks import MessageKind, TransactionState
 from roquet.client.openable import Openable
 from roquet.client.producer.receipt import SendReceipt
@@ -22,7 +29,10 @@ from roquet.client.producer.sending import ANYWHERE
 from roquet.client.producer.statistics import ProducerStatistics
 from roquet.client.producer.transaction_ends import Check, TransactionEnds
 from roquet.client.user_code import call
+from roquet.net.errors import NetError
 from roquet.protocol.messages.message import Message, Property
+
+log = logging.getLogger(__name__)
 
 _WHAT: Final = "transaction producer"
 _PREPARED: Final = "true"
@@ -47,6 +57,19 @@ class Transaction:
         return self.receipt.message_id
 
 
+@final
+class PreparedMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message that a broker keeps back, wherever it is ended. Can be pickled."""
+
+    group: str
+    receipt: SendReceipt
+
+    @property
+    def id(self) -> str:
+        """What `check` finds as `message_id`."""
+        return self.receipt.message_id
+
+
 # It may be a coroutine function; a plain one may block, because it gets a thread.
 LocalTransaction = Callable[[Transaction], TransactionState | Awaitable[TransactionState]]
 
@@ -56,13 +79,20 @@ class AsyncTransactionProducer(Openable):
     """Sends messages in transactions. Belongs to the event loop and the process that opened it.
 
     `check` says how the transaction of a message ended; an error of it counts as UNKNOWN, and the
-    broker asks again later. `options` are the members of `ProducerConfig`.
+    broker asks again later. With None, other producers of the group are asked, and there should be
+    some. `options` are the members of `ProducerConfig`.
     """
 
     def __init__(
-        self, name_server: str, group: str, *, check: Check, **options: Unpack[ProducerOptions]
+        self,
+        name_server: str,
+        group: str,
+        *,
+        check: Check | None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         config = ProducerConfig(name_server=name_server, group=group, **options)
+        self._group = group
         self._ends = TransactionEnds(_WHAT, config, check)
         self._outbox = self._ends.outbox
 
@@ -103,6 +133,48 @@ class AsyncTransactionProducer(Openable):
         async with self.transaction(message, timeout_s=timeout_s) as transaction:
             transaction.outcome = await call(local, transaction)
         return transaction
+
+    async def prepare(self, message: Message, *, timeout_s: float = TIMEOUT_S) -> PreparedMessage:
+        """Returns when a broker has the message and keeps it back, until `end` or `check` decides.
+
+        Raises SendFailed or SendUnknown.
+        """
+        return PreparedMessage(self._group, await self._begin(message, timeout_s))
+
+    async def end(
+        self,
+        prepared: Iterable[PreparedMessage],
+        outcome: TransactionState,
+        *,
+        in_flight: int = 64,
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[PreparedMessage]:
+        """Ends the transactions of messages that any producer of the group prepared.
+
+        Returns those whose brokers could not be told, or said no: these ask `check`. To end one of
+        them again might deliver it twice. Raises BadArgument for a message of another group.
+        """
+        left: list[PreparedMessage] = []
+        waiting = list(prepared)
+        strangers = {each.group for each in waiting} - {self._group}
+        if strangers:
+            raise BadArgument(f"messages of group {strangers.pop()!r} are ended by producers of it")
+        self._outbox.usable()
+        # All workers take from the same iterator.
+        messages = iter(waiting)
+
+        async def work() -> None:
+            for each in messages:
+                try:
+                    await self._ends.end(each.receipt, outcome, timeout_s)
+                except (ClientError, NetError) as error:
+                    log.warning("%s of %s is left to `check`: %s", outcome, each.id, error)
+                    left.append(each)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(in_flight, len(waiting))):
+                group.create_task(work())
+        return left
 
     def statistics(self) -> ProducerStatistics:
         """A copy of the counts up to now; a message counts as stored when it is kept back."""

@@ -12,7 +12,7 @@ from roquet.protocol.command import Command
 from roquet.protocol.fields import read_header
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
 from roquet.protocol.messages.record import split_records
-from roquet.store.config import FlushMode
+from roquet.store.config import FlushMode, StoreConfig
 from tests.support.broker_bed import VERSION_5_5_0, BedClient, BrokerBed, broker_bed
 from tests.support.eventually import eventually
 from tests.support.stores import small_config
@@ -81,6 +81,54 @@ async def test_not_more_come_than_were_asked_for(bed: BrokerBed, client: BedClie
     assert bodies(await pull(client, header(max_msg_nums=2))) == [b"1", b"2"]
     assert bodies(await pull(client, header(max_msg_nums=-5))) == [b"1"]
     assert bodies(await pull(client, header(max_msg_bytes=1))) == [b"1"]
+
+
+def stock_store(directory: Path, *, is_on_disk: bool = False) -> StoreConfig:
+    """With the limits of a stock broker, and files that hold more."""
+    return small_config(
+        directory,
+        commit_log_file_size=4 << 20,
+        queue_file_size=20 * 1000,
+        read_count_max_in_memory=32,
+        read_size_max_in_memory=256 * 1024,
+        memory_size=0 if is_on_disk else 1 << 30,
+    )
+
+
+@pytest.mark.parametrize("size_max", [None, 256 * 1024, 2**31 - 1])
+async def test_stock_clients_get_as_many_as_apache_gives_them(
+    tmp_path: Path, size_max: int | None
+) -> None:
+    """The sizes are those that Java's 5.x consumers name in every pull."""
+    async with broker_bed(tmp_path, store=stock_store(tmp_path)) as bed:
+        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        send(bed, *[b"x"] * 50)
+        reply = await pull(bed.connect(), header(max_msg_nums=50, max_msg_bytes=size_max))
+        assert len(bodies(reply)) == 32
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True])
+async def test_who_names_a_size_gets_as_many_as_were_asked_for(
+    tmp_path: Path, *, is_on_disk: bool
+) -> None:
+    store = stock_store(tmp_path, is_on_disk=is_on_disk)
+    async with broker_bed(tmp_path, store=store) as bed:
+        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        send(bed, *[b"x" * 1000] * 300)
+        client = bed.connect()
+        reply = await pull(client, header(max_msg_nums=250, max_msg_bytes=350_000))
+        assert len(bodies(reply)) == 250
+        reply = await pull(client, header(max_msg_nums=250, max_msg_bytes=100_000))
+        assert 80 < len(bodies(reply)) < 100
+
+
+async def test_a_size_that_is_named_is_bounded_by_the_operator(tmp_path: Path) -> None:
+    store = stock_store(tmp_path)
+    async with broker_bed(tmp_path, store=store, bulk_pull_size_max=50_000) as bed:
+        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        send(bed, *[b"x" * 1000] * 100)
+        reply = await pull(bed.connect(), header(max_msg_nums=2**31 - 1, max_msg_bytes=10**9))
+        assert 40 < len(bodies(reply)) <= 50
 
 
 async def test_tags_are_compared_by_the_broker(bed: BrokerBed, client: BedClient) -> None:

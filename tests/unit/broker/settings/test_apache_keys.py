@@ -63,12 +63,13 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
     for theirs in recorded:
         shared = (ours.keys() & theirs.keys()) - set_for_it
         assert {key: ours[key] for key in shared} == {key: theirs[key] for key in shared}
-        # These are from 5.x, or options of the Java machine.
+        # These are from 5.x, options of the Java machine, or ours.
         assert ours.keys() - theirs.keys() == {
             "bindAddress",
             "configBlackList",
             "diskSpaceCleanForciblyRatio",
             "diskSpaceWarningLevelRatio",
+            "maxTransferBytesOnBulkPull",
             "enabledAppendPropCRC",
         }
 

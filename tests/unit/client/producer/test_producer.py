@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roquet import AsyncProducer, Credentials, Message, QueueRef, SendReceipt
+from roquet import AsyncProducer, BatchReceipt, Credentials, Message, QueueRef, SendReceipt
 from roquet.client.errors import (
     BadArgument,
     NoTimers,
@@ -26,6 +26,7 @@ from roquet.protocol.acl_signature import has_valid_signature
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.compression import Compression
 from roquet.protocol.fields import field_texts
+from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.message import Property
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -163,6 +164,62 @@ async def test_each_message_of_a_batch_gets_its_own_receipt(cluster: LiveCluster
     assert [message.message_id for message in stored] == [each.message_id for each in receipts]
     assert [message.offset_id for message in stored] == [each.offset_id for each in receipts]
     assert [message.queue_offset for message in stored] == [each.queue_offset for each in receipts]
+
+
+def encoded(*items: tuple[bytes, str]) -> bytes:
+    return encode_batch([(0, body, properties.encode()) for body, properties in items])
+
+
+async def test_a_batch_that_is_encoded_already_is_sent_as_it_is(cluster: LiveCluster) -> None:
+    body = encoded((b"a", "UNIQ_KEY\x01id-1\x02TAGS\x01x"), (b"b", "UNIQ_KEY\x01id-2"))
+    queue = QueueRef(TOPIC, "broker-a", 1)
+    async with producer(cluster) as sender:
+        await sender.send(Message(TOPIC, b"before"), queue=queue)
+        receipt = await sender.send_encoded(TOPIC, body, 2, queue=queue)
+        assert sender.statistics().stored_count == 3
+    assert receipt == BatchReceipt(queue, 1, 2)
+    stored = cluster.stored(TOPIC, 1)[1:]
+    assert [(each.message_id, each.body, each.tags) for each in stored] == [
+        ("id-1", b"a", "x"),
+        ("id-2", b"b", None),
+    ]
+
+
+async def test_an_encoded_batch_is_tried_again_elsewhere(scripted: ScriptedCluster) -> None:
+    for broker in scripted.brokers:
+        broker.script = in_turn(refuse(ResponseCode.SYSTEM_BUSY), accept)
+    async with producer(scripted) as sender:
+        await sender.send_encoded(TOPIC, encoded((b"a", "")), 1, timeout_s=PATIENT_S)
+        assert sender.statistics().retry_count == 2
+    sent = [header for broker in scripted.brokers for header in broker.headers]
+    assert all(header.batch for header in sent)
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "count", "reason"),
+    [
+        (TOPIC, b"", 1, "body"),
+        (TOPIC, encoded((b"a", "")), 0, "messages"),
+        ("%RETRY%group", encoded((b"a", "")), 1, "one by one"),
+        (TOPIC, encoded((b"a", "x\x01y\x02DELAY\x013")), 1, "DELAY"),
+        (TOPIC, encoded((b"a", "TRAN_MSG\x01true")), 1, "TRAN_MSG"),
+        (TOPIC, encoded((b"a", "TIMER_DELIVER_MS\x017")), 1, "TIMER_DELIVER_MS"),
+        (TOPIC, b"DELAY\x01", 1, "no batch"),
+    ],
+)
+async def test_an_encoded_batch_that_cannot_be_is_refused(
+    scripted: ScriptedCluster, topic: str, body: bytes, count: int, reason: str
+) -> None:
+    async with producer(scripted) as sender:
+        with pytest.raises(BadArgument, match=reason):
+            await sender.send_encoded(topic, body, count)
+    assert broker_counts(scripted) == [0, 0]
+
+
+async def test_a_body_may_look_like_a_property(scripted: ScriptedCluster) -> None:
+    async with producer(scripted) as sender:
+        await sender.send_encoded(TOPIC, encoded((b"DELAY\x013", "")), 1)
+    assert sum(broker_counts(scripted)) == 1
 
 
 async def test_a_batch_that_is_too_large_is_cut(scripted: ScriptedCluster) -> None:

@@ -1,6 +1,7 @@
 """Transactions against a live broker of ours: how they end, and who decides when nobody said."""
 
 import asyncio
+import pickle
 import threading
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
@@ -321,3 +322,56 @@ def test_ctrl_c_in_a_blocking_block_leaves_the_decision_to_check(name_server: st
             raise KeyboardInterrupt
         assert transaction.outcome is UNKNOWN
         assert is_asked.wait(20)
+
+
+# --- prepared in one process, ended in another ---
+
+
+async def test_what_one_producer_prepares_another_one_ends(patient_cluster: LiveCluster) -> None:
+    handles: list[bytes] = []
+    async with AsyncTransactionProducer(
+        patient_cluster.name_server, "sink", check=None
+    ) as preparing:
+        for number in range(6):
+            prepared = await preparing.prepare(Message(TOPIC, b"%d" % number))
+            handles.append(pickle.dumps(prepared))
+    assert patient_cluster.all_stored(TOPIC) == []
+    async with AsyncTransactionProducer(patient_cluster.name_server, "sink", check=never) as ending:
+        kept, dropped = handles[:4], handles[4:]
+        assert await ending.end(map(pickle.loads, kept), COMMIT) == []
+        assert await ending.end(map(pickle.loads, dropped), ROLLBACK) == []
+    stored = patient_cluster.all_stored(TOPIC)
+    assert sorted(message.body for message in stored) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_brokers_ask_only_producers_that_can_answer(cluster: LiveCluster) -> None:
+    oracle = Oracle(COMMIT)
+    async with (
+        AsyncTransactionProducer(cluster.name_server, "sink", check=oracle) as asked,
+        AsyncTransactionProducer(cluster.name_server, "sink", check=None) as preparing,
+    ):
+        # Now brokers know it.
+        await asked.end([await asked.prepare(Message(TOPIC, b"no"))], ROLLBACK)
+        prepared = await preparing.prepare(Message(TOPIC, b"yes"))
+        assert len(cluster.brokers["broker-a"].producers.members("sink")) == 1
+        await eventually(lambda: len(cluster.all_stored(TOPIC)) == 1)
+    assert [message.message_id for message in oracle.asked] == [prepared.id]
+
+
+async def test_what_cannot_be_ended_is_left_to_check(patient_cluster: LiveCluster) -> None:
+    async with AsyncTransactionProducer(
+        patient_cluster.name_server, "sink", check=never
+    ) as producer:
+        prepared = await producer.prepare(Message(TOPIC, b"x"))
+        await patient_cluster.stop_broker("broker-a")
+        assert await producer.end([prepared], COMMIT) == [prepared]
+
+
+async def test_a_message_of_another_group_cannot_be_ended(patient_cluster: LiveCluster) -> None:
+    async with (
+        AsyncTransactionProducer(patient_cluster.name_server, "one", check=None) as one,
+        AsyncTransactionProducer(patient_cluster.name_server, "two", check=None) as two,
+    ):
+        prepared = await one.prepare(Message(TOPIC, b"x"))
+        with pytest.raises(BadArgument, match="one"):
+            await two.end([prepared], COMMIT)

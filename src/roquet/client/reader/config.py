@@ -1,0 +1,62 @@
+"""How a topic reader is set up: checked when it is made, and never changed."""
+
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+from roquet.client.cluster.name_servers import split_name_servers
+from roquet.client.cluster.tls import TlsConfig
+from roquet.client.config import Credentials
+from roquet.client.errors import BadArgument
+from roquet.client.names import check_group
+
+# Every broker has this group, for tools that read messages and keep no offsets.
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+
+
+class TopicReaderOptions(TypedDict, total=False):
+    """What a topic reader takes besides its name server; `TopicReaderConfig` explains."""
+
+    group: str
+    namespace: str | None
+    credentials: Credentials | None
+    tls: TlsConfig | bool
+    timeout_s: float
+    patience_s: float
+    in_flight: int
+    ahead_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReaderConfig:
+    # "host:port", several of them joined by semicolons.
+    name_server: str
+    # Who pulls, for access control and statistics. It is neither joined nor are its offsets moved.
+    group: str = TOOLS_GROUP
+    # Names of topics and groups are those inside it.
+    namespace: str | None = None
+    credentials: Credentials | None = None
+    # True is encrypted as `TlsConfig()` says.
+    tls: TlsConfig | bool = False
+    # How long one server may take to answer a question.
+    timeout_s: float = 5.0
+    # How long a broker may be away, or too busy, while records are read.
+    patience_s: float = 60.0
+    # Pulls of one `records` that are on their way at the same time.
+    in_flight: int = 32
+    # Records of one `records` that may be here, or on their way, before they are asked for.
+    ahead_size: int = 8 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        """Raises BadArgument, and BadAddress for the name server."""
+        split_name_servers(self.name_server)
+        check_group(self.group)
+        for name in _POSITIVE:
+            if (value := getattr(self, name)) <= 0:
+                raise BadArgument(f"`{name}` has to be more than 0, not {value}")
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return split_name_servers(self.name_server)
+
+
+_POSITIVE: Final = ("timeout_s", "patience_s", "in_flight", "ahead_size")

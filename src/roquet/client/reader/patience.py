@@ -1,0 +1,77 @@
+"""A pull that takes its time: brokers restart, connections break, and reading goes on."""
+
+import asyncio
+import logging
+from typing import Final, final
+
+from roquet.client.cluster.routes import RouteBook
+from roquet.client.errors import (
+    ClientError,
+    NoNameServer,
+    RequestRefused,
+    TopicNotFound,
+    Unreachable,
+)
+from roquet.client.group.pulling import PulledRecords, Puller, PullOrder
+from roquet.client.reader.verdict import Verdict, verdict_of
+from roquet.protocol.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S_MIN: Final = 0.05
+_PAUSE_S_MAX: Final = 2.0
+# What the same broker may well answer a little later.
+_BUSY_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+    }
+)
+
+
+@final
+class PatientPuller:
+    def __init__(self, puller: Puller, routes: RouteBook, patience_s: float) -> None:
+        self._puller = puller
+        self._routes = routes
+        self._patience_s = patience_s
+
+    async def pull(self, order: PullOrder, *, is_filtered: bool) -> tuple[Verdict, PulledRecords]:
+        """A reply that goes on or says that offsets are gone.
+
+        Raises RequestRefused, or Unreachable when there was none for as long as patience lasts.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s: float | None = None
+        pause_s = _PAUSE_S_MIN
+        while True:
+            try:
+                reply = await self._puller.pull_records(order)
+                verdict = verdict_of(reply, order.offset, is_filtered=is_filtered)
+                if verdict is not Verdict.NOT_NOW:
+                    return verdict, reply
+                error: ClientError = Unreachable(
+                    order.queue.broker_name, f"it does not give what is at offset {order.offset}"
+                )
+            except RequestRefused as refused:
+                if refused.code not in _BUSY_CODES:
+                    raise
+                error = refused
+            except Unreachable as unreachable:
+                error = unreachable
+            if deadline_s is None:
+                log.info("reading of %s waits: %s", order.queue, error)
+                deadline_s = loop.time() + self._patience_s
+            if loop.time() + pause_s >= deadline_s:
+                raise error
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            await self._renew_route(order.queue.topic)
+
+    async def _renew_route(self, topic: str) -> None:
+        """The broker may be elsewhere, or only a slave of it may be left."""
+        try:
+            await self._routes.newest(topic)
+        except (NoNameServer, TopicNotFound) as error:
+            log.debug("keeping the old route: %s", error)

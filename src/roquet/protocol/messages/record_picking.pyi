@@ -1,0 +1,3 @@
+def pick_records(
+    buffer: bytes, begin: int, end: int, tags: frozenset[bytes] | None = None
+) -> tuple[bytes, int, int]: ...

@@ -1,0 +1,249 @@
+"""The topic reader against live brokers of ours: what it finds, and what it brings."""
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from roquet import (
+    AsyncAdmin,
+    AsyncProducer,
+    AsyncPushConsumer,
+    AsyncTopicReader,
+    Message,
+    QueueRef,
+    RecordChunk,
+    TopicReader,
+)
+from roquet.client.errors import BadArgument, NotOpen, TopicNotFound
+from roquet.client.group.subscriptions import subscription_of
+from roquet.client.reader.chunk import CHUNK_COUNT
+from roquet.client.reader.reader import ALL
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import split_records
+from roquet.protocol.record_columns import decode_records
+from roquet.protocol.subscription import Subscription
+from tests.support.live_cluster import LiveCluster
+
+TOPIC = "orders"
+QUEUE = QueueRef(TOPIC, "broker-a", 0)
+
+
+@pytest.fixture
+async def reader(cluster: LiveCluster) -> AsyncIterator[AsyncTopicReader]:
+    async with AsyncTopicReader(cluster.name_server) as reader:
+        yield reader
+
+
+async def send(
+    producer: AsyncProducer,
+    bodies: Sequence[bytes],
+    *,
+    tags: Sequence[str | None] = (None,),
+    queue: QueueRef = QUEUE,
+) -> None:
+    """All into one queue, with one tag after the other."""
+    messages = [
+        Message(queue.topic, body, tags=tags[number % len(tags)])
+        for number, body in enumerate(bodies)
+    ]
+    await producer.send_batch(messages, queue=queue)
+
+
+async def read(
+    reader: AsyncTopicReader, start: int, end: int, subscription: Subscription = ALL
+) -> list[RecordChunk]:
+    return [chunk async for chunk in reader.records(QUEUE, start, end, subscription=subscription)]
+
+
+def messages(chunks: Sequence[RecordChunk]) -> list[StoredMessage]:
+    return [message for chunk in chunks for message in split_records(chunk.data)]
+
+
+def bodies(chunks: Sequence[RecordChunk]) -> list[bytes]:
+    return [message.body for message in messages(chunks)]
+
+
+# --- records ---
+
+
+async def test_a_range_comes_whole_and_in_order(
+    reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    sent = [b"%d" % number for number in range(20_000)]
+    await send(producer, sent)
+    chunks = await read(reader, 100, 19_900)
+    assert bodies(chunks) == sent[100:19_900]
+    assert [chunk.start_offset for chunk in chunks] == [
+        100,
+        *(chunk.next_offset for chunk in chunks[:-1]),
+    ]
+    assert chunks[-1].next_offset == 19_900
+    assert all(chunk.count >= CHUNK_COUNT for chunk in chunks[:-1])
+    assert {chunk.queue for chunk in chunks} == {QUEUE}
+
+
+async def test_chunks_are_what_decoders_of_columns_take(
+    reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    await send(producer, [b"a", b"b", b"c"], tags=("Aa", "BB"))
+    (chunk,) = await read(reader, 0, 3, subscription_of(TOPIC, tags="Aa"))
+    batch = decode_records(chunk.data, ["queueOffset", "body"])
+    assert batch.to_pydict() == {"queueOffset": [0, 2], "body": [b"a", b"c"]}
+    assert pickle.loads(pickle.dumps(chunk)) == chunk  # noqa: S301
+
+
+async def test_queues_are_read_that_somebody_else_found(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    """As the tasks of a job do, which are told what to read."""
+    await send(producer, [b"a"])
+    async with AsyncTopicReader(cluster.name_server) as reader:
+        assert bodies(await read(reader, 0, 1)) == [b"a"]
+
+
+async def test_names_are_those_inside_a_namespace(cluster: LiveCluster) -> None:
+    async with (
+        AsyncProducer(cluster.name_server, "shop", namespace="eu") as producer,
+        AsyncTopicReader(cluster.name_server, namespace="eu") as reader,
+    ):
+        await send(producer, [b"a", b"b"])
+        assert await reader.topics() == [TOPIC]
+        assert QUEUE in await reader.queues(TOPIC)
+        assert await reader.bounds([QUEUE]) == {QUEUE: (0, 2)}
+        (chunk,) = await read(reader, 0, 2)
+        assert (chunk.queue, bodies([chunk])) == (QUEUE, [b"a", b"b"])
+        await reader.commit("group", {QUEUE: 1})
+        assert await reader.committed("group", [QUEUE]) == {QUEUE: 1}
+    assert cluster.brokers["broker-a"].offsets.find("eu%group", f"eu%{TOPIC}", 0) == 1
+
+
+async def test_nobody_is_told_of_a_reader(
+    cluster: LiveCluster, reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    await send(producer, [b"a"])
+    await read(reader, 0, 1)
+    assert list(cluster.brokers["broker-a"].consumers) == []
+
+
+async def test_a_reader_is_used_while_it_is_open(cluster: LiveCluster) -> None:
+    reader = AsyncTopicReader(cluster.name_server)
+    with pytest.raises(NotOpen):
+        await reader.queues(TOPIC)
+    async with reader:
+        pass
+    with pytest.raises(NotOpen):
+        await read(reader, 0, 1)
+
+
+async def test_what_cannot_be_read_is_refused(
+    reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    await send(producer, [b"a"])
+    with pytest.raises(TopicNotFound, match="nothing"):
+        await reader.queues("nothing")
+    with pytest.raises(TopicNotFound, match="nothing"):
+        await reader.bounds([QueueRef("nothing", "broker-z", 0)])
+    with pytest.raises(BadArgument, match="start"):
+        await read(reader, -1, 1)
+    with pytest.raises(BadArgument, match="pattern"):
+        await reader.topics("(")
+    with pytest.raises(BadArgument, match="in_flight"):
+        AsyncTopicReader("127.0.0.1:9876", in_flight=0)
+
+
+# --- what there is ---
+
+
+async def test_topics_are_found_by_their_whole_name(
+    cluster: LiveCluster, reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    for topic in ("orders", "orders-old", "invoices"):
+        await producer.send(Message(topic, b"a"))
+    assert await reader.topics() == ["invoices", "orders", "orders-old"]
+    assert await reader.topics("orders") == ["orders"]
+    assert await reader.topics("orders.*|x") == ["orders", "orders-old"]
+
+
+async def test_queues_of_all_brokers_are_asked_for_their_bounds(
+    cluster: LiveCluster, reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    await cluster.start_broker("broker-b")
+    async with AsyncAdmin(cluster.name_server) as admin:
+        await admin.create_topic(TOPIC)
+    queues = await reader.queues(TOPIC)
+    assert {queue.broker_name for queue in queues} == {"broker-a", "broker-b"}
+    for number, queue in enumerate(queues[:3]):
+        await send(producer, [b"x"] * (number + 1), queue=queue)
+    bounds = await reader.bounds(queues)
+    assert [bounds[queue] for queue in queues] == [
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        *[(0, 0)] * (len(queues) - 3),
+    ]
+
+
+async def test_times_lead_to_offsets(reader: AsyncTopicReader, producer: AsyncProducer) -> None:
+    await send(producer, [b"a", b"b"])
+    (stored_ms, _) = [each.store_timestamp for each in messages(await read(reader, 0, 2))]
+    stored = datetime.fromtimestamp(stored_ms / 1000, UTC)
+    assert await reader.offsets_at([QUEUE], stored) == {QUEUE: 0}
+    assert await reader.offsets_at([QUEUE], stored + timedelta(days=1)) == {QUEUE: 2}
+    assert await reader.earliest_store_time(QUEUE) == stored
+    empty = QUEUE._replace(queue_id=3)
+    assert await reader.offsets_at([empty], stored) == {empty: 0}
+    assert await reader.earliest_store_time(empty) is None
+    with pytest.raises(BadArgument, match="time zone"):
+        await reader.offsets_at([QUEUE], datetime(2024, 1, 1))  # noqa: DTZ001
+
+
+# --- offsets of groups ---
+
+
+async def test_a_group_that_only_commits_is_known_to_tools_and_has_no_members(
+    cluster: LiveCluster, reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    await send(producer, [b"x"] * 10)
+    await reader.commit("query", {QUEUE: 4})
+    broker = cluster.brokers["broker-a"]
+    assert broker.topics.find("%RETRY%query") is not None
+    assert list(broker.consumers) == []
+    async with AsyncAdmin(cluster.name_server) as admin:
+        lags = {each.queue: each.lag for each in (await admin.progress("query")).queues}
+    assert lags[QUEUE] == 6
+
+
+async def test_members_of_a_group_do_not_notice_a_commit(
+    cluster: LiveCluster, reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    await send(producer, [b"x"])
+    consumer = AsyncPushConsumer(cluster.name_server, "billing", lambda _: None)
+    consumer.subscribe(TOPIC)
+    async with consumer:
+        group = cluster.brokers["broker-a"].consumers.find("billing")
+        assert group is not None
+        members = group.client_ids
+        await reader.commit("billing", {QUEUE._replace(queue_id=1): 0})
+        assert group.client_ids == members
+        assert TOPIC in group.subscriptions
+
+
+# --- the twin ---
+
+
+async def test_the_twin_reads_the_same(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    sent = [b"%d" % number for number in range(10_000)]
+    await send(producer, sent)
+
+    def work() -> list[bytes]:
+        with TopicReader(cluster.name_server) as reader:
+            assert QUEUE in reader.queues(TOPIC)
+            (bounds,) = reader.bounds([QUEUE]).values()
+            # One that is left early, and one that is read to its end.
+            next(reader.records(QUEUE, *bounds))
+            return bodies(list(reader.records(QUEUE, *bounds)))
+
+    assert await asyncio.to_thread(work) == sent
