@@ -38,8 +38,8 @@ def record(
     return bytes(buffer)
 
 
-def records(count: int, **members: bytes) -> dict[int, bytes]:
-    return {offset: record(offset, **members) for offset in range(count)}
+def records(count: int, body: bytes | None = None) -> dict[int, bytes]:
+    return {offset: record(offset, body=body) for offset in range(count)}
 
 
 @dataclass

@@ -149,12 +149,12 @@ class AsyncProducer(Openable):
         opened = self._outbox.usable()
         deadline_s = opened.loop.time() + timeout_s
         message = Message(topic, body)
-        place = _place(message, queue, order_key)
+        target = _target(message, queue, order_key)
         ready = self._outbox.ready(message, {})
         outgoing = outgoing_encoded(ready, count, self._config)
         await self._outbox.enter([ready], len(body), timeout_s)
         try:
-            (receipt,) = await opened.sender.send(outgoing, place, deadline_s)
+            (receipt,) = await opened.sender.send(outgoing, target, deadline_s)
         finally:
             opened.window.leave(len(body))
         return BatchReceipt(receipt.queue, receipt.queue_offset, count)

@@ -8,7 +8,6 @@ from typing import final
 
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.routes import RouteBook
-from roquet.client.names import RETRY_PREFIX
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
@@ -20,6 +19,7 @@ from roquet.protocol.bodies.heartbeat import (
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.addressed import AddressedHeader
 from roquet.protocol.headers.clients import UnregisterClientHeader
+from roquet.protocol.names import RETRY_PREFIX
 
 
 @final
