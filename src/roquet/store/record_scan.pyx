@@ -16,9 +16,9 @@ from libc.string cimport memcmp
 
 from roquet.protocol.binary cimport (
     crc31,
+    get_int16,
     get_int32,
     get_int64,
-    get_uint16,
     int32_t,
     int64_t,
     put_int32,
@@ -45,6 +45,7 @@ from roquet.protocol.messages.record_layout cimport (
     SEPARATOR,
     STORE_TIMESTAMP_AT,
     SYS_FLAG_AT,
+    TOPIC_SIZE_MAX_V1,
 )
 
 cdef enum:
@@ -263,7 +264,10 @@ cdef Verdict _measure(
     head.topic_size = body_end[0]
     head.properties = head.topic + head.topic_size + 2
     head.properties_size = record_end - head.properties
-    if head.properties_size < 0 or get_uint16(head.properties - 2) != head.properties_size:
+    # Sizes are signed.
+    if head.topic_size > TOPIC_SIZE_MAX_V1 or head.properties_size < 0:
+        return WRONG_SIZES
+    if get_int16(head.properties - 2) != head.properties_size:
         return WRONG_SIZES
     return GOOD
 
@@ -282,10 +286,12 @@ cdef Verdict _check_sums(const uint8_t* start, Py_ssize_t position, const Head* 
 
 
 cdef inline bint _has_checksum(const Head* head) noexcept:
-    return head.properties_size >= CHECKSUM_SIZE and not memcmp(
-        head.properties + head.properties_size - CHECKSUM_SIZE,
-        _CHECKSUM_MARK,
-        CHECKSUM_MARK_SIZE,
+    cdef const uint8_t* mark = head.properties + head.properties_size - CHECKSUM_SIZE
+    return (
+        head.properties_size >= CHECKSUM_SIZE
+        and not memcmp(mark, _CHECKSUM_MARK, CHECKSUM_MARK_SIZE)
+        # Only a property of its own is one.
+        and (mark == head.properties or (mark - 1)[0] == SEPARATOR)
     )
 
 
@@ -306,7 +312,7 @@ cdef bint _has_its_digits(const uint8_t* start, const Head* head) noexcept:
 cdef bint _has_lost_checksum(
     const uint8_t* start, Py_ssize_t position, const Head* head
 ) noexcept:
-    """The same as in `log_scan.py`, of a record that does not end with the mark of a checksum."""
+    """The same as in `log_scan.py`, of a record that does not end in a checksum of its own."""
     cdef Py_ssize_t in_last_sector, index
     if (
         CHECKSUM_MARK_SIZE <= head.properties_size < CHECKSUM_SIZE
