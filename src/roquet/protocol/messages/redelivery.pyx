@@ -4,15 +4,7 @@
 REAL_TOPIC and REAL_QID say where that is. How a record is laid out is drawn in `record.py`.
 """
 
-from roquet.protocol.binary cimport (
-    Span,
-    bytes_of,
-    get_int32,
-    get_int64,
-    int32_t,
-    span_of,
-    uint8_t,
-)
+from roquet.protocol.binary cimport Span, bytes_of, get_int32, get_int64, int32_t, span_of
 from roquet.protocol.messages.drafts cimport RecordDraft
 from roquet.protocol.messages.property_text cimport find_value
 from roquet.protocol.messages.record_layout cimport (
@@ -23,6 +15,8 @@ from roquet.protocol.messages.record_layout cimport (
     PROPERTIES_SIZE_MAX,
     RECONSUME_TIMES_AT,
     TOPIC_SIZE_MAX_V1,
+)
+from roquet.protocol.messages.record_parts cimport (
     RecordParts,
     ends_in_checksum,
     has_right_body,
