@@ -18,7 +18,8 @@ from time import perf_counter, process_time, sleep
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.protocol.host import pack_host
-from roquet.protocol.messages.drafts import DraftBatch, RecordDraft
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.listener import NoListener
 from roquet.store.message_store import MessageStore

@@ -9,9 +9,9 @@ from tempfile import mkdtemp
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from roquet.protocol.messages.drafts import DraftBatch
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft

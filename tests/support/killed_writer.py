@@ -16,7 +16,8 @@ from typing import Final
 
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
-from roquet.protocol.messages.drafts import DraftBatch, RecordDraft
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.damage import Damage
 from roquet.store.errors import SyncFailed

@@ -3,8 +3,9 @@
 from typing import Any
 
 from roquet.protocol.host import pack_host
-from roquet.protocol.messages.drafts import RecordBatch, RecordDraft
+from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record_batches import RecordBatch
 
 BORN_TIMESTAMP = 1_700_000_000_000
 STORE_TIMESTAMP = BORN_TIMESTAMP + 123

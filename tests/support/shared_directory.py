@@ -16,8 +16,9 @@ from roquet.broker.tables.topics import TopicTable
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.protocol.host import pack_host
-from roquet.protocol.messages.drafts import DraftBatch, RecordDraft
+from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.state_file import StateFile
 from roquet.store.config import StoreConfig
 from roquet.store.message_store import MessageStore

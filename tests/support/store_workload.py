@@ -12,7 +12,8 @@ from random import Random
 from typing import Final
 
 from roquet.disk import PAGE_SIZE
-from roquet.protocol.messages.drafts import DraftBatch, RecordDraft
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import MessageStore

@@ -3,12 +3,26 @@
 Nothing here checks where it reads or writes: the caller has.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from "zlib.h":
     unsigned long crc32_z(unsigned long crc, const uint8_t* at, size_t size) noexcept nogil
+
+
+cdef struct Span:
+    # Bytes that lie somewhere; nobody owns them here.
+    const uint8_t* start
+    Py_ssize_t size
+
+
+cdef inline Span span_of(bytes data) noexcept:
+    return Span(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef inline bytes bytes_of(Span span):
+    return PyBytes_FromStringAndSize(<const char*>span.start, span.size)
 
 
 cdef inline uint16_t get_uint16(const uint8_t* at) noexcept nogil:

@@ -19,8 +19,9 @@ from typing import Final, final
 
 from roquet.disk import Disk, make_safe_directory
 from roquet.protocol.errors import TooLarge
-from roquet.protocol.messages.drafts import RecordBatch, RecordDraft
+from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_BLANK
+from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.store.errors import BadRecord, refusal_of
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,

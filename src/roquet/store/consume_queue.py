@@ -24,7 +24,6 @@ from roquet.store.mapped_file import MappedFile
 from roquet.store.mapped_run import MappedRun
 from roquet.store.queue_entries import count_before, leading_blanks, sound_count
 
-ENTRY_SIZE: Final = 20
 BLANK_SIZE: Final = 2**31 - 1
 # How many bytes of a queue file are taken from the disk at once: a broker can have thousands
 # of queues, and most of them are short.
@@ -36,11 +35,11 @@ CHECKED_FILES: Final = 3
 # Behind everything.
 _NOWHERE: Final = 2**63
 _ENTRY: Final = Struct(">qiq")
+ENTRY_SIZE: Final = _ENTRY.size
 _BLANK: Final = _ENTRY.pack(0, BLANK_SIZE, 0)
 _pack_entry_into = _ENTRY.pack_into
 pack_entry: Final = _ENTRY.pack
 unpack_entries: Final = _ENTRY.iter_unpack
-assert _ENTRY.size == ENTRY_SIZE
 
 
 class QueueEntry(NamedTuple):
@@ -75,7 +74,6 @@ class ConsumeQueue:
         "queue_id",
         "reserved_position",
         "topic",
-        "topic_field",
     )
 
     def __init__(
@@ -85,8 +83,6 @@ class ConsumeQueue:
         self._run = MappedRun(disk, directory, -(-file_size // ENTRY_SIZE) * ENTRY_SIZE)
         self._disk = disk
         self.topic = topic
-        # How records of the usual kind spell it.
-        self.topic_field = bytes((min(len(topic), 255),)) + topic
         self.queue_id = queue_id
         self.min_offset = 0
         self.max_offset = 0  # of the entry to come

@@ -8,9 +8,9 @@ from typing import Final, final
 
 from roquet.protocol import names
 from roquet.protocol.errors import BadMessage
-from roquet.protocol.messages.drafts import tags_code_of
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.properties import property_of_bytes
+from roquet.protocol.messages.tags import tags_code_of
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, pack_entry, unpack_entries
 from roquet.store.deletions import Deletions
 from roquet.store.errors import StoreError

@@ -12,34 +12,30 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.string cimport memcmp, memcpy
 
 from roquet.protocol.binary cimport (
-    crc31,
-    get_int16,
+    Span,
+    bytes_of,
     get_int32,
     get_int64,
-    get_uint32,
     int32_t,
     int64_t,
+    span_of,
     uint8_t,
-    uint32_t,
 )
 from roquet.protocol.messages.record_layout cimport (
-    ADDRESS_BITS,
-    BODY_AT,
-    BODY_CRC_AT,
-    BODY_SIZE_AT,
-    CHECKSUM_MARK_SIZE,
-    CHECKSUM_SIZE,
-    MAGIC_AT,
-    MAGIC_V1,
     PHYSICAL_OFFSET_AT,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
-    SEPARATOR,
-    SYS_FLAG_AT,
 )
+from roquet.protocol.messages.record_parts cimport (
+    RecordParts,
+    has_right_body,
+    has_right_checksum,
+    is_usual,
+    locate_record,
+)
+from roquet.store.queue_entry cimport ENTRY_SIZE, entry_code, entry_offset, entry_size
 
 cdef enum:
-    _ENTRY_SIZE = 20
     # What lies below is no hash but an address in a file that we do not write: every filter
     # has to let it pass.
     _TAGS_CODE_MIN = -2147483648
@@ -47,8 +43,6 @@ cdef enum:
     _AHEAD_COUNT = 4
     _FETCHED_SIZE_MAX = 1024  # Behind it the processor guesses right.
     _LINE_SIZE = 64
-
-cdef const char* _CHECKSUM_MARK = b"__CRC32#\x01"
 
 cdef extern from *:
     void prefetch "__builtin_prefetch"(const void* at) noexcept nogil
@@ -58,10 +52,6 @@ cdef struct File:
     int64_t start  # in the log
     int64_t size
     bint is_verified
-
-cdef struct Place:
-    const uint8_t* start
-    Py_ssize_t size
 
 
 @cython.final
@@ -81,7 +71,7 @@ cdef class Gathering:
     cdef bytes entries
     cdef Py_ssize_t position
     cdef int32_t queue_id
-    cdef bytes topic_field
+    cdef bytes topic
     cdef list pieces
 
     def __init__(self, limits, bytes entries not None, int64_t offset, queue):
@@ -93,7 +83,7 @@ cdef class Gathering:
         self.entries = entries
         self.offset = offset
         self.queue_id = queue.queue_id
-        self.topic_field = queue.topic_field
+        self.topic = queue.topic
         self.pieces = []
 
     def limit(self, count_max, size_max):
@@ -106,7 +96,7 @@ cdef class Gathering:
         cdef const uint8_t* entry = self._find_entry()
         if entry is NULL:
             return None
-        return get_int64(entry), get_int32(entry + 8)
+        return entry_offset(entry), entry_size(entry)
 
     def take_usual(self, mapping, int64_t file_start, int64_t end, bint is_verified):
         """Take records that lie in this file, up to an unusual one; whether there were any.
@@ -131,7 +121,7 @@ cdef class Gathering:
 
     def take(self, bytes record not None):
         """Take what was found for the next entry: a record, or nothing."""
-        self.position += _ENTRY_SIZE
+        self.position += ENTRY_SIZE
         self.offset += 1
         if record and (self.matches_record is None or self.matches_record(record)):
             self.pieces.append(record)
@@ -148,59 +138,56 @@ cdef class Gathering:
         """Passes by the entries that the filter drops; NULL at the end and at the limits."""
         cdef const uint8_t* entry
         cdef int64_t code
-        while PyBytes_GET_SIZE(self.entries) - self.position >= _ENTRY_SIZE:
+        while PyBytes_GET_SIZE(self.entries) - self.position >= ENTRY_SIZE:
             entry = <const uint8_t*>PyBytes_AS_STRING(self.entries) + self.position
             if self.count and (
-                self.count >= self.count_max or self.size + get_int32(entry + 8) > self.size_max
+                self.count >= self.count_max or self.size + entry_size(entry) > self.size_max
             ):
                 return NULL
             if self.matches_code is None:
                 return entry
-            code = get_int64(entry + 12)
+            code = entry_code(entry)
             if code < _TAGS_CODE_MIN or self.matches_code(code):
                 return entry
-            self.position += _ENTRY_SIZE
+            self.position += ENTRY_SIZE
             self.offset += 1
         return NULL
 
     cdef bint _take_run(self, const File* file) except -1:
         """Take so many records as one piece; whether there may be more of them."""
-        cdef Place places[_RUN_COUNT_MAX]
-        cdef Py_ssize_t place_count = 0
+        cdef Span found[_RUN_COUNT_MAX]
+        cdef Py_ssize_t count = 0
         cdef Py_ssize_t run_size = 0
         cdef const uint8_t* entry
-        cdef const uint8_t* record
-        cdef Py_ssize_t size
+        cdef Span record
         cdef bytes piece
         cdef uint8_t* at
-        while place_count < _RUN_COUNT_MAX:
+        while count < _RUN_COUNT_MAX:
             entry = self._find_entry()
             if entry is NULL:
                 break
             self._fetch_ahead(file)
-            record = self._usual_record(entry, file)
-            if record is NULL:
+            record = _place_of(entry, file)
+            if not self._is_usual_record(record, file):
                 break
-            self.position += _ENTRY_SIZE
+            self.position += ENTRY_SIZE
             self.offset += 1
-            size = get_int32(entry + 8)
-            if self.matches_record is not None and not self.matches_record(record[:size]):
+            if self.matches_record is not None and not self.matches_record(bytes_of(record)):
                 continue
-            places[place_count].start = record
-            places[place_count].size = size
-            place_count += 1
-            run_size += size
+            found[count] = record
+            count += 1
+            run_size += record.size
             self.count += 1
-            self.size += size
-        if not place_count:
+            self.size += record.size
+        if not count:
             return False
         piece = PyBytes_FromStringAndSize(NULL, run_size)
         at = <uint8_t*>PyBytes_AS_STRING(piece)
-        for index in range(place_count):
-            memcpy(at, places[index].start, places[index].size)
-            at += places[index].size
+        for index in range(count):
+            memcpy(at, found[index].start, <size_t>found[index].size)
+            at += found[index].size
         self.pieces.append(piece)
-        return place_count == _RUN_COUNT_MAX
+        return count == _RUN_COUNT_MAX
 
     cdef void _fetch_ahead(self, const File* file) noexcept:
         """Have the memory send a record that comes some entries later.
@@ -208,74 +195,39 @@ cdef class Gathering:
         Those between the records of one queue belong to others, so the processor does not guess
         where the next one lies, and most of the time would be spent waiting for it.
         """
-        cdef Py_ssize_t position = self.position + _AHEAD_COUNT * _ENTRY_SIZE
-        if PyBytes_GET_SIZE(self.entries) - position < _ENTRY_SIZE:
+        cdef Py_ssize_t position = self.position + _AHEAD_COUNT * ENTRY_SIZE
+        if PyBytes_GET_SIZE(self.entries) - position < ENTRY_SIZE:
             return
-        cdef const uint8_t* entry = <const uint8_t*>PyBytes_AS_STRING(self.entries) + position
-        cdef int64_t physical_offset = get_int64(entry)
-        cdef int64_t size = get_int32(entry + 8)
-        if physical_offset < file.start or physical_offset - file.start > file.size - size:
-            return
-        cdef const uint8_t* record = file.data + (physical_offset - file.start)
-        cdef int64_t line = 0
-        while line < size and line < _FETCHED_SIZE_MAX:
-            prefetch(record + line)
+        cdef Span record = _place_of(
+            <const uint8_t*>PyBytes_AS_STRING(self.entries) + position, file
+        )
+        cdef Py_ssize_t line = 0
+        while line < record.size and line < _FETCHED_SIZE_MAX:
+            prefetch(record.start + line)
             line += _LINE_SIZE
 
-    cdef const uint8_t* _usual_record(self, const uint8_t* entry, const File* file) noexcept:
-        """NULL unless the entry leads to a usual record of this very message in the file."""
-        cdef int64_t physical_offset = get_int64(entry)
-        cdef int64_t size = get_int32(entry + 8)
-        cdef Py_ssize_t topic_size = PyBytes_GET_SIZE(self.topic_field)
-        if physical_offset < file.start or physical_offset - file.start > file.size - size:
-            return NULL
-        # Now the room for a body is known to be there, and every sum below to be a small one.
-        cdef int64_t room = size - BODY_AT - topic_size - 2
-        if room < 0:
-            return NULL
-        cdef const uint8_t* record = file.data + (physical_offset - file.start)
-        if (
-            get_int32(record) != size
-            or get_int32(record + MAGIC_AT) != MAGIC_V1
-            or get_int32(record + QUEUE_ID_AT) != self.queue_id
-            or get_int64(record + QUEUE_OFFSET_AT) != self.offset
-            or get_int64(record + PHYSICAL_OFFSET_AT) != physical_offset
-            or get_int32(record + SYS_FLAG_AT) & ADDRESS_BITS
-        ):
-            return NULL
-        cdef int64_t body_size = get_int32(record + BODY_SIZE_AT)
-        if body_size < 0 or body_size > room:
-            return NULL
-        cdef const uint8_t* topic = record + BODY_AT + body_size
-        if memcmp(topic, PyBytes_AS_STRING(self.topic_field), topic_size):
-            return NULL
-        cdef int64_t properties_size = room - body_size
-        if get_int16(topic + topic_size) != properties_size:
-            return NULL
-        if not file.is_verified and (
-            not _has_right_checksum(record, size, properties_size)
-            or crc31(record + BODY_AT, body_size) != get_uint32(record + BODY_CRC_AT)
-        ):
-            return NULL
-        return record
+    cdef bint _is_usual_record(self, Span place, const File* file) noexcept:
+        """Whether a usual record of this very message lies there and nowhere else."""
+        cdef Span topic = span_of(self.topic)
+        cdef RecordParts record
+        return (
+            locate_record(place.start, place.size, &record)
+            and record.size == place.size
+            and is_usual(record.start)
+            and get_int32(record.start + QUEUE_ID_AT) == self.queue_id
+            and get_int64(record.start + QUEUE_OFFSET_AT) == self.offset
+            and get_int64(record.start + PHYSICAL_OFFSET_AT)
+            == file.start + (record.start - file.data)
+            and record.topic.size == topic.size
+            and not memcmp(record.topic.start, topic.start, <size_t>topic.size)
+            and (file.is_verified or has_right_checksum(&record) and has_right_body(&record))
+        )
 
 
-cdef bint _has_right_checksum(
-    const uint8_t* record, int64_t size, int64_t properties_size
-) noexcept:
-    """Whether a record ends in a checksum of its own, and that is right."""
-    cdef const uint8_t* at = record + size - CHECKSUM_SIZE
-    if properties_size < CHECKSUM_SIZE or memcmp(at, _CHECKSUM_MARK, CHECKSUM_MARK_SIZE):
-        return False
-    # Only a property of its own is a checksum.
-    if properties_size > CHECKSUM_SIZE and (at - 1)[0] != SEPARATOR:
-        return False
-    cdef uint32_t checksum = crc31(record, size - CHECKSUM_SIZE)
-    at += CHECKSUM_MARK_SIZE
-    # Ten digits, the least significant one first.
-    for _ in range(10):
-        if at[0] != 48 + checksum % 10:
-            return False
-        checksum //= 10
-        at += 1
-    return at[0] == SEPARATOR
+cdef inline Span _place_of(const uint8_t* entry, const File* file) noexcept:
+    """Where the entry leads to; nowhere, if that is not in the file from its start to its end."""
+    cdef int64_t position = entry_offset(entry) - file.start
+    cdef int64_t size = entry_size(entry)
+    if entry_offset(entry) < file.start or size < 0 or position > file.size - size:
+        return Span(NULL, 0)
+    return Span(file.data + position, size)

@@ -16,8 +16,10 @@ from roquet.disk import Disk
 from roquet.errors import RoquetError
 from roquet.protocol import names
 from roquet.protocol.errors import TooLarge
-from roquet.protocol.messages.drafts import RecordBatch, RecordDraft, tags_code_of
+from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
+from roquet.protocol.messages.record_batches import RecordBatch
+from roquet.protocol.messages.tags import tags_code_of
 from roquet.store.admission import Admission
 from roquet.store.checkpoint import load_checkpoint, save_checkpoint
 from roquet.store.cleaning import Cleaner, CleanReport
@@ -32,6 +34,7 @@ from roquet.store.keys.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
 from roquet.store.listener import NoListener, StoreListener
 from roquet.store.ownership import Ownership
+from roquet.store.queue_entries import pack_entries
 from roquet.store.queue_reading import (
     Limits,
     QueueReader,
@@ -230,7 +233,7 @@ class MessageStore:
         except (OSError, StoreUnavailable) as error:
             raise self._admission.refused(error) from error
         *physical_offsets, end = accumulate(sizes, initial=start)
-        queue.append_many(batch.entries(start))
+        queue.append_many(pack_entries(start, sizes, batch.tags_codes))
         self._note_unfiled(physical_offsets)
         if self._is_sync:
             self._flusher.want()

@@ -5,18 +5,32 @@ A broker looks at all entries of the newest files of all its queues before it se
 Entries may be damaged in any byte. Bytes behind the last whole entry are not looked at.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from roquet.protocol.binary cimport get_int32, get_int64, int32_t, int64_t, uint8_t
+from roquet.protocol.binary cimport int32_t, int64_t, uint8_t
+from roquet.store.queue_entry cimport ENTRY_SIZE, entry_offset, entry_size, put_entry
 
 cdef enum:
-    _ENTRY_SIZE = 20
-    _SIZE_AT = 8
     _BLANK_SIZE = 2147483647
 
 
 cdef inline bint _is_blank(int64_t physical_offset, int32_t size) noexcept:
     return physical_offset == 0 and size == _BLANK_SIZE
+
+
+def pack_entries(int64_t physical_offset, list sizes not None, list codes not None):
+    """Those of records of these sizes that lie one behind the other, the first one there."""
+    if len(codes) != len(sizes):
+        raise ValueError(f"{len(codes)} codes for {len(sizes)} records")
+    cdef bytes entries = PyBytes_FromStringAndSize(NULL, len(sizes) * ENTRY_SIZE)
+    cdef uint8_t* at = <uint8_t*>PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t index
+    cdef int32_t size
+    for index in range(len(sizes)):
+        size = sizes[index]
+        at = put_entry(at, physical_offset, size, codes[index])
+        physical_offset += size
+    return entries
 
 
 def sound_count(bytes entries not None):
@@ -25,13 +39,13 @@ def sound_count(bytes entries not None):
     An entry has an offset and a size, and its record begins behind the one before it.
     """
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(entries)
-    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // _ENTRY_SIZE
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // ENTRY_SIZE
     cdef Py_ssize_t index
     cdef int64_t physical_offset, offset_before = 0
     cdef int32_t size, size_before = 0
     for index in range(count):
-        physical_offset = get_int64(at)
-        size = get_int32(at + _SIZE_AT)
+        physical_offset = entry_offset(at)
+        size = entry_size(at)
         if physical_offset < 0 or size <= 0:
             return index
         if not _is_blank(physical_offset, size):
@@ -40,33 +54,33 @@ def sound_count(bytes entries not None):
                 return index
             offset_before = physical_offset
             size_before = size
-        at += _ENTRY_SIZE
+        at += ENTRY_SIZE
     return count
 
 
 def leading_blanks(bytes entries not None):
     """How many of `entries`, from the first on, are blank."""
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(entries)
-    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // _ENTRY_SIZE
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // ENTRY_SIZE
     cdef Py_ssize_t index
     for index in range(count):
-        if not _is_blank(get_int64(at), get_int32(at + _SIZE_AT)):
+        if not _is_blank(entry_offset(at), entry_size(at)):
             return index
-        at += _ENTRY_SIZE
+        at += ENTRY_SIZE
     return count
 
 
 def count_before(bytes entries not None, int64_t physical_limit):
     """How many of `entries` end with the last one of a record that begins before the limit."""
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(entries)
-    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // _ENTRY_SIZE
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // ENTRY_SIZE
     cdef int64_t physical_offset
-    at += count * _ENTRY_SIZE
+    at += count * ENTRY_SIZE
     while count:
-        at -= _ENTRY_SIZE
-        physical_offset = get_int64(at)
+        at -= ENTRY_SIZE
+        physical_offset = entry_offset(at)
         if physical_offset < physical_limit and not _is_blank(
-            physical_offset, get_int32(at + _SIZE_AT)
+            physical_offset, entry_size(at)
         ):
             break
         count -= 1

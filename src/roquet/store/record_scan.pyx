@@ -15,49 +15,44 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.string cimport memcmp
 
 from roquet.protocol.binary cimport (
-    crc31,
+    Span,
+    bytes_of,
     get_int32,
     get_int64,
-    get_uint16,
     int32_t,
     int64_t,
-    put_int32,
-    put_int64,
     uint8_t,
-    uint32_t,
     uint64_t,
 )
-from roquet.protocol.messages.drafts cimport tags_code
+from roquet.protocol.messages.property_text cimport begins_with
 from roquet.protocol.messages.record_layout cimport (
-    ADDRESS_BITS,
-    BODY_AT,
-    BODY_CRC_AT,
-    BODY_SIZE_AT,
-    CHECKSUM_DIGITS,
-    CHECKSUM_MARK_SIZE,
     CHECKSUM_SIZE,
-    MAGIC_AT,
-    MAGIC_V1,
     PHYSICAL_OFFSET_AT,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     RECORD_SIZE_MIN,
-    SEPARATOR,
-    STORE_TIMESTAMP_AT,
-    SYS_FLAG_AT,
 )
+from roquet.protocol.messages.record_parts cimport (
+    RecordParts,
+    checksum_mark,
+    ends_in_checksum,
+    has_right_body,
+    has_right_checksum,
+    has_right_digits,
+    is_usual,
+    locate_record,
+    store_timestamp_of,
+)
+from roquet.protocol.messages.tags cimport code_of, find_tags
+from roquet.store.queue_entry cimport ENTRY_SIZE, put_entry
 
 cdef enum:
     # A disk writes a sector as a whole or not at all.
     _SECTOR_SIZE = 512
-    _ENTRY_SIZE = 20
-    _PREPARED = 0x4  # and rolled back: both have this bit, and are in no queue
     _SCHEDULE_TOPIC_SIZE = 19
+    _PREPARED = 0x4  # and rolled back: both have this bit, and are in no queue
     # So many queues are kept apart at once, since they are looked for one by one.
     _RUN_COUNT_MAX = 256
-
-cdef const char* _CHECKSUM_MARK = b"__CRC32#\x01"
-cdef const char* _SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 
 cdef enum Verdict:
     GOOD
@@ -69,25 +64,13 @@ cdef enum Verdict:
     LOST_CHECKSUM
 
 _REASONS = {
+    GOOD: None,
     ODD: None,
     WRONG_SIZES: "its sizes do not add up",
     BROKEN_CHECKSUM: "breaks its checksum",
     BROKEN_BODY: "its body breaks its CRC",
     LOST_CHECKSUM: "its checksum is damaged",
 }
-
-
-cdef struct Head:
-    int64_t physical_offset
-    int32_t size
-    int32_t queue_id
-    int64_t queue_offset
-    int32_t sys_flag
-    int64_t store_timestamp
-    const uint8_t* topic
-    Py_ssize_t topic_size
-    const uint8_t* properties
-    Py_ssize_t properties_size
 
 
 cdef struct Entry:
@@ -98,8 +81,7 @@ cdef struct Entry:
 
 
 cdef struct Run:
-    const uint8_t* topic
-    Py_ssize_t topic_size
+    Span topic
     int32_t queue_id
     int64_t first_offset
     Py_ssize_t count
@@ -124,21 +106,21 @@ def scan_heads(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssi
     """
     cdef Py_ssize_t start = position
     cdef Py_buffer view
-    cdef Head head
+    cdef RecordParts record
     cdef Verdict verdict = GOOD
     cdef list heads = []
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         end = min(end, view.len)
         while 0 <= position <= end - RECORD_SIZE_MIN and position - start < size_max:
-            verdict = _check(<const uint8_t*>view.buf, base, position, end, &head)
+            verdict = _check(<const uint8_t*>view.buf, base, position, end, &record)
             if verdict != GOOD:
                 break
-            heads.append(_members(&head))
-            position += head.size
+            heads.append(_members(&record))
+            position += record.size
+        return heads, position, _reason(verdict, <const uint8_t*>view.buf + position)
     finally:
         PyBuffer_Release(&view)
-    return heads, position, _reason(verdict, &head)
 
 
 def scan_runs(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssize_t size_max):
@@ -152,7 +134,7 @@ def scan_runs(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssiz
     cdef Py_ssize_t start = position
     cdef Py_ssize_t count_max = size_max // RECORD_SIZE_MIN + 1
     cdef Py_buffer view
-    cdef Head head
+    cdef RecordParts record
     cdef Verdict verdict = GOOD
     cdef Py_ssize_t count = 0
     cdef int64_t last = 0
@@ -168,24 +150,25 @@ def scan_runs(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssiz
             and position - start < size_max
             and found.count < _RUN_COUNT_MAX
         ):
-            verdict = _check(<const uint8_t*>view.buf, base, position, end, &head)
+            verdict = _check(<const uint8_t*>view.buf, base, position, end, &record)
             if verdict != GOOD:
                 break
-            if not head.sys_flag & _PREPARED:
-                if _is_delayed(&head):
-                    delayed.append(_members(&head))
+            if not record.sys_flag & _PREPARED:
+                if _is_delayed(&record):
+                    delayed.append(_members(&record))
                 else:
-                    _enter(&found, &head)
-            last = head.store_timestamp
+                    _enter(&found, &record)
+            last = store_timestamp_of(&record)
             latest = max(latest, last)
             count += 1
-            position += head.size
+            position += record.size
         runs = _packed_runs(&found)
+        reason = _reason(verdict, <const uint8_t*>view.buf + position)
+        return count, last, latest, runs, delayed, position, reason
     finally:
         PyMem_Free(found.entries)
         PyMem_Free(found.runs)
         PyBuffer_Release(&view)
-    return count, last, latest, runs, delayed, position, _reason(verdict, &head)
 
 
 def scan_whole(
@@ -204,7 +187,7 @@ def scan_whole(
     """
     cdef Py_ssize_t start = position
     cdef Py_buffer view
-    cdef Head head
+    cdef RecordParts record
     cdef Verdict verdict = GOOD
     cdef Py_ssize_t count = 0
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -215,118 +198,79 @@ def scan_whole(
             and position < stop
             and position - start < size_max
         ):
-            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &head)
+            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &record)
             if verdict == GOOD and with_checksums:
-                verdict = _check_sums(<const uint8_t*>view.buf + position, position, &head)
+                verdict = _check_sums(&record, position)
             if verdict != GOOD:
                 break
             count += 1
-            position += head.size
+            position += record.size
+        return count, position, _reason(verdict, <const uint8_t*>view.buf + position)
     finally:
         PyBuffer_Release(&view)
-    return count, position, _reason(verdict, &head)
 
 
 cdef Verdict _check(
-    const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, Head* head
+    const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, RecordParts* record
 ) noexcept:
     """What is wrong with the record at `position`. A record of the least size fits there."""
-    cdef Verdict verdict = _measure(data, base, position, end, head)
-    return _check_sums(data + position, position, head) if verdict == GOOD else verdict
+    cdef Verdict verdict = _measure(data, base, position, end, record)
+    return _check_sums(record, position) if verdict == GOOD else verdict
 
 
 cdef Verdict _measure(
-    const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, Head* head
+    const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, RecordParts* record
 ) noexcept:
-    """The same, without the checksums."""
+    """Whether it lies where it claims to and its sizes add up."""
     cdef const uint8_t* start = data + position
-    cdef const uint8_t* record_end
-    cdef const uint8_t* body_end
-    cdef int32_t body_size = get_int32(start + BODY_SIZE_AT)
-    head.size = get_int32(start)
-    head.queue_id = get_int32(start + QUEUE_ID_AT)
-    head.queue_offset = get_int64(start + QUEUE_OFFSET_AT)
-    head.physical_offset = get_int64(start + PHYSICAL_OFFSET_AT)
-    head.sys_flag = get_int32(start + SYS_FLAG_AT)
-    head.store_timestamp = get_int64(start + STORE_TIMESTAMP_AT)
-    if get_int32(start + MAGIC_AT) != MAGIC_V1 or head.sys_flag & ADDRESS_BITS:
+    if not is_usual(start):
         return ODD
-    if head.physical_offset != base + position:
+    if get_int64(start + PHYSICAL_OFFSET_AT) != base + position:
         return ELSEWHERE
-    if head.size < RECORD_SIZE_MIN or head.size > end - position:
-        return WRONG_SIZES
-    if body_size < 0 or body_size > head.size - RECORD_SIZE_MIN:
-        return WRONG_SIZES
-    record_end = start + head.size
-    body_end = start + BODY_AT + body_size
-    head.topic = body_end + 1
-    head.topic_size = body_end[0]
-    head.properties = head.topic + head.topic_size + 2
-    head.properties_size = record_end - head.properties
-    if head.properties_size < 0 or get_uint16(head.properties - 2) != head.properties_size:
+    if not locate_record(start, end - position, record):
         return WRONG_SIZES
     return GOOD
 
 
-cdef Verdict _check_sums(const uint8_t* start, Py_ssize_t position, const Head* head) noexcept:
+cdef Verdict _check_sums(const RecordParts* record, Py_ssize_t position) noexcept:
     """What the checksums say of a record whose sizes add up."""
-    cdef int32_t body_size = get_int32(start + BODY_SIZE_AT)
-    if _has_checksum(head):
+    if ends_in_checksum(record):
         # It covers the body, so the CRC of the body need not be made.
-        if start[head.size - 1] == SEPARATOR and _has_its_digits(start, head):
-            return GOOD
-        return BROKEN_CHECKSUM
-    if crc31(start + BODY_AT, body_size) != <uint32_t>get_int32(start + BODY_CRC_AT):
+        return GOOD if has_right_checksum(record) else BROKEN_CHECKSUM
+    if not has_right_body(record):
         return BROKEN_BODY
-    return LOST_CHECKSUM if _has_lost_checksum(start, position, head) else GOOD
+    return LOST_CHECKSUM if _has_lost_checksum(record, position) else GOOD
 
 
-cdef inline bint _has_checksum(const Head* head) noexcept:
-    return head.properties_size >= CHECKSUM_SIZE and not memcmp(
-        head.properties + head.properties_size - CHECKSUM_SIZE,
-        _CHECKSUM_MARK,
-        CHECKSUM_MARK_SIZE,
-    )
-
-
-cdef bint _has_its_digits(const uint8_t* start, const Head* head) noexcept:
-    """Whether the digits of a checksum are there, and those of the bytes before its property."""
-    cdef const uint8_t* first = start + head.size - 1 - CHECKSUM_DIGITS
-    cdef const uint8_t* digit = start + head.size - 1
-    cdef uint64_t checksum = 0
-    # The least significant one comes first.
-    while digit > first:
-        digit -= 1
-        if not 48 <= digit[0] <= 57:
-            return False
-        checksum = checksum * 10 + digit[0] - 48
-    return checksum == crc31(start, head.size - CHECKSUM_SIZE)
-
-
-cdef bint _has_lost_checksum(
-    const uint8_t* start, Py_ssize_t position, const Head* head
-) noexcept:
-    """The same as in `log_scan.py`, of a record that does not end with the mark of a checksum."""
+cdef bint _has_lost_checksum(const RecordParts* record, Py_ssize_t position) noexcept:
+    """The same as in `log_scan.py`, of a record that does not end in a checksum of its own."""
+    cdef Span tail = record.properties
     cdef Py_ssize_t in_last_sector, index
-    if (
-        CHECKSUM_MARK_SIZE <= head.properties_size < CHECKSUM_SIZE
-        and not memcmp(head.properties, _CHECKSUM_MARK, CHECKSUM_MARK_SIZE)
-    ):
-        return False
-    in_last_sector = min(head.properties_size, (position + head.size - 1) % _SECTOR_SIZE + 1)
-    for index in range(head.size - in_last_sector, head.size):
-        if start[index]:
+    if tail.size > CHECKSUM_SIZE:
+        tail = Span(record.start + record.size - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    if begins_with(tail, checksum_mark()):
+        # Too short for one; or what set it apart from the property before it is gone.
+        return tail.start != record.properties.start
+    in_last_sector = min(
+        record.properties.size, (position + record.size - 1) % _SECTOR_SIZE + 1
+    )
+    for index in range(record.size - in_last_sector, record.size):
+        if record.start[index]:
             break
     else:
         if in_last_sector:
             return True
-    return _has_its_digits(start, head)
+    return has_right_digits(record)
 
 
-cdef inline bint _is_delayed(const Head* head) noexcept:
-    return head.topic_size == _SCHEDULE_TOPIC_SIZE and not memcmp(
-        head.topic, _SCHEDULE_TOPIC, _SCHEDULE_TOPIC_SIZE
+cdef inline bint _is_delayed(const RecordParts* record) noexcept:
+    return record.topic.size == _SCHEDULE_TOPIC_SIZE and begins_with(
+        record.topic, b"SCHEDULE_TOPIC_XXXX"
     )
+
+
+cdef inline bint _is_equal(Span one, Span other) noexcept:
+    return one.size == other.size and not memcmp(one.start, other.start, <size_t>one.size)
 
 
 cdef int _make_room(Runs* found, Py_ssize_t count_max) except -1:
@@ -338,19 +282,21 @@ cdef int _make_room(Runs* found, Py_ssize_t count_max) except -1:
     return 0
 
 
-cdef int _enter(Runs* found, const Head* head) except -1:
+cdef int _enter(Runs* found, const RecordParts* record) except -1:
     """There is room for one more run and one more entry."""
     cdef Entry* entry = &found.entries[found.entry_count]
-    entry.physical_offset = head.physical_offset
-    entry.size = head.size
-    entry.tags_code = tags_code(head.properties, head.properties_size, NULL)
-    entry.run = found.last_found = _run_of(found, head)
+    entry.physical_offset = get_int64(record.start + PHYSICAL_OFFSET_AT)
+    entry.size = <int32_t>record.size
+    entry.tags_code = code_of(find_tags(record.properties))
+    entry.run = found.last_found = _run_of(found, record)
     found.entry_count += 1
     return 0
 
 
-cdef Py_ssize_t _run_of(Runs* found, const Head* head) noexcept:
+cdef Py_ssize_t _run_of(Runs* found, const RecordParts* record) noexcept:
     """The number of the run that the record continues; if there is none, of a new one."""
+    cdef int32_t queue_id = get_int32(record.start + QUEUE_ID_AT)
+    cdef int64_t queue_offset = get_int64(record.start + QUEUE_OFFSET_AT)
     cdef Py_ssize_t step, index
     cdef Run* run
     # Queues tend to take turns, so the search begins behind the last one found.
@@ -360,20 +306,22 @@ cdef Py_ssize_t _run_of(Runs* found, const Head* head) noexcept:
             index -= found.count
         run = &found.runs[index]
         if (
-            run.queue_id == head.queue_id
-            and run.topic_size == head.topic_size
+            run.queue_id == queue_id
             and not run.is_over
-            and not memcmp(run.topic, head.topic, head.topic_size)
+            and _is_equal(run.topic, record.topic)
         ):
             # Offsets can be any number, so their difference may be none.
-            if <uint64_t>run.first_offset + run.count == <uint64_t>head.queue_offset:
+            if <uint64_t>run.first_offset + run.count == <uint64_t>queue_offset:
                 run.count += 1
                 return index
             run.is_over = True
             break
-    found.runs[found.count] = Run(
-        head.topic, head.topic_size, head.queue_id, head.queue_offset, 1, False, NULL
-    )
+    run = &found.runs[found.count]
+    run.topic = record.topic
+    run.queue_id = queue_id
+    run.first_offset = queue_offset
+    run.count = 1
+    run.is_over = False
     found.count += 1
     return found.count - 1
 
@@ -386,36 +334,30 @@ cdef list _packed_runs(Runs* found):
     cdef Py_ssize_t index
     for index in range(found.count):
         run = &found.runs[index]
-        entries = PyBytes_FromStringAndSize(NULL, run.count * _ENTRY_SIZE)
+        entries = PyBytes_FromStringAndSize(NULL, run.count * ENTRY_SIZE)
         run.at = <uint8_t*>PyBytes_AS_STRING(entries)
-        topic = PyBytes_FromStringAndSize(<const char*>run.topic, run.topic_size)
-        packed.append((topic, run.queue_id, run.first_offset, entries))
+        packed.append((bytes_of(run.topic), run.queue_id, run.first_offset, entries))
     for index in range(found.entry_count):
         entry = &found.entries[index]
         run = &found.runs[entry.run]
-        put_int64(run.at, entry.physical_offset)
-        put_int32(run.at + 8, entry.size)
-        put_int64(run.at + 12, entry.tags_code)
-        run.at += _ENTRY_SIZE
+        run.at = put_entry(run.at, entry.physical_offset, entry.size, entry.tags_code)
     return packed
 
 
-cdef tuple _members(const Head* head):
+cdef tuple _members(const RecordParts* record):
     return (
-        head.physical_offset,
-        head.size,
-        PyBytes_FromStringAndSize(<const char*>head.topic, head.topic_size),
-        head.queue_id,
-        head.queue_offset,
-        head.sys_flag,
-        head.store_timestamp,
-        PyBytes_FromStringAndSize(<const char*>head.properties, head.properties_size),
+        get_int64(record.start + PHYSICAL_OFFSET_AT),
+        record.size,
+        bytes_of(record.topic),
+        get_int32(record.start + QUEUE_ID_AT),
+        get_int64(record.start + QUEUE_OFFSET_AT),
+        record.sys_flag,
+        store_timestamp_of(record),
+        bytes_of(record.properties),
     )
 
 
-cdef object _reason(Verdict verdict, const Head* head):
-    if verdict == GOOD:
-        return None
+cdef object _reason(Verdict verdict, const uint8_t* start):
     if verdict == ELSEWHERE:
-        return f"claims to lie at {head.physical_offset}"
+        return f"claims to lie at {get_int64(start + PHYSICAL_OFFSET_AT)}"
     return _REASONS[verdict]

@@ -5,7 +5,7 @@ import pytest
 
 from roquet.disk import Disk, SystemDisk
 from roquet.protocol.errors import TooLarge
-from roquet.protocol.messages.drafts import DraftBatch
+from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.commit_log import CommitLog
 from roquet.store.errors import BadRecord, BadStoreDirectory, DiskFull, StoreUnavailable
 from tests.support.drafts import draft

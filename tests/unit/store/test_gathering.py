@@ -12,7 +12,7 @@ from roquet.store.gathering import Gathering
 from roquet.store.queue_reading import Limits
 from tests.support.drafts import draft
 
-QUEUE = SimpleNamespace(queue_id=0, topic_field=b"\x06TopicA")
+QUEUE = SimpleNamespace(queue_id=0, topic=b"TopicA")
 FILE_START = 4096
 LOG_END = 1 << 40
 OFFSET = 10

@@ -6,8 +6,8 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.protocol.errors import BadMessage, TooLarge
-from roquet.protocol.messages.drafts import DraftBatch
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.errors import (
     BadRecord,
     BadStoreDirectory,

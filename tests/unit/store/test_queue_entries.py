@@ -2,8 +2,13 @@ from struct import Struct
 
 import pytest
 
-from roquet.store.consume_queue import BLANK_SIZE
-from roquet.store.queue_entries import count_before, leading_blanks, sound_count
+from roquet.store.consume_queue import BLANK_SIZE, ENTRY_SIZE, unpack_entries
+from roquet.store.queue_entries import (
+    count_before,
+    leading_blanks,
+    pack_entries,
+    sound_count,
+)
 
 BLANK = (0, BLANK_SIZE, 0)
 LARGEST = 2**63 - 1
@@ -13,6 +18,23 @@ _ENTRY = Struct(">qiq")
 
 def packed(entries: list[tuple[int, int, int]]) -> bytes:
     return b"".join(_ENTRY.pack(*each) for each in entries)
+
+
+def test_entries_of_records_that_follow_each_other_are_as_the_queue_draws_them() -> None:
+    entries = pack_entries(2**40, [100, 2**31 - 1, 91], [-1, 2**63 - 1, -(2**63)])
+    assert len(entries) == 3 * ENTRY_SIZE
+    assert list(unpack_entries(entries)) == [
+        (2**40, 100, -1),
+        (2**40 + 100, 2**31 - 1, 2**63 - 1),
+        (2**40 + 100 + 2**31 - 1, 91, -(2**63)),
+    ]
+    assert pack_entries(0, [], []) == b""
+
+
+def test_every_record_has_a_code() -> None:
+    for codes in ([], [1, 2]):
+        with pytest.raises(ValueError, match="for 1 records"):
+            pack_entries(0, [100], codes)
 
 
 @pytest.mark.parametrize(

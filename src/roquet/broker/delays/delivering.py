@@ -16,9 +16,10 @@ from roquet.broker.messages.appending import put_batch
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadMessage, ProtocolError
-from roquet.protocol.messages.drafts import DraftBatch, RecordDraft
+from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import CHECKSUM_SIZE, read_record
+from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.protocol.messages.redelivery import usual_redelivery
 from roquet.protocol.names import CLOSED_TOPICS
 from roquet.store.dispatch import value_of

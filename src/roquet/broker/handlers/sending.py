@@ -31,10 +31,11 @@ from roquet.protocol.headers.sending import (
     SendMessageHeaderV2,
     SendMessageReplyHeader,
 )
-from roquet.protocol.messages.drafts import RecordDraft, SentBatch
+from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.messages.properties import with_property, without_property
+from roquet.protocol.messages.record_batches import SentBatch
 from roquet.protocol.messages.sent_properties import stored_properties
 from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
 from roquet.store.message_store import Appended

@@ -8,7 +8,8 @@ from roquet.broker.broker import Broker
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import TooLarge
-from roquet.protocol.messages.drafts import RecordBatch, RecordDraft
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import Appended, AppendedBatch
 

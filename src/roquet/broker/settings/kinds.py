@@ -14,13 +14,13 @@ from roquet.net.errors import BadAddress
 from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
 from roquet.settings.truth import read_truth, truth_text
+from roquet.store.consume_queue import ENTRY_SIZE
 
 E = TypeVar("E", bound=Enum)
 
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 _DELAY: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
-_QUEUE_ENTRY_SIZE: Final = 20
 
 
 @final
@@ -120,9 +120,9 @@ def _delay_text(delay_ms: int) -> str:
 
 def _read_queue_file_size(text: str) -> int:
     size = _read_number(text)
-    if not _QUEUE_ENTRY_SIZE <= size < 2**31:
+    if not ENTRY_SIZE <= size < 2**31:
         raise ValueError
-    return ceil(size / _QUEUE_ENTRY_SIZE) * _QUEUE_ENTRY_SIZE
+    return ceil(size / ENTRY_SIZE) * ENTRY_SIZE
 
 
 TEXT: Final = Kind("a text", _read_text)

@@ -2,15 +2,19 @@
 """The body of a batch send, written in one go; how it is laid out is drawn in `batch.py`."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.string cimport memcpy
+from libc.string cimport memset
 
-from roquet.protocol.binary cimport int32_t, put_int16, put_int32, uint8_t
+from roquet.protocol.binary cimport int32_t, put_bytes, put_int16, put_int32, uint8_t
+from roquet.protocol.messages.batch_layout cimport (
+    ITEM_BODY_SIZE_AT,
+    ITEM_FLAG_AT,
+    ITEM_HEAD_SIZE,
+)
+from roquet.protocol.messages.record_layout cimport PROPERTIES_SIZE_MAX
 
 from roquet.protocol.errors import BadMessage, TooLarge
 
 cdef enum:
-    _HEAD_SIZE = 20
-    _PROPERTIES_SIZE_MAX = 32767
     _SIZE_MAX = 2147483647
 
 
@@ -41,10 +45,10 @@ cdef bytes _as_bytes(data):
 
 cdef Py_ssize_t _item_size(flag, bytes body, bytes properties) except -1:
     cdef Py_ssize_t properties_size = PyBytes_GET_SIZE(properties)
-    cdef Py_ssize_t size = _HEAD_SIZE + PyBytes_GET_SIZE(body) + 2 + properties_size
+    cdef Py_ssize_t size = ITEM_HEAD_SIZE + PyBytes_GET_SIZE(body) + 2 + properties_size
     cdef int32_t number
-    if properties_size > _PROPERTIES_SIZE_MAX:
-        raise TooLarge("properties", properties_size, _PROPERTIES_SIZE_MAX)
+    if properties_size > PROPERTIES_SIZE_MAX:
+        raise TooLarge("properties", properties_size, PROPERTIES_SIZE_MAX)
     if size > _SIZE_MAX:
         raise BadMessage(f"batch item of {size} bytes")
     try:
@@ -57,14 +61,11 @@ cdef Py_ssize_t _item_size(flag, bytes body, bytes properties) except -1:
 cdef uint8_t* _put_item(uint8_t* at, int32_t flag, bytes body, bytes properties) except NULL:
     cdef Py_ssize_t body_size = PyBytes_GET_SIZE(body)
     cdef Py_ssize_t properties_size = PyBytes_GET_SIZE(properties)
-    put_int32(at, _HEAD_SIZE + body_size + 2 + properties_size)
+    put_int32(at, ITEM_HEAD_SIZE + body_size + 2 + properties_size)
     # Here a record has its magic and its CRC.
-    put_int32(at + 4, 0)
-    put_int32(at + 8, 0)
-    put_int32(at + 12, flag)
-    put_int32(at + 16, body_size)
-    memcpy(at + _HEAD_SIZE, PyBytes_AS_STRING(body), body_size)
-    at += _HEAD_SIZE + body_size
+    memset(at + 4, 0, ITEM_FLAG_AT - 4)
+    put_int32(at + ITEM_FLAG_AT, flag)
+    put_int32(at + ITEM_BODY_SIZE_AT, body_size)
+    at = put_bytes(at + ITEM_HEAD_SIZE, body)
     put_int16(at, <int32_t>properties_size)
-    memcpy(at + 2, PyBytes_AS_STRING(properties), properties_size)
-    return at + 2 + properties_size
+    return put_bytes(at + 2, properties)

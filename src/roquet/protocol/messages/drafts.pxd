@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from roquet.protocol.binary cimport Span, int32_t, int64_t, uint8_t, uint32_t
 
 
 cdef struct Item:
@@ -6,11 +6,8 @@ cdef struct Item:
     int32_t flag
     uint32_t body_crc
     Py_ssize_t size  # of its record
-    const uint8_t* body
-    Py_ssize_t body_size
-    const uint8_t* properties
-    Py_ssize_t properties_size
-    int32_t tags_code
+    Span body
+    Span properties
 
 
 cdef class RecordDraft:
@@ -27,11 +24,9 @@ cdef class RecordDraft:
 
     cdef int settle(self, object body) except -1
     cdef int _note_addresses(self) except -1
-    cdef Py_ssize_t _size_of(
-        self, Py_ssize_t body_size, const uint8_t* own, Py_ssize_t own_size
-    ) except -1
-    cdef Py_ssize_t _properties_size(self, const uint8_t* own, Py_ssize_t own_size) noexcept
-    cdef uint8_t* _put(
+    cdef Py_ssize_t size_of(self, Py_ssize_t body_size, Span own) except -1
+    cdef Py_ssize_t _properties_size(self, Span own) noexcept
+    cdef uint8_t* put(
         self,
         uint8_t* start,
         const Item* item,
@@ -41,4 +36,6 @@ cdef class RecordDraft:
     ) noexcept
 
 
-cdef int32_t tags_code(const uint8_t* text, Py_ssize_t size, bint* is_tagged) except? -1
+cdef int open_target(
+    object buffer, Py_buffer* target, Py_ssize_t position, Py_ssize_t size
+) except -1

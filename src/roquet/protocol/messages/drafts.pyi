@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from mmap import mmap
 from typing import Final, TypeAlias, final
 
@@ -48,45 +47,3 @@ class RecordDraft:
         store_timestamp: int,
     ) -> None: ...
     def pack(self, queue_offset: int, physical_offset: int, store_timestamp: int) -> bytes: ...
-
-@final
-class SentBatch:
-    topic: Final[bytes]
-    queue_id: Final[int]
-    body_size: Final[int]
-    size: Final[int]
-    sizes: Final[list[int]]
-
-    def __init__(self, common: RecordDraft, body: bytes) -> None: ...
-    def write(
-        self,
-        buffer: WriteBuffer,
-        position: int,
-        queue_offset: int,
-        physical_offset: int,
-        store_timestamp: int,
-    ) -> None: ...
-    def entries(self, physical_offset: int) -> bytes: ...
-
-@final
-class DraftBatch:
-    topic: Final[bytes]
-    queue_id: Final[int]
-    body_size: Final[int]
-    size: Final[int]
-    sizes: Final[list[int]]
-
-    def __init__(self, drafts: Sequence[RecordDraft]) -> None: ...
-    def write(
-        self,
-        buffer: WriteBuffer,
-        position: int,
-        queue_offset: int,
-        physical_offset: int,
-        store_timestamp: int,
-    ) -> None: ...
-    def entries(self, physical_offset: int) -> bytes: ...
-
-RecordBatch: TypeAlias = SentBatch | DraftBatch
-
-def tags_code_of(properties: bytes) -> int: ...

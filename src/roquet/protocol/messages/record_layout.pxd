@@ -2,12 +2,14 @@
 
 cdef enum:
     MAGIC_V1 = -626843481
+    MAGIC_V2 = -626843477
     TOPIC_SIZE_MAX_V1 = 127
     TOPIC_SIZE_MAX_V2 = 32767
     PROPERTIES_SIZE_MAX = 32767
     BODY_SIZE_MAX = 1 << 30
 
-    # Where the members lie; those from the store timestamp on, if the hosts are short.
+    # Where the members lie. What is behind a long host lies so much further.
+    LONG_HOST_SHIFT = 12
     MAGIC_AT = 4
     BODY_CRC_AT = 8
     QUEUE_ID_AT = 12
@@ -20,8 +22,10 @@ cdef enum:
     STORE_TIMESTAMP_AT = 56
     STORE_HOST_AT = 64
     RECONSUME_TIMES_AT = 72
+    PREPARED_OFFSET_AT = 76
     BODY_SIZE_AT = 84
     BODY_AT = 88
+    PROPERTIES_SIZE_WIDTH = 2
     # With a body, a topic and properties of no bytes.
     RECORD_SIZE_MIN = 91
 

@@ -4,35 +4,19 @@
 How a record is laid out is drawn in `record.py`.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject, PyTypeObject
 
-from roquet.protocol.binary cimport (
-    crc31,
-    get_int32,
-    get_int64,
-    get_uint32,
-    int32_t,
-    int64_t,
-    uint8_t,
-)
-from roquet.protocol.messages.record_layout cimport (
-    ADDRESS_BITS,
-    BODY_AT,
-    BODY_CRC_AT,
-    BODY_SIZE_AT,
-    COMPRESSED,
-    QUEUE_OFFSET_AT,
-    RECORD_SIZE_MIN,
-    SYS_FLAG_AT,
+from roquet.protocol.binary cimport Span, bytes_of, get_int64, int64_t, span_of
+from roquet.protocol.messages.record_layout cimport COMPRESSED, QUEUE_OFFSET_AT
+from roquet.protocol.messages.record_parts cimport (
+    RecordParts,
+    fitting_size,
+    has_right_body,
+    locate_record,
 )
 
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.record import read_record
-
-cdef enum:
-    # In the system flag.
-    _NO_PLAIN_BODY = COMPRESSED | ADDRESS_BITS
 
 cdef tuple _NO_ARGUMENTS = ()
 
@@ -80,12 +64,27 @@ cdef class LazyRecord:
     def body(self):
         """Decompressed."""
         if self.known_body is None:
-            self.known_body = read_plain_body(
-                self.buffer, self.position, self.position + self.size
-            )
+            self.known_body = self._plain_body()
             if self.known_body is None:
                 self.known_body = self.record.decompressed_body()
         return self.known_body
+
+    cdef bytes _plain_body(self):
+        """None if it is compressed, or nonsense: then it takes `read_record`."""
+        cdef Span buffer
+        cdef RecordParts record
+        if self.buffer is None:
+            return None
+        buffer = span_of(self.buffer)
+        if (
+            self.position < 0
+            or self.size > buffer.size - self.position
+            or not locate_record(buffer.start + self.position, self.size, &record)
+            or record.sys_flag & COMPRESSED
+            or not has_right_body(&record)
+        ):
+            return None
+        return bytes_of(record.body)
 
 
 def split_lazily(type kind not None, bytes buffer not None, queue, namespace=None):
@@ -94,45 +93,21 @@ def split_lazily(type kind not None, bytes buffer not None, queue, namespace=Non
         raise TypeError(f"{kind} is no LazyRecord")
     cdef list found = []
     cdef LazyRecord each
-    cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(buffer)
-    cdef Py_ssize_t end = PyBytes_GET_SIZE(buffer)
+    cdef Span data = span_of(buffer)
     cdef Py_ssize_t position = 0
-    cdef int32_t size
-    while position < end:
-        if end - position < RECORD_SIZE_MIN:
-            raise BadMessage(f"{end - position} bytes are no record")
-        size = get_int32(data + position)
-        if size < RECORD_SIZE_MIN or size > end - position:
-            raise BadMessage(f"a record of {size} bytes does not fit at byte {position}")
+    cdef Py_ssize_t size
+    while position < data.size:
+        size = fitting_size(data.start + position, data.size - position)
+        if not size:
+            raise BadMessage(f"no record fits between bytes {position} and {data.size}")
         # Without `__init__`: there are many of them.
         each = <LazyRecord>(<PyTypeObject*>kind).tp_new(kind, <PyObject*>_NO_ARGUMENTS, NULL)
         each.buffer = buffer
         each.position = position
         each.size = size
         each.queue = queue
-        each.queue_offset = get_int64(data + position + QUEUE_OFFSET_AT)
+        each.queue_offset = get_int64(data.start + position + QUEUE_OFFSET_AT)
         each._namespace = namespace
         found.append(each)
         position += size
     return found
-
-
-cpdef bytes read_plain_body(bytes buffer, Py_ssize_t position, Py_ssize_t end):
-    """The body alone of the record from `position` to `end`, for who wants nothing else of it.
-
-    None if it is compressed, or lies elsewhere because of long addresses: then it takes
-    `read_record`. Raises BadMessage.
-    """
-    if buffer is None or position < 0 or end > PyBytes_GET_SIZE(buffer) or (
-        end - position < BODY_AT
-    ):
-        raise BadMessage(f"no record fits between bytes {position} and {end}")
-    cdef const uint8_t* record = <const uint8_t*>PyBytes_AS_STRING(buffer) + position
-    if get_int32(record + SYS_FLAG_AT) & _NO_PLAIN_BODY:
-        return None
-    cdef int32_t size = get_int32(record + BODY_SIZE_AT)
-    if size < 0 or size > end - position - BODY_AT:
-        raise BadMessage(f"a body of {size} bytes does not fit its record")
-    if crc31(record + BODY_AT, size) != get_uint32(record + BODY_CRC_AT):
-        raise BadMessage(f"the body at byte {position + BODY_AT} breaks its CRC")
-    return PyBytes_FromStringAndSize(<const char*>record + BODY_AT, size)

@@ -2,62 +2,34 @@
 """The keys of many records, read where they lie in the log, and their hashes.
 
 Which texts are keys is said in `message_keys.py`, which also takes the records that are odd:
-another magic, sizes that do not add up, letters beyond ASCII. How a record is laid out is drawn
-in `record.py`. Its checksum is left alone: a key that leads to a damaged record leads nowhere.
+sizes that do not add up, letters beyond ASCII. The checksum of a record is left alone: a key that
+leads to a damaged record leads nowhere.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr
 
-from roquet.protocol.binary cimport (
-    get_int16,
-    get_int32,
-    get_int64,
-    int32_t,
-    int64_t,
-    uint8_t,
-    uint32_t,
+from roquet.protocol.binary cimport Span, int32_t, int64_t, uint8_t, uint32_t
+from roquet.protocol.messages.property_text cimport next_property, note_value
+from roquet.protocol.messages.record_parts cimport (
+    RecordParts,
+    locate_record,
+    store_timestamp_of,
 )
 from roquet.store.keys.packed_keys cimport Key
-from roquet.protocol.messages.record_layout cimport (
-    BODY_AT,
-    BORN_HOST_V6,
-    MAGIC_AT,
-    MAGIC_V1,
-    RECORD_SIZE_MIN,
-    SEPARATOR,
-    STORE_HOST_V6,
-    STORE_TIMESTAMP_AT,
-    SYS_FLAG_AT,
-    TOPIC_SIZE_MAX_V1,
-)
 
 cdef enum:
-    _LONG_HOST = 12  # so much longer is a host of IPv6
     _TRANSACTION_MASK = 0xC
     _ROLLBACK = 0xC
-    _SPACE = 32
     _ASCII_MAX = 127
-    _UNIQUE_KEY_SIZE = 9
-    _KEYS_SIZE = 5
-    _TAGS_SIZE = 5
-
-cdef const char* _UNIQUE_KEY = b"UNIQ_KEY\x01"
-cdef const char* _KEYS = b"KEYS\x01"
-cdef const char* _TAGS = b"TAGS\x01"
 
 
 cdef struct Keys:
     Key* items
     Py_ssize_t count
     Py_ssize_t capacity
-
-
-cdef struct Text:
-    const uint8_t* start
-    const uint8_t* end
 
 
 def scan_keys(buffer, int64_t base, list physical_offsets not None, bint with_tags):
@@ -85,90 +57,65 @@ cdef int _add_keys(
     Keys* keys, const Py_buffer* view, int64_t base, int64_t physical_offset, bint with_tags
 ) except -1:
     """Whether the record is of the usual kind. If it is not, nothing is added."""
-    cdef const uint8_t* start
-    cdef const uint8_t* end
-    cdef Text topic, unique_key, several, tags
-    cdef int32_t size, sys_flag, body_size, topic_size
-    cdef Py_ssize_t body_at
+    cdef RecordParts record
     cdef Key key
-    if physical_offset < base or view.len - (physical_offset - base) < RECORD_SIZE_MIN:
+    cdef Span unique_key, several, tags
+    if physical_offset < base or not locate_record(
+        <const uint8_t*>view.buf + (physical_offset - base),
+        view.len - (physical_offset - base),
+        &record,
+    ):
         return False
-    start = <const uint8_t*>view.buf + (physical_offset - base)
-    size = get_int32(start)
-    sys_flag = get_int32(start + SYS_FLAG_AT)
-    if get_int32(start + MAGIC_AT) != MAGIC_V1 or size > view.len - (physical_offset - base):
-        return False
-    key.timestamp = get_int64(start + STORE_TIMESTAMP_AT)
-    body_at = BODY_AT
-    if sys_flag & BORN_HOST_V6:
-        key.timestamp = get_int64(start + STORE_TIMESTAMP_AT + _LONG_HOST)
-        body_at += _LONG_HOST
-    if sys_flag & STORE_HOST_V6:
-        body_at += _LONG_HOST
-    # Here and below there have to be three bytes more, for the other sizes.
-    if size < body_at + 3:
-        return False
-    body_size = get_int32(start + body_at - 4)
-    if body_size < 0 or body_size > size - body_at - 3:
-        return False
-    end = start + size
-    topic_size = start[body_at + body_size]
-    topic.start = start + body_at + body_size + 1
-    topic.end = topic.start + topic_size
-    if topic_size > TOPIC_SIZE_MAX_V1 or end - topic.end < 2:
-        return False
-    if get_int16(topic.end) != end - topic.end - 2 or not _is_ascii(topic):
-        return False
-    if sys_flag & _TRANSACTION_MASK == _ROLLBACK:
+    if record.sys_flag & _TRANSACTION_MASK == _ROLLBACK:
         return True
-    _find_values(topic.end + 2, end, &unique_key, &several, &tags)
+    _find_values(record.properties, &unique_key, &several, &tags)
     if not with_tags:
-        tags = Text(NULL, NULL)
-    if not (_is_ascii(unique_key) and _is_ascii(several) and _is_ascii(tags)):
+        tags.size = 0
+    if not (
+        _is_ascii(record.topic)
+        and _is_ascii(unique_key)
+        and _is_ascii(several)
+        and _is_ascii(tags)
+    ):
         return False
     key.physical_offset = physical_offset
+    key.timestamp = store_timestamp_of(&record)
     key.unused = 0
-    _make_room(keys, 3 + (several.end - several.start) // 2)
-    cdef uint32_t prefix = 31 * _extended(0, topic) + c"#"
-    if unique_key.start is not NULL:
+    _make_room(keys, 3 + several.size // 2)
+    cdef uint32_t prefix = 31 * _extended(0, record.topic) + c"#"
+    if unique_key.size:
         _add(keys, &key, _extended(prefix, unique_key))
     _add_several(keys, &key, prefix, several)
-    if tags.start is not NULL:
+    if tags.size:
         prefix = (31 * prefix + c"T") * 31 + c"#"
         _add(keys, &key, _extended(prefix, tags))
     return True
 
 
 cdef void _find_values(
-    const uint8_t* at, const uint8_t* end, Text* unique_key, Text* several, Text* tags
+    Span properties, Span* unique_key, Span* several, Span* tags
 ) noexcept:
-    """Of equal names the last one counts, and an empty one is not there."""
-    cdef const uint8_t* next
-    unique_key[0] = several[0] = tags[0] = Text(NULL, NULL)
-    while at < end:
-        next = <const uint8_t*>memchr(at, SEPARATOR, end - at)
-        if next is NULL:
-            next = end
-        if next - at > _UNIQUE_KEY_SIZE and not memcmp(at, _UNIQUE_KEY, _UNIQUE_KEY_SIZE):
-            unique_key[0] = Text(at + _UNIQUE_KEY_SIZE, next)
-        elif next - at > _KEYS_SIZE and not memcmp(at, _KEYS, _KEYS_SIZE):
-            several[0] = Text(at + _KEYS_SIZE, next)
-        elif next - at > _TAGS_SIZE and not memcmp(at, _TAGS, _TAGS_SIZE):
-            tags[0] = Text(at + _TAGS_SIZE, next)
-        at = next + 1
+    """Of equal names the last one counts. What is not there is empty."""
+    cdef Span each
+    unique_key[0] = several[0] = tags[0] = Span(NULL, 0)
+    while next_property(&properties, &each):
+        (
+            note_value(each, b"UNIQ_KEY\x01", unique_key)
+            or note_value(each, b"KEYS\x01", several)
+            or note_value(each, b"TAGS\x01", tags)
+        )
 
 
-cdef void _add_several(Keys* keys, Key* key, uint32_t prefix, Text several) noexcept:
+cdef void _add_several(Keys* keys, Key* key, uint32_t prefix, Span rest) noexcept:
     """There are spaces between them, and nothing between two spaces is no key."""
-    cdef Text each
-    each.start = several.start
-    while each.start < several.end:
-        each.end = <const uint8_t*>memchr(each.start, _SPACE, several.end - each.start)
-        if each.end is NULL:
-            each.end = several.end
-        if each.end > each.start:
+    cdef const uint8_t* space
+    cdef Span each
+    while rest.size > 0:
+        space = <const uint8_t*>memchr(rest.start, c" ", <size_t>rest.size)
+        each = Span(rest.start, rest.size if space is NULL else space - rest.start)
+        if each.size:
             _add(keys, key, _extended(prefix, each))
-        each.start = each.end + 1
+        rest = Span(each.start + each.size + 1, rest.size - each.size - 1)
 
 
 cdef inline void _add(Keys* keys, Key* key, uint32_t java_hash) noexcept:
@@ -191,19 +138,17 @@ cdef int _make_room(Keys* keys, Py_ssize_t count) except -1:
     return 0
 
 
-cdef inline uint32_t _extended(uint32_t java_hash, Text text) noexcept:
+cdef inline uint32_t _extended(uint32_t java_hash, Span text) noexcept:
     """The hash of a longer text."""
-    cdef const uint8_t* at = text.start
-    while at < text.end:
-        java_hash = 31 * java_hash + at[0]
-        at += 1
+    cdef Py_ssize_t index
+    for index in range(text.size):
+        java_hash = 31 * java_hash + text.start[index]
     return java_hash
 
 
-cdef inline bint _is_ascii(Text text) noexcept:
-    cdef const uint8_t* at = text.start
+cdef inline bint _is_ascii(Span text) noexcept:
+    cdef Py_ssize_t index
     cdef uint8_t bits = 0
-    while at < text.end:
-        bits |= at[0]
-        at += 1
+    for index in range(text.size):
+        bits |= text.start[index]
     return bits <= _ASCII_MAX

@@ -4,7 +4,7 @@ import pytest
 
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.record import read_record
-from roquet.protocol.messages.record_reading import LazyRecord, read_plain_body, split_lazily
+from roquet.protocol.messages.record_reading import LazyRecord, split_lazily
 from tests.support.golden_records import golden_records
 from tests.support.records import PLAIN_DRAFT, changed, record_of
 
@@ -61,32 +61,33 @@ def test_every_recorded_record_is_read_as_by_others() -> None:
         assert record.body == record.record.decompressed_body()
 
 
-# The body alone.
-
-
-def test_the_body_alone_is_that_of_the_whole_record() -> None:
-    for golden in golden_records():
-        message = read_record(golden.data)
-        body = read_plain_body(golden.data, 0, len(golden.data))
-        assert body == (None if message.sys_flag & 0x31 else message.body)
-
-
 @pytest.mark.parametrize(
-    ("position", "value"), [(84, b"\xff\xff\xff\xff"), (84, b"\x7f"), (90, b"!"), (8, b"\xff")]
+    ("position", "value"),
+    [
+        (84, b"\xff\xff\xff\xff"),
+        (84, b"\x7f"),
+        (90, b"!"),
+        (8, b"\xff"),
+        (93, b"\x7f"),
+        (96, b"\x7f"),
+    ],
 )
-def test_a_broken_body_is_refused_without_the_rest_of_its_record(
-    position: int, value: bytes
-) -> None:
-    record = bytearray(RECORD)
-    record[position : position + len(value)] = value
+def test_the_body_of_a_broken_record_is_refused(position: int, value: bytes) -> None:
+    damaged = bytearray(RECORD)
+    damaged[position : position + len(value)] = value
+    (record,) = split_lazily(LazyRecord, bytes(damaged), None)
     with pytest.raises(BadMessage):
-        read_plain_body(bytes(record), 0, len(record))
+        _ = record.body
 
 
-@pytest.mark.parametrize(
-    ("position", "end"),
-    [(-1, 100), (0, 87), (0, len(RECORD) + 1), (2**62, 2**62 + 200), (len(RECORD), len(RECORD))],
-)
-def test_nothing_is_read_outside_the_buffer(position: int, end: int) -> None:
+@pytest.mark.parametrize("size", [-1, 0, 87, len(RECORD) - 1, len(RECORD) + 1, 2**62])
+@pytest.mark.parametrize("position", [0, 1, len(RECORD), 2**62])
+def test_nothing_is_read_outside_the_buffer(position: int, size: int) -> None:
+    buffer = RECORD[:-1]
     with pytest.raises(BadMessage):
-        read_plain_body(RECORD, position, end)
+        _ = LazyRecord(buffer, position, size, None, 0).body
+
+
+def test_a_record_that_was_never_made_has_no_body() -> None:
+    with pytest.raises((BadMessage, TypeError)):
+        _ = LazyRecord.__new__(LazyRecord).body

@@ -3,10 +3,9 @@ import pytest
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.java_hash import java_hash
 from roquet.protocol.messages.batch_writing import encode_batch
-from roquet.protocol.messages.drafts import DraftBatch, RecordBatch, SentBatch, tags_code_of
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import CHECKSUM_SIZE, split_records
-from roquet.store.consume_queue import QueueEntry, unpack_entries
+from roquet.protocol.messages.record_batches import DraftBatch, RecordBatch, SentBatch
 from tests.support.drafts import draft
 from tests.support.records import batch_records
 
@@ -59,45 +58,17 @@ def test_properties_of_a_message_may_fill_its_record_to_the_last_byte() -> None:
         ),
     ],
 )
-def test_the_queue_learns_places_sizes_and_tags(batch: RecordBatch) -> None:
-    entries = [QueueEntry(*each) for each in unpack_entries(batch.entries(1000))]
-    assert [entry.size for entry in entries] == batch.sizes
-    assert [entry.tags_code for entry in entries] == [java_hash("a"), java_hash("b"), 0]
-    assert entries[0].physical_offset == 1000
-    assert entries[2].physical_offset == entries[1].physical_end
+def test_the_queue_learns_the_tags(batch: RecordBatch) -> None:
+    assert batch.tags_codes == [java_hash("a"), java_hash("b"), 0]
 
 
 def test_a_tag_of_the_whole_batch_counts_before_those_of_its_messages() -> None:
     batch = SentBatch(
         draft(b"", properties={"TAGS": "all"}), encode_batch([(0, b"", b"TAGS\x01own")])
     )
-    (entry,) = unpack_entries(batch.entries(0))
     (record,) = split_records(batch_records(batch, 0, 0))
-    assert entry[2] == java_hash("all")
+    assert batch.tags_codes == [java_hash("all")]
     assert record.properties["TAGS"] == "all"
-
-
-@pytest.mark.parametrize(
-    ("properties", "tag"),
-    [
-        (b"", None),
-        (b"KEYS\x01TAGS", None),
-        (b"TAGS\x01a\x02", "a"),
-        (b"KEYS\x01k\x02TAGS\x01a\x02b\x01c", "a"),
-        (b"KEYS\x01k\x02XTAGS\x01a", None),
-        (b"TAGS\x01a\x02TAGS\x01b", "b"),
-        (b"TAGS\x01a\x02TAGS\x01\x02", "a"),
-        (b"TAGS\x01a\x02TAGS\x01", "a"),
-        (b"XTAGS\x01a", None),
-        (b"TAGS\x01", None),
-        (b"A\x01TAGS\x01b\x02", None),
-        ("TAGS\x01ä€😀".encode(), "ä€😀"),
-        (b"TAGS\x01\xff", "\ufffd"),
-        (b"TAGS\x01" + b"z" * 300, "z" * 300),
-    ],
-)
-def test_the_code_of_a_tag_is_its_java_hash(properties: bytes, tag: str | None) -> None:
-    assert tags_code_of(properties) == (0 if tag is None else java_hash(tag))
 
 
 @pytest.mark.parametrize("cut", [1, 19, 21, 22])
