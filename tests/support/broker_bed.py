@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.handlers import ROUTES
-from roquet.broker.handlers.clients import connection_lost
+from roquet.broker.membership import connection_lost
 from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.disk import Disk

@@ -14,7 +14,7 @@ from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
 from roquet.broker.handlers import ROUTES
-from roquet.broker.handlers.clients import connection_lost
+from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.durability import Durability
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port

@@ -6,8 +6,8 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import deliver_delayed, save_progress
-from roquet.broker.handlers.cleaning import clean_store
-from roquet.broker.handlers.clients import expire_clients
+from roquet.broker.membership import expire_clients
+from roquet.broker.messages.expiry import clean_store
 from roquet.broker.registration import Registered
 from roquet.broker.transactions.check_back import keep_checking
 from roquet.net.service import OnFailure
@@ -94,7 +94,7 @@ async def _forget_locks(broker: Broker) -> None:
 
 async def _clean(broker: Broker) -> None:
     try:
-        clean_store(broker)
+        clean_store(broker.store)
     except StoreUnavailable as error:
         log.warning("old files are not removed: %s", error)
 

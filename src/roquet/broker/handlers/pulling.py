@@ -6,8 +6,8 @@ import msgspec
 
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
-from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import invalid
+from roquet.broker.membership import group_settings
 from roquet.broker.messages.arrivals import QueueName, Sleeper
 from roquet.broker.messages.subscriptions import filter_of_pull
 from roquet.net.errors import Refused

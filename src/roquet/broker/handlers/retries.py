@@ -5,8 +5,8 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import put_when_due
-from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import check_is_master
+from roquet.broker.membership import group_settings
 from roquet.broker.messages.durability import Outcome
 from roquet.broker.messages.retries import (
     DLQ_QUEUE_COUNT,

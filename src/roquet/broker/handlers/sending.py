@@ -10,8 +10,8 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import postponed, put_waiting
 from roquet.broker.errors import BadName, ClosedTopic
-from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import invalid
+from roquet.broker.membership import group_settings
 from roquet.broker.messages.appending import put, put_batch, refusal
 from roquet.broker.messages.durability import Outcome
 from roquet.broker.messages.new_message import Outgoing
