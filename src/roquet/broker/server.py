@@ -16,7 +16,7 @@ from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
 from roquet.broker.handlers import ROUTES
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
-from roquet.broker.messages.durability import Durability
+from roquet.broker.messages.safety import Safety
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port
 from roquet.broker.registration import Identity, Registrar
 from roquet.broker.settings.config import BrokerConfig
@@ -59,7 +59,7 @@ _FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULL
 async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncIterator[Broker]:
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
-    When `broker.durability.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
+    When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
     NoFreePorts, and OSError when an address cannot be had.
     """
     if config.listen_port == 0:
@@ -122,9 +122,14 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         timer_state.value = _apache_progress(disk, config.store.layout.config / "timercheck")
     arrivals = Arrivals(clock)
     stack.callback(arrivals.close)
-    durability = Durability(clock, _SYNC_TIMEOUT_S, arrivals.log_is_durable)
-    stack.callback(durability.close)
-    store = _opened_store(config, clock, disk, durability)
+    safety = Safety(
+        clock,
+        _SYNC_TIMEOUT_S,
+        is_awaited=config.store.flush_mode is FlushMode.SYNC,
+        on_safe=arrivals.log_is_safe,
+    )
+    stack.callback(safety.close)
+    store = _opened_store(config, clock, disk, safety)
     pending_halves = PendingHalves(store, offsets)
     stack.callback(pending_halves.settle)  # When the store is closed, the log is safe.
     delays = Delays(
@@ -153,7 +158,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         producers=Producers[Connection](),
         locks=QueueLocks(clock),
         arrivals=arrivals,
-        durability=durability,
+        safety=safety,
         delays=delays,
         pending_halves=pending_halves,
         registrar=Registrar(
@@ -170,7 +175,6 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         delay_saver=delay_saver,
         timer_saver=timer_saver,
         services=Services(config.broker_name),
-        is_sync_flush=config.store.flush_mode is FlushMode.SYNC,
         store_host=store_host,
         cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),
         send_reply=SendReplyTemplate(store_host, config.region_id, is_traced=config.trace_on),
@@ -206,10 +210,8 @@ def _apache_progress(disk: Disk, path: Path) -> TimerProgress:
         return TimerProgress()
 
 
-def _opened_store(
-    config: BrokerConfig, clock: Clock, disk: Disk, durability: Durability
-) -> MessageStore:
-    store = MessageStore.open(config.store, clock, disk, durability)
+def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety) -> MessageStore:
+    store = MessageStore.open(config.store, clock, disk, safety)
     report = store.recovery
     assert report is not None
     log.info(

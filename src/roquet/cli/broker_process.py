@@ -51,7 +51,7 @@ def run_broker(options: BrokerOptions) -> None:
 
 async def until_stopped(stop: asyncio.Event, brokers: Sequence[Broker]) -> None:
     """Returns when the signal comes. Raises BrokerFailed."""
-    events = [stop, *(broker.durability.has_failed for broker in brokers)]
+    events = [stop, *(broker.safety.has_failed for broker in brokers)]
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -59,7 +59,7 @@ async def until_stopped(stop: asyncio.Event, brokers: Sequence[Broker]) -> None:
         for wait in waits:
             wait.cancel()
     for broker in brokers:
-        if broker.durability.has_failed.is_set():
+        if broker.safety.has_failed.is_set():
             raise BrokerFailed(f"{broker.config.broker_name} cannot trust its disk any more")
 
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.timers import TIMER_QUEUE_ID, out_ms
-from roquet.broker.messages.durability import Outcome
 from roquet.broker.messages.new_message import Outgoing, put_outgoing
 from roquet.broker.messages.topic_making import made_topic
 from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -75,7 +74,9 @@ def put_waiting(broker: Broker, waiting: Outgoing) -> Appended:
     due_ms = appended.store_timestamp  # A timer has to be looked at soon.
     if waiting.topic == SCHEDULE_TOPIC:
         due_ms += broker.config.store.delay_levels_ms[waiting.queue_id]
-    _ring_when_readable(broker, appended.physical_offset + appended.size, due_ms)
+    # With sync flush it cannot be read, and so not be delivered, before it is safe.
+    end = appended.physical_offset + appended.size
+    broker.safety.when_safe(end, lambda: broker.delays.ring(due_ms))
     return appended
 
 
@@ -119,17 +120,3 @@ def _delivery_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
 def _check_timer_count(broker: Broker) -> None:
     if broker.delays.timers.pending_count >= TIMER_COUNT_MAX:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"{TIMER_COUNT_MAX} messages wait already")
-
-
-def _ring_when_readable(broker: Broker, end: int, due_ms: int) -> None:
-    if not broker.is_sync_flush:
-        broker.delays.ring(due_ms)
-        return
-
-    def tell(outcome: Outcome) -> None:
-        if outcome is Outcome.DURABLE:
-            broker.delays.ring(due_ms)
-        elif outcome is Outcome.LATE:
-            broker.durability.wait(end, tell)  # It may still get there.
-
-    broker.durability.wait(end, tell)

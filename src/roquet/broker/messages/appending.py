@@ -44,8 +44,8 @@ def refusal(error: TooLarge | StoreUnavailable) -> Refused:
 
 
 def _announce(broker: Broker, topic: str, queue_id: int, end: int) -> None:
-    if broker.is_sync_flush:
-        # What is not durable cannot be read, so there is nothing to announce yet.
-        broker.arrivals.announce_when_durable(topic, queue_id, end)
+    if broker.safety.is_awaited:
+        # What is not safe cannot be read, so there is nothing to announce yet.
+        broker.arrivals.announce_when_safe(topic, queue_id, end)
     else:
         broker.arrivals.announce(topic, queue_id)

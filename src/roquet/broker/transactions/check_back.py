@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.durability import Outcome
 from roquet.broker.messages.new_message import Outgoing, put_outgoing
+from roquet.broker.messages.safety import Late
 from roquet.broker.messages.topic_making import made_topic
 from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.half_messages import (
@@ -228,7 +228,9 @@ def _ask(broker: Broker, half: StoredMessage) -> None:
     appended = put_half(broker, again)
     if producer is not None:
         command = _question(broker, half, again, appended)
-        _when_readable(broker, appended, lambda: _tell(producer, command))
+        # With sync flush the answer could come before the half message it is about can be read.
+        end = appended.physical_offset + appended.size
+        broker.safety.when_safe(end, lambda: _tell(producer, command), Late.FORGET)
 
 
 def _reachable_producer(broker: Broker, group: str) -> Connection | None:
@@ -252,19 +254,6 @@ def _question(broker: Broker, half: StoredMessage, again: Outgoing, appended: Ap
     )
     record = question_record(half, again, appended)
     return Command(RequestCode.CHECK_TRANSACTION_STATE, fields=fields_of(header), body=record)
-
-
-def _when_readable(broker: Broker, appended: Appended, tell: Callable[[], None]) -> None:
-    """With sync flush the answer could come before the half message it is about can be read."""
-    if not broker.is_sync_flush:
-        tell()
-        return
-
-    def tell_if_safe(outcome: Outcome) -> None:
-        if outcome is Outcome.DURABLE:
-            tell()
-
-    broker.durability.wait(appended.physical_offset + appended.size, tell_if_safe)
 
 
 def _tell(producer: Connection, command: Command) -> None:

@@ -17,9 +17,9 @@ from roquet.protocol.messages.properties import parse_properties, properties_tex
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.drafts import BORN_HOST, STORE_HOST
-from tests.support.eventually import eventually
 from tests.support.fake_clock import START_MS
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.late_disk import stop_disk, sync_disk, until_late
 from tests.support.stores import bodies, small_config
 
 REAL_PLACE = {"REAL_TOPIC": "TopicA", "REAL_QID": "7"}
@@ -195,17 +195,12 @@ async def test_with_sync_flush_who_delivers_is_woken_when_the_message_can_be_rea
 async def test_with_sync_flush_a_disk_that_is_late_wakes_late(tmp_path: Path) -> None:
     store = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=store) as bed:
-        durability = bed.broker.durability
-        bed.broker.store._flusher.stop()
+        stop_disk(bed)
         waiting = asyncio.create_task(bed.broker.delays.until_due())
         await asyncio.sleep(0)
         put_when_due(bed.broker, outgoing(DELAY="1"))
-        bed.clock.advance(60)
-        # All who wait are told, and who delivers waits once more.
-        await eventually(
-            lambda: {each.deadline_s > 1_060 for each in durability._waiters} == {True}
-        )
+        await until_late(bed.broker.safety, bed.clock, bed.connect())
         assert not waiting.done()
-        bed.broker.store._flusher.tick()
+        sync_disk(bed)
         async with asyncio.timeout(5):
             await waiting

@@ -30,6 +30,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.full_disk import FullDisk
 from tests.support.golden_stores import unpack_store
+from tests.support.late_disk import stop_disk, sync_disk, until_late
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import small_config
 from tests.support.transactional import (
@@ -474,6 +475,26 @@ async def test_with_sync_flush_a_producer_is_asked_when_it_can_answer(tmp_path: 
         reply = await end(producer, asked_about(await producer.asked()), COMMIT)
         assert reply.code == ResponseCode.SUCCESS
         assert delivered(bed) == [b"a"]
+
+
+async def test_with_sync_flush_a_late_disk_leaves_the_question_to_the_next_round(
+    tmp_path: Path,
+) -> None:
+    config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
+    async with broker_bed(tmp_path, store=config) as bed:
+        producer = await member(bed, "one")
+        await begin(bed, producer, "a")
+        stop_disk(bed)
+        await round_after(bed, 6)
+        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        sync_disk(bed)
+        await eventually(lambda: bed.broker.pending_halves.end == 2)
+        assert await producer.all_asked() == []
+        checking = asyncio.create_task(check_transactions(bed.broker))
+        await eventually(lambda: bed.broker.store.log_end > bed.broker.store.synced_end)
+        sync_disk(bed)
+        assert (await producer.asked()).code == RequestCode.CHECK_TRANSACTION_STATE
+        await checking
 
 
 async def test_rounds_come_in_the_interval_that_is_configured(tmp_path: Path) -> None:
