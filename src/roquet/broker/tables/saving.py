@@ -7,12 +7,14 @@ acknowledged before it is safe waits for `until_saved`.
 
 import asyncio
 import logging
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from roquet.net.threads import to_its_end
 from roquet.state_file import StateFile, StateNotSaved
 
 log = logging.getLogger(__name__)
+
+RETRY_PAUSE_S: Final = 5.0
 
 
 class SavedTable(Protocol):
@@ -41,7 +43,7 @@ class Saver:
         self._is_wanted.set()
 
     async def keep_saved(self) -> None:
-        """Saves whenever somebody wants it; never returns."""
+        """Saves whenever somebody wants it, and again after a while if it failed; never returns."""
         while True:
             await self._is_wanted.wait()
             self._is_wanted.clear()
@@ -49,6 +51,8 @@ class Saver:
                 await self.until_saved()
             except StateNotSaved as error:
                 log.error("%s not saved: %s", self._name, error)  # noqa: TRY400  One line an event.
+                await asyncio.sleep(RETRY_PAUSE_S)
+                self._is_wanted.set()
 
     async def until_saved(self) -> None:
         """Returns when every change made so far survives a power cut. Raises StateNotSaved."""
