@@ -179,6 +179,12 @@ class BrokerBed:
         savers = (broker.topic_saver, broker.group_saver, broker.offset_saver)
         return [saver._name for saver in savers if saver._is_wanted.is_set()]
 
+    def forget_wishes(self) -> None:
+        """What is to be saved or registered from now on is news."""
+        self.broker.registrar._is_stale.clear()
+        for saver in (self.broker.topic_saver, self.broker.group_saver, self.broker.offset_saver):
+            saver._is_wanted.clear()
+
     # What a server does with its connections.
 
     def opened(self, connection: Connection) -> None:

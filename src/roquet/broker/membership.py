@@ -18,11 +18,10 @@ log = logging.getLogger(__name__)
 def group_settings(broker: Broker, group: str) -> GroupConfig:
     """The settings of a group, made if they may be. Raises BadName and UnknownGroup."""
     found = broker.groups.find(group)
-    if found is None:
-        may_create = broker.config.create_groups and not broker.config.is_slave
-        found = broker.groups.find_or_create(group, may_create=may_create)
-        broker.group_saver.save_soon()
-    return found
+    if found is not None:
+        return found
+    may_create = broker.config.create_groups and not broker.config.is_slave
+    return broker.groups.find_or_create(group, may_create=may_create)
 
 
 def connection_lost(broker: Broker, connection: Connection) -> None:

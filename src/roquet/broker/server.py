@@ -146,6 +146,22 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     stack.push_async_callback(peers.close)
     identity = _identity(config)
     store_host = pack_host(*split_address(identity.address))
+    registrar = Registrar(
+        peers,
+        config.name_servers,
+        identity,
+        lambda: topics.announced(broker.config.permission),
+        timeout_s=config.register_timeout_ms / 1000,
+    )
+
+    def topics_changed() -> None:
+        topic_saver.save_soon()
+        registrar.refresh_soon()
+
+    topics.on_change = topics_changed
+    groups.on_change = group_saver.save_soon
+    delay_state.on_change = delay_saver.save_soon
+    timer_state.on_change = timer_saver.save_soon
     broker = Broker(
         config=config,
         clock=clock,
@@ -161,13 +177,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         safety=safety,
         delays=delays,
         pending_halves=pending_halves,
-        registrar=Registrar(
-            peers,
-            config.name_servers,
-            identity,
-            lambda: topics.announced(broker.config.permission),
-            timeout_s=config.register_timeout_ms / 1000,
-        ),
+        registrar=registrar,
         statistics=Statistics(clock, config.cluster_name),
         topic_saver=topic_saver,
         group_saver=group_saver,

@@ -53,7 +53,6 @@ def learn(broker: Broker, answers: list[Registered]) -> None:
     """What the name servers know and this broker does not: which topics are ordered."""
     if answers:
         broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
-        broker.topic_saver.save_soon()
 
 
 async def _stay_registered(broker: Broker) -> None:

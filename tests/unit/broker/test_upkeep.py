@@ -47,6 +47,5 @@ async def test_upkeep_saves_what_changed(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         start_upkeep(bed.broker)
         bed.broker.topics.update(TopicConfig(topic_name="orders"))
-        bed.broker.topic_saver.save_soon()
         file = tmp_path / "config" / "topics.json"
         await eventually(lambda: file.exists() and b'"orders"' in file.read_bytes())

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from roquet.broker.broker import Broker
 from roquet.broker.delays.timers import TIMER_QUEUE_ID, out_ms
 from roquet.broker.messages.new_message import Outgoing, put_outgoing
-from roquet.broker.messages.topic_making import made_topic
 from roquet.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
@@ -69,7 +68,7 @@ def postponed(broker: Broker, outgoing: Outgoing) -> Outgoing | None:
 def put_waiting(broker: Broker, waiting: Outgoing) -> Appended:
     """Stores what `postponed` made. Raises Refused; then nothing was stored."""
     if waiting.topic == TIMER_TOPIC:
-        made_topic(broker, TIMER_TOPIC, _TIMER_QUEUE_COUNT)
+        broker.topics.find_or_create(TIMER_TOPIC, _TIMER_QUEUE_COUNT)
     appended = put_outgoing(broker, waiting)
     due_ms = appended.store_timestamp  # A timer has to be looked at soon.
     if waiting.topic == SCHEDULE_TOPIC:

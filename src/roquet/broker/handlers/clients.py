@@ -97,12 +97,9 @@ def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
         settings = group_settings(broker, consumer.group_name)
     except UnknownGroup:
         return  # Nobody may make it; its pulls are refused and say so.
+    flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
     topic = retry_topic(consumer.group_name)
-    if topic not in broker.topics:
-        flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
-        broker.topics.find_or_create(topic, settings.retry_queue_nums, flags)
-        broker.topic_saver.save_soon()
-        broker.registrar.refresh_soon()
+    broker.topics.find_or_create(topic, settings.retry_queue_nums, flags)
 
 
 def _queue_keys(body: QueueLockRequest) -> list[QueueKey]:

@@ -66,7 +66,6 @@ def get_all_groups(broker: Broker, request: Request[AllGroupConfigsHeader]) -> R
 def _update_groups(broker: Broker, request: Request[Any], groups: Iterable[GroupConfig]) -> Parked:
     check_is_master(broker)
     # If one of many is refused, those before it have changed all the same.
-    broker.group_saver.save_soon()
     for group in groups:
         broker.groups.update(group)
         log.info("changed group %s, as %s asked for", group.group_name, request.connection.peer)

@@ -15,7 +15,6 @@ from roquet.broker.messages.retries import (
     sent_back,
 )
 from roquet.broker.messages.safety import Late
-from roquet.broker.messages.topic_making import made_topic
 from roquet.broker.names import dlq_topic, retry_topic
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
@@ -46,7 +45,7 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     count_max = retry_count_max(group, request.command, header.max_reconsume_times)
     level = next_level(message.reconsume_times, count_max, header.delay_level)
     if level is None:
-        topic = made_topic(broker, dlq_topic(header.group), DLQ_QUEUE_COUNT)
+        topic = broker.topics.find_or_create(dlq_topic(header.group), DLQ_QUEUE_COUNT)
         queue_id = DLQ_QUEUE_ID
     back = sent_back(message, topic.topic_name, queue_id, level)
     try:
@@ -64,7 +63,7 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
 
 def _writable_retry_topic(broker: Broker, header: SendBackHeader, queue_count: int) -> TopicConfig:
     flags = TopicFlag.UNIT_SUBSCRIPTION if header.unit_mode else 0
-    topic = made_topic(broker, retry_topic(header.group), queue_count, flags)
+    topic = broker.topics.find_or_create(retry_topic(header.group), queue_count, flags)
     if not topic.perm & _WRITE:
         raise Refused(ResponseCode.NO_PERMISSION, f"topic {topic.topic_name!r} is not writable")
     return topic

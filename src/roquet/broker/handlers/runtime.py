@@ -77,7 +77,6 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Reply:
     )
     if broker.config.permission != old.permission:
         broker.topics.announce_anew()
-        broker.registrar.refresh_soon()
     log.info(
         "changed until the next start, as %s asked for: %s",
         request.connection.peer,

@@ -16,7 +16,6 @@ from roquet.broker.messages.appending import put, put_batch, refusal
 from roquet.broker.messages.new_message import Outgoing
 from roquet.broker.messages.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
 from roquet.broker.messages.safety import Late
-from roquet.broker.messages.topic_making import made_topic
 from roquet.broker.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
 from roquet.broker.tables.topics import TopicFlag
 from roquet.broker.transactions.phases import begins_transaction, prepare
@@ -162,7 +161,7 @@ def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
         is_retry = header.topic.startswith(RETRY_PREFIX)
         flags = TopicFlag.UNIT_SUBSCRIPTION if is_retry else TopicFlag.UNIT
     try:
-        topic = broker.topics.create_by_send(
+        return broker.topics.create_by_send(
             header.topic,
             header.default_topic,
             header.default_topic_queue_nums,
@@ -171,8 +170,6 @@ def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
         )
     except BadName as error:
         raise invalid(request.command, error.remark) from None
-    _tell_of_topics(broker)
-    return topic
 
 
 def checked_queue_id(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
@@ -199,12 +196,7 @@ def _retry_target(
     count_max = retry_count_max(group, request.command, header.max_reconsume_times)
     if (header.reconsume_times or 0) < count_max:
         return topic, queue_id
-    return made_topic(broker, dlq_topic(name), DLQ_QUEUE_COUNT), DLQ_QUEUE_ID
-
-
-def _tell_of_topics(broker: Broker) -> None:
-    broker.topic_saver.save_soon()
-    broker.registrar.refresh_soon()
+    return broker.topics.find_or_create(dlq_topic(name), DLQ_QUEUE_COUNT), DLQ_QUEUE_ID
 
 
 def _outgoing(

@@ -1,8 +1,9 @@
 """Tables of the broker that live in small files, and when they are written.
 
-A table counts its changes. Whoever changes it says `save_soon`; changes that come together are
-written together, in a thread, so the event loop never waits for the disk. What must not be
-acknowledged before it is safe waits for `until_saved`.
+A table counts its changes, and calls its `on_change`, where assembly has put `save_soon`: who
+changes a table has to remember nothing. Changes that come together are written together, in a
+thread, so the event loop never waits for the disk. What must not be acknowledged before it is
+safe waits for `until_saved`. Offsets change with every pull, and are saved by the clock instead.
 """
 
 import asyncio
@@ -15,6 +16,10 @@ from roquet.state_file import StateFile, StateNotSaved
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE_S: Final = 5.0
+
+
+def do_nothing() -> None:
+    """The `on_change` of a table that nobody follows."""
 
 
 class SavedTable(Protocol):

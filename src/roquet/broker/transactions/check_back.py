@@ -17,7 +17,6 @@ from typing import Final, NamedTuple, final
 from roquet.broker.broker import Broker
 from roquet.broker.messages.new_message import Outgoing, put_outgoing
 from roquet.broker.messages.safety import Late
-from roquet.broker.messages.topic_making import made_topic
 from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.half_messages import (
     given_up,
@@ -101,7 +100,7 @@ async def check_transactions(broker: Broker) -> None:
     if broker.config.is_slave:
         return
     pending = broker.pending_halves
-    made_topic(broker, HALF_TOPIC, _TOPIC_QUEUE_COUNT)
+    broker.topics.find_or_create(HALF_TOPIC, _TOPIC_QUEUE_COUNT)
     this_round = _Round(broker)
     try:
         record_missing_ends(broker)
@@ -195,7 +194,7 @@ class _Round:
         try:
             real_place(half)  # Who belongs nowhere is refused before anything is stored.
             if verdict is Verdict.GIVE_UP:
-                made_topic(broker, TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
+                broker.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
                 put_outgoing(broker, given_up(half))
             elif verdict is Verdict.KEEP:
                 put_half(broker, kept(half))

@@ -112,7 +112,7 @@ async def test_a_new_group_gets_its_settings_and_the_topic_of_its_retries(
     bed: BrokerBed, client: BedClient
 ) -> None:
     bed.broker.groups.update(GroupConfig(group_name="wide", retry_queue_nums=3))
-    assert (bed.unsaved_files, bed.wants_to_register) == ([], False)
+    bed.forget_wishes()
     await client.beat("c1", reads={"g": ["TopicA"], "wide": []})
     assert bed.unsaved_files == ["topics.json", "subscriptionGroup.json"]
     assert bed.wants_to_register

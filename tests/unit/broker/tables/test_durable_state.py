@@ -49,3 +49,13 @@ def test_a_file_is_read_as_it_was_written(state: SettledState[DelayOffsetTable])
     assert (state.value, state.change_count) == (table(7), 0)
     with pytest.raises(BadBody):
         state.load(b"{")
+
+
+def test_new_content_is_announced_when_it_counts(state: SettledState[DelayOffsetTable]) -> None:
+    seen: list[DelayOffsetTable] = []
+    state.on_change = lambda: seen.append(state.value)
+    state.load(b'{"offsetTable":{1:7}}')
+    state.propose(table(8), log_end=100)
+    assert seen == []
+    state.settle(100)
+    assert seen == [table(8)]
