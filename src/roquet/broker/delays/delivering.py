@@ -12,7 +12,7 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.slice import BATCH_COUNT_MAX, Turn
-from roquet.broker.messages.appending import put_batch
+from roquet.broker.messages.appending import append_batch
 from roquet.broker.names import CLOSED_TOPICS
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
@@ -89,13 +89,13 @@ def redeliver(broker: Broker, records: Sequence[bytes]) -> None:
         else:
             by_place.setdefault((draft.topic, draft.queue_id), []).append(draft)
     for (topic, _), drafts in by_place.items():
-        _put_all(broker, topic.decode(), drafts)
+        _append_all(broker, topic.decode(), drafts)
 
 
-def _put_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
-    """Together they may be too large, or one of them may be bad: then each is put by itself."""
+def _append_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
+    """Together they may be too large, or one of them may be bad: then each goes by itself."""
     try:
-        put_batch(broker, topic, DraftBatch(drafts))
+        append_batch(broker, topic, DraftBatch(drafts))
     except (ProtocolError, Refused) as error:
         if isinstance(error, Refused) and error.code is not ResponseCode.MESSAGE_ILLEGAL:
             raise
@@ -103,7 +103,7 @@ def _put_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
             log.error("not delivered: %s", error)  # noqa: TRY400  It says it all.
             return
         for draft in drafts:
-            _put_all(broker, topic, [draft])
+            _append_all(broker, topic, [draft])
 
 
 def redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:

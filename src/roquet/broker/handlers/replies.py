@@ -10,7 +10,7 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import answer_later
 from roquet.broker.handlers.sending import checked_queue_id, checked_topic
-from roquet.broker.messages.new_message import Outgoing, put_outgoing
+from roquet.broker.messages.new_message import NewMessage, append_message
 from roquet.broker.messages.safety import Late
 from roquet.net.errors import NetError, Refused
 from roquet.net.router import Owed, Parked, Reply, Request, on
@@ -111,17 +111,17 @@ def _stored(broker: Broker, request: Request[SendMessageHeader], queue_id: int) 
     if not broker.config.store_replies:
         return None
     try:
-        return put_outgoing(broker, _outgoing(broker, request, queue_id))
+        return append_message(broker, _new_message(broker, request, queue_id))
     except Refused as refused:
         # It was for its client, and the copy for whoever wants to look at it later.
         log.warning("a reply is not stored: %s", refused)
         return None
 
 
-def _outgoing(broker: Broker, request: Request[SendMessageHeader], queue_id: int) -> Outgoing:
+def _new_message(broker: Broker, request: Request[SendMessageHeader], queue_id: int) -> NewMessage:
     """With the properties as they came: Apache adds nothing to those of a reply."""
     header = request.header
-    return Outgoing(
+    return NewMessage(
         topic=header.topic,
         queue_id=queue_id,
         body=request.body,

@@ -4,7 +4,7 @@ import random
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.postponing import put_when_due
+from roquet.broker.delays.postponing import append_when_due
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.retries import (
@@ -49,7 +49,7 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
         queue_id = DLQ_QUEUE_ID
     back = sent_back(message, topic.topic_name, queue_id, level)
     try:
-        appended = put_when_due(broker, back)
+        appended = append_when_due(broker, back)
     except Refused as refused:
         # Whatever the reason: with this code clients send the message themselves.
         raise Refused(ResponseCode.SYSTEM_ERROR, refused.remark) from None

@@ -8,12 +8,12 @@ import random
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.postponing import postponed, put_waiting
+from roquet.broker.delays.postponing import append_waiting, postponed
 from roquet.broker.errors import BadName, ClosedTopic
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.membership import group_settings
-from roquet.broker.messages.appending import put, put_batch, refusal
-from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.messages.appending import append_batch, append_draft, refusal
+from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.messages.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
 from roquet.broker.messages.safety import Late
 from roquet.broker.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
@@ -56,14 +56,14 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
         topic, queue_id = _retry_target(broker, request, topic, queue_id)
     properties = stored_properties(sent, broker.cluster_property)
     if properties is not None:
-        appended = _put_plain(broker, request, topic, queue_id, properties)
+        appended = _append_plain(broker, request, topic, queue_id, properties)
     elif begins_transaction(header):
-        message = _outgoing(broker, request, topic, queue_id, sent)
+        message = _new_message(broker, request, topic, queue_id, sent)
         appended = prepare(broker, message, header.producer_group)
         # The sender ends it soon, and then it has to be readable.
         is_waiting = True
     else:
-        appended = _put_delayed(broker, request, topic, queue_id, sent)
+        appended = _append_delayed(broker, request, topic, queue_id, sent)
     physical_offset = appended.physical_offset
     reply = _reply(broker, request, [physical_offset], queue_id, appended.queue_offset)
     if not is_waiting:
@@ -72,7 +72,7 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     return broker.safety.reply_when_safe(request, end, reply, Late.SAY_SO)
 
 
-def _put_plain(
+def _append_plain(
     broker: Broker,
     request: Request[SendMessageHeader],
     topic: TopicConfig,
@@ -85,10 +85,10 @@ def _put_plain(
         draft = _draft(broker, request, topic, queue_id, flag, body, properties)
     except TooLarge as error:
         raise refusal(error) from None
-    return put(broker, topic.topic_name, draft)
+    return append_draft(broker, topic.topic_name, draft)
 
 
-def _put_delayed(
+def _append_delayed(
     broker: Broker,
     request: Request[SendMessageHeader],
     topic: TopicConfig,
@@ -96,13 +96,13 @@ def _put_delayed(
     properties: str,
 ) -> Appended:
     """Stores a message that seems to want to be delivered later."""
-    waiting = postponed(broker, _outgoing(broker, request, topic, queue_id, properties))
+    waiting = postponed(broker, _new_message(broker, request, topic, queue_id, properties))
     if waiting is not None:
-        return put_waiting(broker, waiting)
+        return append_waiting(broker, waiting)
     plain = with_property(
         without_property(properties, Property.WAIT), Property.CLUSTER, broker.config.cluster_name
     )
-    return _put_plain(broker, request, topic, queue_id, plain.encode())
+    return _append_plain(broker, request, topic, queue_id, plain.encode())
 
 
 def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
@@ -124,7 +124,7 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
         raise refusal(error) from None
     if not batch.sizes:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch without a message")
-    appended = put_batch(broker, topic.topic_name, batch)
+    appended = append_batch(broker, topic.topic_name, batch)
     offsets = appended.physical_offsets
     reply = _reply(broker, request, offsets, queue_id, appended.queue_offset)
     if _NO_WAIT_MARK in shared:
@@ -199,16 +199,16 @@ def _retry_target(
     return broker.topics.find_or_create(dlq_topic(name), DLQ_QUEUE_COUNT), DLQ_QUEUE_ID
 
 
-def _outgoing(
+def _new_message(
     broker: Broker,
     request: Request[SendMessageHeader],
     topic: TopicConfig,
     queue_id: int,
     properties: str,
-) -> Outgoing:
+) -> NewMessage:
     """For messages that are more than a plain send; those keep WAIT."""
     header = request.header
-    return Outgoing(
+    return NewMessage(
         topic=topic.topic_name,
         queue_id=queue_id,
         body=request.command.body,

@@ -8,7 +8,7 @@ from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.messages.safety import Late
 from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.half_messages import real_place, resumed
-from roquet.broker.transactions.phases import commit, open_copy, put_half, roll_back
+from roquet.broker.transactions.phases import append_half, commit, open_copy, roll_back
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -46,7 +46,7 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
     if message.topic not in (HALF_TOPIC, TOO_MANY_CHECKS_TOPIC):
         raise _refused("is not a half message", message)
     real_place(message)
-    appended = put_half(broker, resumed(message))
+    appended = append_half(broker, resumed(message))
     end = appended.physical_offset + appended.size
     return broker.safety.reply_when_safe(request, end, Reply(), Late.WAIT_ON)
 

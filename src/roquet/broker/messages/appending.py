@@ -1,4 +1,4 @@
-"""Putting a message into the store, and everything that follows from it.
+"""Appending a message to the store, and everything that follows from it.
 
 Whoever stores a message on behalf of a peer comes through here: sends, and what the broker itself
 writes later for delays, retries and transactions.
@@ -13,7 +13,7 @@ from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import Appended, AppendedBatch
 
 
-def put(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
+def append_draft(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
     """Stores one message and wakes who waits for it. Raises Refused; then nothing was stored."""
     try:
         appended = broker.store.append(draft)
@@ -25,7 +25,7 @@ def put(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
     return appended
 
 
-def put_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatch:
+def append_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatch:
     """The same for messages of one queue, of which all are stored or none."""
     try:
         appended = broker.store.append_batch(batch)

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.new_message import Outgoing, put_outgoing
+from roquet.broker.messages.new_message import NewMessage, append_message
 from roquet.broker.messages.safety import Late
 from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.half_messages import (
@@ -25,7 +25,12 @@ from roquet.broker.transactions.half_messages import (
     real_place,
     renewed,
 )
-from roquet.broker.transactions.phases import is_given_up, open_copy, put_half, record_missing_ends
+from roquet.broker.transactions.phases import (
+    append_half,
+    is_given_up,
+    open_copy,
+    record_missing_ends,
+)
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
@@ -195,9 +200,9 @@ class _Round:
             real_place(half)  # Who belongs nowhere is refused before anything is stored.
             if verdict is Verdict.GIVE_UP:
                 broker.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
-                put_outgoing(broker, given_up(half))
+                append_message(broker, given_up(half))
             elif verdict is Verdict.KEEP:
-                put_half(broker, kept(half))
+                append_half(broker, kept(half))
             else:
                 _ask(broker, half)
             self._counts[verdict] += 1
@@ -221,10 +226,10 @@ def _ask(broker: Broker, half: StoredMessage) -> None:
     producer = _reachable_producer(broker, group)
     if producer is None and broker.producers.members(group):
         # They read too slowly. That nobody was asked must not bring the end of asking nearer.
-        put_half(broker, kept(half))
+        append_half(broker, kept(half))
         return
     again = renewed(half, check_count_of(half) + 1)
-    appended = put_half(broker, again)
+    appended = append_half(broker, again)
     if producer is not None:
         command = _question(broker, half, again, appended)
         # With sync flush the answer could come before the half message it is about can be read.
@@ -241,7 +246,9 @@ def _reachable_producer(broker: Broker, group: str) -> Connection | None:
     return None
 
 
-def _question(broker: Broker, half: StoredMessage, again: Outgoing, appended: Appended) -> Command:
+def _question(
+    broker: Broker, half: StoredMessage, again: NewMessage, appended: Appended
+) -> Command:
     unique_key = half.properties.get(Property.UNIQUE_KEY)
     header = CheckTransactionHeader(
         tran_state_table_offset=appended.queue_offset,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.names import HALF_TOPIC, OP_HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.pending_halves import HALF_QUEUE_ID, OVER_TAG
 from roquet.net.errors import Refused
@@ -51,7 +51,7 @@ class Place(NamedTuple):
     queue_id: int
 
 
-def half_of(message: Outgoing, producer_group: str) -> Outgoing:
+def half_of(message: NewMessage, producer_group: str) -> NewMessage:
     changes: dict[str, str | None] = {
         **_NOT_FOR_HALVES,
         Property.REAL_TOPIC: message.topic,
@@ -69,11 +69,11 @@ def half_of(message: Outgoing, producer_group: str) -> Outgoing:
     return half.with_properties(**changes)
 
 
-def committed(half: StoredMessage) -> Outgoing:
+def committed(half: StoredMessage) -> NewMessage:
     """Raises Refused if nobody can say where it belongs."""
     place = real_place(half)
     return replace(
-        Outgoing.copy_of(half),
+        NewMessage.copy_of(half),
         topic=place.topic,
         queue_id=place.queue_id,
         sys_flag=half.sys_flag & ~_TRANSACTION_MASK | _COMMIT,
@@ -81,8 +81,8 @@ def committed(half: StoredMessage) -> Outgoing:
     )
 
 
-def op_message(half_offset: int, store_host: bytes, now_ms: int) -> Outgoing:
-    return Outgoing(
+def op_message(half_offset: int, store_host: bytes, now_ms: int) -> NewMessage:
+    return NewMessage(
         topic=OP_HALF_TOPIC,
         queue_id=HALF_QUEUE_ID,
         body=b"%d" % half_offset,
@@ -93,11 +93,11 @@ def op_message(half_offset: int, store_host: bytes, now_ms: int) -> Outgoing:
     )
 
 
-def renewed(half: StoredMessage, check_count: int) -> Outgoing:
+def renewed(half: StoredMessage, check_count: int) -> NewMessage:
     return _once_more(half).with_properties(**{Property.TRANSACTION_CHECK_TIMES: str(check_count)})
 
 
-def kept(half: StoredMessage) -> Outgoing:
+def kept(half: StoredMessage) -> NewMessage:
     """Its producer knows only the first of all copies, so that one's offset is noted down.
 
     Apache counts this as asked, and so would give up on a long wish not to be asked. We do not.
@@ -106,17 +106,17 @@ def kept(half: StoredMessage) -> Outgoing:
     return _once_more(half).with_properties(**{Property.PREPARED_QUEUE_OFFSET: first})
 
 
-def given_up(half: StoredMessage) -> Outgoing:
-    return replace(Outgoing.copy_of(half), topic=TOO_MANY_CHECKS_TOPIC, queue_id=0)
+def given_up(half: StoredMessage) -> NewMessage:
+    return replace(NewMessage.copy_of(half), topic=TOO_MANY_CHECKS_TOPIC, queue_id=0)
 
 
-def resumed(message: StoredMessage) -> Outgoing:
+def resumed(message: StoredMessage) -> NewMessage:
     """A half message that was given up, to be asked about again as if it never had been."""
-    again = replace(Outgoing.copy_of(message), topic=HALF_TOPIC, queue_id=HALF_QUEUE_ID)
+    again = replace(NewMessage.copy_of(message), topic=HALF_TOPIC, queue_id=HALF_QUEUE_ID)
     return again.with_properties(**{Property.TRANSACTION_CHECK_TIMES: "0"})
 
 
-def question_record(half: StoredMessage, again: Outgoing, appended: Appended) -> bytes:
+def question_record(half: StoredMessage, again: NewMessage, appended: Appended) -> bytes:
     """The record that a producer is shown: at home in its real queue, but with the offsets of
     the renewed half message, for these are what it has to answer with.
     """
@@ -156,6 +156,6 @@ def real_place(half: StoredMessage) -> Place:
     return Place(topic, int(queue_id))
 
 
-def _once_more(half: StoredMessage) -> Outgoing:
+def _once_more(half: StoredMessage) -> NewMessage:
     # Apache loses the user's flag here. Whoever compares the stores has to find the same.
-    return replace(Outgoing.copy_of(half), flag=0, reconsume_times=0)
+    return replace(NewMessage.copy_of(half), flag=0, reconsume_times=0)
