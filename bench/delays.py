@@ -28,7 +28,7 @@ from bench.broker import Server, compile_load, our_command, run_load, start
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import redeliver
 from roquet.broker.delays.postponing import append_when_due
-from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
@@ -104,7 +104,7 @@ async def filled(kind: str, count: int, directory: Path) -> tuple[float, float]:
             PUTS[kind](broker, number)
         broker.store.file_keys()
         while broker.delays.timers.next_due_ms() == clock.now_ms():  # It has not seen all yet.
-            broker.delays.timers.deliver(Turn(partial(redeliver, broker), clock))
+            broker.delays.timers.deliver(DeliverySlice(partial(redeliver, broker), clock))
         return before, own_mb()
 
 

@@ -18,7 +18,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from roquet.broker.delays.delivering import redeliver, save_progress
-from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.names import dlq_topic, retry_topic
 from roquet.broker.transactions.check_back import check_transactions
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -195,7 +195,9 @@ class World:
 
     async def deliver(self, count_max: int) -> None:
         broker = self._mortal.broker
-        broker.delays.deliver(Turn(partial(redeliver, broker), broker.clock, count_max=count_max))
+        broker.delays.deliver(
+            DeliverySlice(partial(redeliver, broker), broker.clock, count_max=count_max)
+        )
         await self._go_round()
 
     async def deliver_all(self) -> None:

@@ -18,7 +18,7 @@ Apache has delivered.
 from collections.abc import Sequence
 from typing import Final, final
 
-from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timer_wheel import TimerWheel
 from roquet.broker.names import TIMER_TOPIC
 from roquet.broker.tables.durable_state import SettledState
@@ -35,7 +35,7 @@ from roquet.store.queue_reading import Limits, ReadResult
 PRECISION_MS: Final = 1000
 TIMER_QUEUE_ID: Final = 0
 
-# So much is looked at in one turn, whatever else is done in it.
+# At most this is looked at in one slice, whatever else is done in it.
 _FOLLOW_COUNT_MAX: Final = 256
 _FOLLOW_SIZE_MAX: Final = 1 << 19
 
@@ -73,20 +73,20 @@ class Timers:
     def pending_count(self) -> int:
         return len(self._wheel) + self._max_offset - self._offset
 
-    def deliver(self, turn: Turn) -> None:
+    def deliver(self, part: DeliverySlice) -> None:
         """Hands over records that are due, and looks at new ones.
 
         What the receiver raises passes through, and the records it was raised for come again.
         """
         self._follow()
         now_s = self._clock.now_ms() // 1000
-        while not turn.is_over:
-            offsets = self._wheel.due(now_s, turn.batch_count)
+        while not part.is_over:
+            offsets = self._wheel.due(now_s, part.batch_count)
             if not offsets:
                 break
             first, count = offsets[0], _run_length(offsets)
-            result = self._read(first, count, turn.size_left)
-            turn.hand_over(result.records)
+            result = self._read(first, count, part.size_left)
+            part.hand_over(result.records)
             # An expired message is passed over, and perhaps others that are not in the run.
             self._wheel.remove(max(1, min(count, result.next_offset - first)))
 

@@ -8,7 +8,7 @@ import pytest
 
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
-from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timers import TimerProgress, Timers
 from roquet.broker.tables.durable_state import SettledState
 from roquet.clock import SystemClock
@@ -119,7 +119,7 @@ async def test_neither_levels_nor_timers_hold_up_the_others(
     clock.advance(1)
     receiver = Receiver()
     for _ in range(6):
-        delays.deliver(Turn(receiver, clock, count_max=1))
+        delays.deliver(DeliverySlice(receiver, clock, count_max=1))
     assert set(receiver.bodies[:2]) == set(receiver.bodies[2:4]) == {b"level", b"timer"}
 
 
@@ -129,7 +129,7 @@ async def test_both_files_follow_the_disk(
     put_delayed(store)
     put_timer(store, START_MS + 1_000)
     clock.advance(1)
-    delays.deliver(Turn(Receiver(), clock))
+    delays.deliver(DeliverySlice(Receiver(), clock))
     delays.propose()
     store.flush()
     delays.settle(store.synced_end)
