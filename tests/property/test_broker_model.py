@@ -224,7 +224,7 @@ class World:
 
     async def save_offsets(self) -> None:
         broker = self._mortal.broker
-        broker.pending_halves.settle()
+        broker.pending_halves.commit_progress()
         await broker.offset_saver.until_saved()
         self._model.save_progress()
 

@@ -21,7 +21,7 @@ from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port
 from roquet.broker.registration import Identity, Registrar
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import Consumers, Producers
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.queue_locks import QueueLocks
@@ -114,9 +114,9 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     topic_saver = kept("topics.json", topics)
     group_saver = kept("subscriptionGroup.json", groups)
     offset_saver = kept("consumerOffset.json", offsets)
-    delay_state = SettledState(DelayOffsetTable())
+    delay_state = DurableState(DelayOffsetTable())
     delay_saver = kept("delayOffset.json", delay_state)
-    timer_state = SettledState(TimerProgress())
+    timer_state = DurableState(TimerProgress())
     timer_saver = kept("timers.json", timer_state)
     if timer_state.value == TimerProgress():
         timer_state.value = _apache_progress(disk, config.store.layout.config / "timercheck")
@@ -131,7 +131,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     stack.callback(safety.close)
     store = _opened_store(config, clock, disk, safety)
     pending_halves = PendingHalves(store, offsets)
-    stack.callback(pending_halves.settle)  # When the store is closed, the log is safe.
+    stack.callback(pending_halves.commit_progress)  # When the store is closed, the log is safe.
     delays = Delays(
         clock,
         DelayLevels(store, clock, config.store.delay_levels_ms, delay_state),
@@ -245,6 +245,6 @@ def _close_store(store: MessageStore, delays: Delays) -> None:
         store.close()
     finally:
         # Now everything is on disk, or what the store could save of it.
-        delays.settle(store.synced_end)
+        delays.confirm(store.synced_end)
         delays.propose()
-        delays.settle(store.synced_end)
+        delays.confirm(store.synced_end)

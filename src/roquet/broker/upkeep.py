@@ -73,7 +73,7 @@ async def _tick(broker: Broker) -> None:
 async def _save_offsets(broker: Broker) -> None:
     while True:
         await asyncio.sleep(broker.config.save_offsets_interval_ms / 1000)
-        broker.pending_halves.settle()
+        broker.pending_halves.commit_progress()
         broker.offset_saver.save_soon()
 
 

@@ -17,7 +17,7 @@ from roquet.cli.log_lines import log_to_stderr
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
-from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
+from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.protocol.bodies.properties_text import read_properties_text
 
 log = logging.getLogger(__name__)
@@ -83,5 +83,5 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 async def _serve(config: BrokerConfig) -> None:
     with stop_signals() as stop:
         async with serve_broker(config, SystemClock(), SystemDisk()) as broker:
-            settle_garbage_collection()
+            relax_garbage_collection()
             await until_stopped(stop, [broker])

@@ -364,7 +364,7 @@ class MessageStore:
             raise refusal_of(error) from error
 
     def obey(self, config: StoreConfig) -> None:
-        """Take other limits of reading and cleaning; the rest is settled when a store is opened."""
+        """Take other limits of reading and cleaning; the rest is fixed when a store is opened."""
         self._reader.obey(config)
         self._cleaner.obey(config)
 

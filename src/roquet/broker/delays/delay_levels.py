@@ -14,7 +14,7 @@ from typing import final
 
 from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.names import SCHEDULE_TOPIC
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.store.message_store import MessageStore
@@ -43,7 +43,7 @@ class DelayLevels:
         store: MessageStore,
         clock: Clock,
         delays_ms: tuple[int, ...],
-        state: SettledState[DelayOffsetTable],
+        state: DurableState[DelayOffsetTable],
     ) -> None:
         self._store = store
         self._clock = clock

@@ -62,7 +62,7 @@ class Delays:
         self.levels.propose()
         self.timers.propose()
 
-    def settle(self, synced_end: int) -> None:
+    def confirm(self, synced_end: int) -> None:
         """The log is safe up to `synced_end`, so the files may say as much."""
-        self.levels.state.settle(synced_end)
-        self.timers.state.settle(synced_end)
+        self.levels.state.confirm(synced_end)
+        self.timers.state.confirm(synced_end)

@@ -21,7 +21,7 @@ from typing import Final, final
 from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timer_wheel import TimerWheel
 from roquet.broker.names import TIMER_TOPIC
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
 from roquet.protocol.bodies.body import Body, always
 from roquet.protocol.bodies.timer import read_timer_checkpoint
@@ -57,7 +57,7 @@ class Timers:
     """Belongs to the event loop. `state` is what `timers.json` has, or will have."""
 
     def __init__(
-        self, store: MessageStore, clock: Clock, state: SettledState[TimerProgress]
+        self, store: MessageStore, clock: Clock, state: DurableState[TimerProgress]
     ) -> None:
         self._store = store
         self._clock = clock

@@ -15,7 +15,7 @@ B = TypeVar("B", bound=Body)
 
 
 @final
-class SettledState(Generic[B]):
+class DurableState(Generic[B]):
     """The content of one file, for a `Saver`. `on_change` is called when it is another one."""
 
     def __init__(self, value: B) -> None:
@@ -33,7 +33,7 @@ class SettledState(Generic[B]):
         if self._proposed is None:
             self._proposed = (value, log_end)
 
-    def settle(self, synced_end: int) -> None:
+    def confirm(self, synced_end: int) -> None:
         """The log is safe up to `synced_end`."""
         if self._proposed is None:
             return

@@ -8,7 +8,7 @@ for each that is over.
 Progress survives in the table of offsets, where Apache keeps it: as that of the group
 CID_RMQ_SYS_TRANS in both topics. Two things must not be forgotten with the end of the log when
 the power fails: the copy of a half message that was put again, and the message that a commit
-wrote. So `settle` lets the table have only progress that the log on disk has caught up with.
+wrote. So `commit_progress` lets the table have only what the log on disk has caught up with.
 """
 
 import logging
@@ -62,7 +62,7 @@ class PendingHalves:
         self._store = store
         self._offsets = offsets
         self._op_progress = 0
-        self._unsettled = _Progress(0, 0, 0)
+        self._noted = _Progress(0, 0, 0)
         self.progress = 0
         self.ended = OffsetSet(0)
         # Half messages before this one are from before the start. Some may be copies of each
@@ -80,7 +80,7 @@ class PendingHalves:
         end = self.end
         self.progress = self._saved(HALF_TOPIC)
         self._op_progress = self._saved(OP_HALF_TOPIC)
-        self._unsettled = _Progress(self._store.log_end, self.progress, self._op_progress)
+        self._noted = _Progress(self._store.log_end, self.progress, self._op_progress)
         self.doubtful_end = end
         # Not from the progress on: a half message of Apache's may name an older one as its first.
         self.ended = OffsetSet(self._store.min_offset(HALF_TOPIC, HALF_QUEUE_ID))
@@ -126,22 +126,22 @@ class PendingHalves:
         self._op_progress = batch.next_offset
         return is_moving
 
-    def settle(self) -> None:
+    def commit_progress(self) -> None:
         """Lets the table of offsets have what is safe by now; to be called every now and then."""
         synced_end = self._store.synced_end
         now = _Progress(self._store.log_end, self.progress, self._op_progress)
         if synced_end >= now.log_end:
             self._save(now)
-        elif synced_end >= self._unsettled.log_end:
-            self._save(self._unsettled)
+        elif synced_end >= self._noted.log_end:
+            self._save(self._noted)
         else:
             return
-        self._unsettled = now
+        self._noted = now
 
-    def _save(self, settled: _Progress) -> None:
+    def _save(self, progress: _Progress) -> None:
         for topic, offset in (
-            (HALF_TOPIC, settled.half_offset),
-            (OP_HALF_TOPIC, settled.op_offset),
+            (HALF_TOPIC, progress.half_offset),
+            (OP_HALF_TOPIC, progress.op_offset),
         ):
             known = self._offsets.find(TRANSACTION_GROUP, topic, HALF_QUEUE_ID)
             # Where there are no transactions, the table stays without them.

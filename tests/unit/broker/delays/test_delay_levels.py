@@ -8,7 +8,7 @@ import pytest
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.slice import SLICE_SIZE_MAX, DeliverySlice
 from roquet.broker.names import SCHEDULE_TOPIC
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore
@@ -46,7 +46,7 @@ def levels_of(
     delays_ms: tuple[int, ...] = DELAYS_MS,
 ) -> DelayLevels:
     """As a broker starts that finds `offsets` in its file."""
-    state = SettledState(DelayOffsetTable(offset_table=offsets or {}))
+    state = DurableState(DelayOffsetTable(offset_table=offsets or {}))
     return DelayLevels(store, clock, delays_ms, state)
 
 
@@ -282,16 +282,16 @@ def test_the_file_says_what_was_delivered_when_that_is_on_disk(
     clock.advance(5)
     levels.deliver(DeliverySlice(receiver, clock))
     levels.propose()
-    levels.state.settle(store.synced_end)
+    levels.state.confirm(store.synced_end)
     assert levels.state.value.offset_table == {18: 7}
     store.flush()
-    levels.state.settle(store.synced_end)
+    levels.state.confirm(store.synced_end)
     # What is not set up here is kept for whoever sets it up again.
     assert levels.state.value.offset_table == {1: 0, 2: 1, 3: 0, 18: 7}
 
 
 @pytest.mark.parametrize("name", ["v49_clean", "v49_crashed", "v55_clean", "v55_crashed"])
 def test_files_of_apache_are_read(name: str) -> None:
-    state = SettledState(DelayOffsetTable())
+    state = DurableState(DelayOffsetTable())
     state.load(golden_state(name, "delayOffset.json"))
     assert state.value.offset_table[1] > 0

@@ -10,7 +10,7 @@ from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timers import TimerProgress, Timers
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.store.message_store import MessageStore
@@ -36,8 +36,8 @@ def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
 def delays_of(store: MessageStore, clock: FakeClock | SystemClock) -> Delays:
     return Delays(
         clock,
-        DelayLevels(store, clock, LEVELS_MS, SettledState(DelayOffsetTable())),
-        Timers(store, clock, SettledState(TimerProgress())),
+        DelayLevels(store, clock, LEVELS_MS, DurableState(DelayOffsetTable())),
+        Timers(store, clock, DurableState(TimerProgress())),
     )
 
 
@@ -132,6 +132,6 @@ async def test_both_files_follow_the_disk(
     delays.deliver(DeliverySlice(Receiver(), clock))
     delays.propose()
     store.flush()
-    delays.settle(store.synced_end)
+    delays.confirm(store.synced_end)
     assert delays.levels.state.value.offset_table[1] == 1
     assert delays.timers.state.value.next_offset == 1

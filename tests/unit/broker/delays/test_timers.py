@@ -8,7 +8,7 @@ import pytest
 from roquet.broker.delays.slice import SLICE_SIZE_MAX, DeliverySlice
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress, out_ms
 from roquet.broker.names import TIMER_TOPIC
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.protocol.errors import BadBody
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
@@ -38,7 +38,7 @@ def timers_of(
     store: MessageStore, clock: FakeClock, progress: TimerProgress | None = None
 ) -> Timers:
     """As a broker starts that finds `progress` in its file."""
-    return Timers(store, clock, SettledState(progress or TimerProgress()))
+    return Timers(store, clock, DurableState(progress or TimerProgress()))
 
 
 def deliver(timers: Timers, receiver: Receiver, clock: FakeClock) -> None:
@@ -53,7 +53,7 @@ def saved(timers: Timers, store: MessageStore) -> TimerProgress:
     """What the file has when everything is on disk."""
     timers.propose()
     store.flush()
-    timers.state.settle(store.synced_end)
+    timers.state.confirm(store.synced_end)
     return timers.state.value
 
 
@@ -256,7 +256,7 @@ def test_the_file_never_knows_more_than_the_disk(
     clock.advance(1)
     deliver(timers, receiver, clock)
     timers.propose()
-    timers.state.settle(store.synced_end)
+    timers.state.confirm(store.synced_end)
     assert timers.state.value == TimerProgress()
 
 

@@ -514,7 +514,7 @@ async def live(bed: BrokerBed, producer: BedClient) -> None:
         await round_after(bed, 60)
         for question in await producer.all_asked():
             await answer(producer, question)
-        bed.broker.pending_halves.settle()
+        bed.broker.pending_halves.commit_progress()
         await bed.broker.offset_saver.until_saved()
 
 
