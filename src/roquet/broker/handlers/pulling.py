@@ -48,13 +48,13 @@ def pull_message(broker: Broker, request: Request[PullMessageHeader]) -> Answer:
     limits = _checked_limits(broker, request)
     if pull.sys_flag & _COMMIT_OFFSET:
         broker.offsets.advance(pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
-    outcome = _look(broker, pull, limits)
-    if outcome.code is _NOT_FOUND and pull.sys_flag & _SUSPEND:
+    finding = _look(broker, pull, limits)
+    if finding.code is _NOT_FOUND and pull.sys_flag & _SUSPEND:
         return _wait(broker, request, limits)
-    return _reply(broker, request, outcome)
+    return _reply(broker, request, finding)
 
 
-class _Outcome(msgspec.Struct, gc=False):
+class _Finding(msgspec.Struct, gc=False):
     """What a pull finds when it looks."""
 
     code: ResponseCode
@@ -88,7 +88,7 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limi
     return Limits(max(1, pull.max_msg_nums), size_max, matches_code, matches_record)
 
 
-def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Outcome:
+def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Finding:
     store = broker.store
     reset = broker.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
     if reset is not None:
@@ -98,9 +98,9 @@ def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Outcome:
             store.min_offset(pull.topic, pull.queue_id),
             store.max_offset(pull.topic, pull.queue_id),
         )
-        return _Outcome(ResponseCode.PULL_OFFSET_MOVED, bounds, is_reset=True)
+        return _Finding(ResponseCode.PULL_OFFSET_MOVED, bounds, is_reset=True)
     result = store.read(pull.topic, pull.queue_id, pull.queue_offset, limits)
-    return _Outcome(_code(result.status, pull), result)
+    return _Finding(_code(result.status, pull), result)
 
 
 def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
@@ -120,18 +120,18 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -
     config = broker.config
 
     def answer_if_wanted() -> Reply | bytes | None:
-        outcome = _look(broker, pull, limits)
-        if outcome.code is _NOT_FOUND:
+        finding = _look(broker, pull, limits)
+        if finding.code is _NOT_FOUND:
             return None
         if (
-            outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
-            and outcome.result.next_offset == outcome.result.max_offset
+            finding.code is ResponseCode.PULL_RETRY_IMMEDIATELY
+            and finding.result.next_offset == finding.result.max_offset
         ):
             # Nothing of all that came is wanted. The client would only ask again, from further
             # on; so do we, for it.
-            pull.queue_offset = outcome.result.next_offset
+            pull.queue_offset = finding.result.next_offset
             return None
-        return _reply(broker, request, outcome)
+        return _reply(broker, request, finding)
 
     def look() -> bool:
         parked.answer_by(answer_if_wanted)
@@ -147,11 +147,11 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -
     return parked
 
 
-def _reply(broker: Broker, request: Request[PullMessageHeader], outcome: _Outcome) -> Reply | bytes:
+def _reply(broker: Broker, request: Request[PullMessageHeader], finding: _Finding) -> Reply | bytes:
     pull = request.header
     command = request.command
-    result = outcome.result
-    if outcome.code is not _SUCCESS:
+    result = finding.result
+    if finding.code is not _SUCCESS:
         broker.statistics.count_miss()
     else:
         broker.statistics.count_get(pull.consumer_group, pull.topic, result.count, len(result.body))
@@ -170,8 +170,8 @@ def _reply(broker: Broker, request: Request[PullMessageHeader], outcome: _Outcom
         min_offset=result.min_offset,
         max_offset=result.max_offset,
     )
-    remark = _RESET if outcome.is_reset else result.status.value
-    return Reply(outcome.code, header, result.body, remark=remark)
+    remark = _RESET if finding.is_reset else result.status.value
+    return Reply(finding.code, header, result.body, remark=remark)
 
 
 ROUTES = (

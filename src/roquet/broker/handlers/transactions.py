@@ -7,7 +7,7 @@ from roquet.broker.handlers.queries import stored_record
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.messages.safety import Late
 from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
-from roquet.broker.transactions.half_messages import real_place, resumed
+from roquet.broker.transactions.half_messages import real_queue, resumed
 from roquet.broker.transactions.phases import append_half, commit, open_copy, roll_back
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
@@ -45,7 +45,7 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
     message = read_record(stored_record(broker, place.physical_offset))
     if message.topic not in (HALF_TOPIC, TOO_MANY_CHECKS_TOPIC):
         raise _refused("is not a half message", message)
-    real_place(message)
+    real_queue(message)
     appended = append_half(broker, resumed(message))
     end = appended.physical_offset + appended.size
     return broker.safety.reply_when_safe(request, end, Reply(), Late.WAIT_ON)

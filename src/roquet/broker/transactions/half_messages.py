@@ -8,14 +8,15 @@
     kept       the same, because it is too early to ask
     given up   TRANS_CHECK_MAX_TIME_TOPIC, queue 0: the half message, asked about too often
 
-Nothing here stores anything. When each of them is written is said in `transactions.py` and
-`transaction_check.py`.
+Nothing here stores anything. When each of them is written is said in `phases.py` and
+`check_back.py`.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
+from roquet.broker.messages.arrivals import QueueName
 from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.names import HALF_TOPIC, OP_HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.broker.transactions.pending_halves import HALF_QUEUE_ID, OVER_TAG
@@ -46,11 +47,6 @@ _NOT_FOR_HALVES: Final[dict[str, None]] = dict.fromkeys(
 )
 
 
-class Place(NamedTuple):
-    topic: str
-    queue_id: int
-
-
 def half_of(message: NewMessage, producer_group: str) -> NewMessage:
     changes: dict[str, str | None] = {
         **_NOT_FOR_HALVES,
@@ -71,11 +67,11 @@ def half_of(message: NewMessage, producer_group: str) -> NewMessage:
 
 def committed(half: StoredMessage) -> NewMessage:
     """Raises Refused if nobody can say where it belongs."""
-    place = real_place(half)
+    queue = real_queue(half)
     return replace(
         NewMessage.copy_of(half),
-        topic=place.topic,
-        queue_id=place.queue_id,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
         sys_flag=half.sys_flag & ~_TRANSACTION_MASK | _COMMIT,
         prepared_transaction_offset=half.physical_offset,
     )
@@ -120,16 +116,16 @@ def question_record(half: StoredMessage, again: NewMessage, appended: Appended) 
     """The record that a producer is shown: at home in its real queue, but with the offsets of
     the renewed half message, for these are what it has to answer with.
     """
-    place = real_place(half)
+    queue = real_queue(half)
     draft = RecordDraft(
-        queue_id=place.queue_id,
+        queue_id=queue.queue_id,
         flag=half.flag,
         sys_flag=half.sys_flag,
         born_timestamp=half.born_timestamp,
         born_host=half.born_host,
         store_host=half.store_host,
         body=half.body,
-        topic=place.topic.encode(),
+        topic=queue.topic.encode(),
         properties=again.properties.encode(),
         reconsume_times=half.reconsume_times,
     )
@@ -144,7 +140,7 @@ def question_record(half: StoredMessage, again: NewMessage, appended: Appended) 
     return bytes(record)
 
 
-def real_place(half: StoredMessage) -> Place:
+def real_queue(half: StoredMessage) -> QueueName:
     """Raises Refused."""
     topic = half.properties.get(Property.REAL_TOPIC)
     queue_id = half.properties.get(Property.REAL_QUEUE_ID, "")
@@ -153,7 +149,7 @@ def real_place(half: StoredMessage) -> Place:
             ResponseCode.SYSTEM_ERROR,
             f"the message at {half.physical_offset} does not say where it belongs",
         )
-    return Place(topic, int(queue_id))
+    return QueueName(topic, int(queue_id))
 
 
 def _once_more(half: StoredMessage) -> NewMessage:

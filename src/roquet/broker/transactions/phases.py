@@ -17,7 +17,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.messages.appending import refusal
 from roquet.broker.messages.new_message import NewMessage, append_message
 from roquet.broker.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
-from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_place
+from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_queue
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.headers.sending import SendMessageHeader
@@ -144,7 +144,7 @@ def _is_committed(broker: Broker, half: StoredMessage, copies: list[StoredMessag
     return any(
         found.sys_flag & _TRANSACTION_MASK == _COMMIT
         and found.prepared_transaction_offset in places
-        for found in _found_by_key(broker, real_place(half).topic, half)
+        for found in _found_by_key(broker, real_queue(half).topic, half)
     )
 
 

@@ -12,13 +12,13 @@ from hypothesis import given, strategies as st
 
 from roquet.broker.settings.config import BrokerRole
 from roquet.broker.transactions.check_back import (
+    Decision,
     Half,
     Rules,
-    Verdict,
     check_transactions,
+    decision_on,
     facts_of,
     keep_checking,
-    verdict_on,
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
@@ -55,37 +55,37 @@ RULES = Rules(timeout_ms=6_000, check_count_max=15, reserved_ms=72 * 3_600_000)
 
 
 @pytest.mark.parametrize(
-    ("half", "verdict"),
+    ("half", "decision"),
     [
-        (Half(5, NOW - 60_000), Verdict.ASK),
-        (Half(5, NOW - 6_000), Verdict.ASK),
-        (Half(5, NOW - 5_999), Verdict.WAIT),
-        (Half(5, NOW), Verdict.WAIT),
+        (Half(5, NOW - 60_000), Decision.ASK),
+        (Half(5, NOW - 6_000), Decision.ASK),
+        (Half(5, NOW - 5_999), Decision.WAIT),
+        (Half(5, NOW), Decision.WAIT),
         # The clock of its producer is ahead.
-        (Half(5, NOW + 1), Verdict.ASK),
-        (Half(5, NOW + 3_600_000), Verdict.ASK),
-        (Half(5, NOW - 60_000, check_count=14), Verdict.ASK),
-        (Half(5, NOW - 60_000, check_count=15), Verdict.GIVE_UP),
-        (Half(5, NOW, check_count=16), Verdict.GIVE_UP),
-        (Half(5, NOW - RULES.reserved_ms), Verdict.ASK),
-        (Half(5, NOW - RULES.reserved_ms - 1), Verdict.GIVE_UP),
-        (Half(5, NOW - 60_000, immunity_ms=60_001), Verdict.KEEP),
-        (Half(5, NOW - 60_000, immunity_ms=60_000), Verdict.ASK),
-        (Half(5, NOW, immunity_ms=0), Verdict.ASK),
-        (Half(5, NOW + 1, immunity_ms=1), Verdict.KEEP),
-        (Half(5, NOW - 1, check_count=15, immunity_ms=60_000), Verdict.GIVE_UP),
-        (Half(3, NOW - 60_000), Verdict.OVER),
-        (Half(3, NOW), Verdict.OVER),
-        (Half(5, NOW - 60_000, first_offset=3), Verdict.OVER),
-        (Half(5, NOW - 60_000, first_offset=4), Verdict.ASK),
-        (Half(3, NOW, check_count=99), Verdict.OVER),
+        (Half(5, NOW + 1), Decision.ASK),
+        (Half(5, NOW + 3_600_000), Decision.ASK),
+        (Half(5, NOW - 60_000, check_count=14), Decision.ASK),
+        (Half(5, NOW - 60_000, check_count=15), Decision.GIVE_UP),
+        (Half(5, NOW, check_count=16), Decision.GIVE_UP),
+        (Half(5, NOW - RULES.reserved_ms), Decision.ASK),
+        (Half(5, NOW - RULES.reserved_ms - 1), Decision.GIVE_UP),
+        (Half(5, NOW - 60_000, immunity_ms=60_001), Decision.KEEP),
+        (Half(5, NOW - 60_000, immunity_ms=60_000), Decision.ASK),
+        (Half(5, NOW, immunity_ms=0), Decision.ASK),
+        (Half(5, NOW + 1, immunity_ms=1), Decision.KEEP),
+        (Half(5, NOW - 1, check_count=15, immunity_ms=60_000), Decision.GIVE_UP),
+        (Half(3, NOW - 60_000), Decision.OVER),
+        (Half(3, NOW), Decision.OVER),
+        (Half(5, NOW - 60_000, first_offset=3), Decision.OVER),
+        (Half(5, NOW - 60_000, first_offset=4), Decision.ASK),
+        (Half(3, NOW, check_count=99), Decision.OVER),
     ],
 )
-def test_a_half_message_gets_its_verdict(half: Half, verdict: Verdict) -> None:
-    assert verdict_on(half, {3}, NOW, RULES) is verdict
+def test_a_half_message_gets_its_verdict(half: Half, decision: Decision) -> None:
+    assert decision_on(half, {3}, NOW, RULES) is decision
 
 
-def naive_verdict(half: Half, ended: set[int], now_ms: int, rules: Rules) -> Verdict:
+def naive_verdict(half: Half, ended: set[int], now_ms: int, rules: Rules) -> Decision:
     """What the specification says, one sentence after the other."""
     is_over = bool(ended & {half.offset, half.first_offset})
     is_hopeless = half.check_count >= rules.check_count_max
@@ -96,14 +96,14 @@ def naive_verdict(half: Half, ended: set[int], now_ms: int, rules: Rules) -> Ver
     else:
         is_asked_from_ms = half.born_ms + half.immunity_ms
     if is_over:
-        return Verdict.OVER
+        return Decision.OVER
     if is_hopeless or is_expired:
-        return Verdict.GIVE_UP
+        return Decision.GIVE_UP
     if half.immunity_ms is None and is_from_the_future:
-        return Verdict.ASK
+        return Decision.ASK
     if now_ms >= is_asked_from_ms:
-        return Verdict.ASK
-    return Verdict.WAIT if half.immunity_ms is None else Verdict.KEEP
+        return Decision.ASK
+    return Decision.WAIT if half.immunity_ms is None else Decision.KEEP
 
 
 small = st.integers(0, 40)
@@ -125,7 +125,7 @@ small = st.integers(0, 40)
 def test_verdicts_are_those_of_the_specification(
     half: Half, ended: set[int], now_ms: int, rules: Rules
 ) -> None:
-    assert verdict_on(half, ended, now_ms, rules) is naive_verdict(half, ended, now_ms, rules)
+    assert decision_on(half, ended, now_ms, rules) is naive_verdict(half, ended, now_ms, rules)
 
 
 def test_facts_are_read_from_a_record_and_what_cannot_be_read_is_as_good_as_absent() -> None:

@@ -13,7 +13,7 @@ from roquet.broker.transactions.half_messages import (
     kept,
     op_message,
     question_record,
-    real_place,
+    real_queue,
     renewed,
     resumed,
 )
@@ -114,7 +114,7 @@ def test_a_half_message_is_written_as_apache_does(store: str) -> None:
     first = [half for half in halves(store) if "TRANSACTION_CHECK_TIMES" not in half.properties]
     assert len(first) >= 6
     for half in first:
-        place = real_place(half)
+        place = real_queue(half)
         sent = {
             name: value
             for name, value in half.properties.items()
@@ -282,4 +282,4 @@ def test_what_is_resumed_begins_to_count_again() -> None:
 )
 def test_a_message_that_belongs_nowhere_is_refused(properties: str) -> None:
     with pytest.raises(Refused, match="where it belongs"):
-        real_place(stored(sent(properties=properties)))
+        real_queue(stored(sent(properties=properties)))
