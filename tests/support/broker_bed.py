@@ -17,7 +17,7 @@ from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.disk import Disk
 from roquet.net.connection import Connection
-from roquet.net.limits import DEFAULT_LIMITS, Limits
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.watch import Watch
 from roquet.protocol.bodies.body import write_body
@@ -157,7 +157,7 @@ class BrokerBed:
         self._watch = Watch(self.clock)
         self._ports = count(50_000)
 
-    def connect(self, limits: Limits = DEFAULT_LIMITS) -> BedClient:
+    def connect(self, limits: ConnectionLimits = DEFAULT_LIMITS) -> BedClient:
         client = BedClient(next(self._ports))
         client.connection = Connection(self, self._router.answer, self._watch, limits)
         client.connection.connection_made(client)

@@ -33,7 +33,7 @@ from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.net.peers import Peers, split_address
 from roquet.net.router import Route, Router
 from roquet.net.service import Services
@@ -91,7 +91,7 @@ def _listener(broker: Broker, routes: Sequence[Route[Broker]]) -> Server:
     return Server(
         Router(broker, routes),
         broker.clock,
-        limits=Limits(idle_timeout_s=broker.config.idle_timeout_s),
+        limits=ConnectionLimits(idle_timeout_s=broker.config.idle_timeout_s),
         on_closed=lambda connection: connection_lost(broker, connection),
     )
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast, final
 import msgspec
 
 from roquet.net.errors import CallTimedOut, ConnectionLost, Refused, TooManyInFlight
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.net.pending_calls import PendingCall, PendingCalls
 from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
 from roquet.protocol.codes import CommandFlag, ResponseCode
@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
         owner: Owner,
         answer: AnswerFrame,
         watch: Watch,
-        limits: Limits,
+        limits: ConnectionLimits,
         *,
         dialed: str | None = None,
     ) -> None:

@@ -18,7 +18,7 @@ from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import Limits
+from roquet.store.queue_reading import ReadLimits
 
 
 @final
@@ -110,7 +110,7 @@ class DelayLevels:
             count = self._due_count(level, part.batch_count, now_ms)
             if count == 0:
                 break
-            limits = Limits(count, part.size_left)
+            limits = ReadLimits(count, part.size_left)
             result = self._store.read(SCHEDULE_TOPIC, level.queue_id, level.offset, limits)
             part.hand_over(result.records)
             level.offset = result.next_offset

@@ -30,7 +30,7 @@ from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.record import peek_record
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import Limits, ReadResult
+from roquet.store.queue_reading import ReadLimits, ReadResult
 
 PRECISION_MS: Final = 1000
 TIMER_QUEUE_ID: Final = 0
@@ -131,7 +131,7 @@ class Timers:
             self._wheel.add(due_s, head.queue_offset)
 
     def _read(self, offset: int, count: int, size: int) -> ReadResult:
-        return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, Limits(count, size))
+        return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, ReadLimits(count, size))
 
     @property
     def _max_offset(self) -> int:

@@ -21,7 +21,7 @@ from roquet.protocol.codes import (
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
 from roquet.protocol.prepared.pull_reply import found_reply
-from roquet.store.queue_reading import Limits, ReadResult, ReadStatus
+from roquet.store.queue_reading import ReadLimits, ReadResult, ReadStatus
 
 _READ: Final = int(Permission.READ)
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)
@@ -62,7 +62,7 @@ class _Finding(msgspec.Struct, gc=False):
     is_reset: bool = False
 
 
-def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limits:
+def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> ReadLimits:
     """What the pull may bring. Raises Refused."""
     pull = request.header
     config = broker.config
@@ -85,10 +85,10 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limi
         pull, broker.consumers.find(pull.consumer_group), group, config
     )
     size_max = pull.max_msg_bytes or config.store.read_size_max_in_memory
-    return Limits(max(1, pull.max_msg_nums), size_max, matches_code, matches_record)
+    return ReadLimits(max(1, pull.max_msg_nums), size_max, matches_code, matches_record)
 
 
-def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Finding:
+def _look(broker: Broker, pull: PullMessageHeader, limits: ReadLimits) -> _Finding:
     store = broker.store
     reset = broker.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
     if reset is not None:
@@ -114,7 +114,7 @@ def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
     return code
 
 
-def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -> Parked:
+def _wait(broker: Broker, request: Request[PullMessageHeader], limits: ReadLimits) -> Parked:
     """Parks the pull until something comes that it wants, or its time is over."""
     pull = request.header
     config = broker.config

@@ -21,7 +21,7 @@ from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import Limits
+from roquet.store.queue_reading import ReadLimits
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ HALF_QUEUE_ID: Final = 0
 OVER_TAG: Final = "d"
 
 _OFFSET_DIGITS_MAX: Final = 18  # as many as every int64 has room for
-_BATCH: Final = Limits(count_max=32, size_max=256 * 1024)
+_BATCH: Final = ReadLimits(count_max=32, size_max=256 * 1024)
 
 
 def half_offsets_of(op: StoredMessage) -> list[int]:
@@ -47,7 +47,7 @@ class _Progress(NamedTuple):
     op_offset: int
 
 
-class Batch(NamedTuple):
+class QueueMessages(NamedTuple):
     """Messages of one queue. Some may be missing: what cannot be read is passed over."""
 
     messages: list[StoredMessage]
@@ -105,7 +105,7 @@ class PendingHalves:
     def op_appended(self, offset: int) -> None:
         self._op_progress = min(self._op_progress, offset)
 
-    def next_halves(self) -> Batch:
+    def next_halves(self) -> QueueMessages:
         """The next ones from the first on that is not over."""
         self.pass_by(self.ended.next_absent(self.progress))
         return self._read(HALF_TOPIC, self.progress)
@@ -154,7 +154,7 @@ class PendingHalves:
         saved = self._offsets.find(TRANSACTION_GROUP, topic, HALF_QUEUE_ID)
         return low if saved is None else max(low, min(saved, high))
 
-    def _read(self, topic: str, offset: int) -> Batch:
+    def _read(self, topic: str, offset: int) -> QueueMessages:
         result = self._store.read(topic, HALF_QUEUE_ID, offset, _BATCH)
         messages = []
         for record in result.records:
@@ -162,4 +162,4 @@ class PendingHalves:
                 messages.append(read_record(record))
             except BadMessage as error:
                 log.error("%s: passed over: %s", topic, error)  # noqa: TRY400  It says it all.
-        return Batch(messages, result.next_offset)
+        return QueueMessages(messages, result.next_offset)

@@ -10,7 +10,7 @@ from msgspec.structs import replace, replace as changed
 from roquet.broker.broker import Broker
 from roquet.broker.names import SCHEDULE_TOPIC
 from roquet.broker.tables.topics import TopicFlag
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -203,7 +203,7 @@ async def test_a_send_back_for_which_there_is_no_room_to_wait_is_not_stored(
         offset = bed.put().physical_offset
         await eventually(lambda: bed.broker.store.synced_end == bed.broker.store.log_end)
         end = bed.broker.store.log_end
-        reply = await send_back(bed.connect(Limits(parked_count_max=0)), offset)
+        reply = await send_back(bed.connect(ConnectionLimits(parked_count_max=0)), offset)
         assert reply.code == ResponseCode.SYSTEM_BUSY
         assert bed.broker.store.log_end == end
 

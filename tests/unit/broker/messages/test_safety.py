@@ -9,7 +9,7 @@ import pytest
 
 from roquet.broker.messages.safety import Late, Safety
 from roquet.net.errors import Refused
-from roquet.net.limits import DEFAULT_LIMITS, Limits
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -32,7 +32,7 @@ class Line:
     """A safety whose disk does what the test says, and a client that waits for replies."""
 
     def __init__(
-        self, bed: BrokerBed, limits: Limits = DEFAULT_LIMITS, *, is_awaited: bool = True
+        self, bed: BrokerBed, limits: ConnectionLimits = DEFAULT_LIMITS, *, is_awaited: bool = True
     ) -> None:
         self.client = bed.connect(limits)
         self.probe = bed.connect()
@@ -170,7 +170,7 @@ async def test_a_client_that_is_gone_hears_nothing_and_stops_nobody(
 async def test_replies_that_wait_count_against_the_limit_of_their_connection(
     bed: BrokerBed,
 ) -> None:
-    line = Line(bed, Limits(parked_count_max=1))
+    line = Line(bed, ConnectionLimits(parked_count_max=1))
     line.safety.check_room(line.request())
     line.reply(100, Late.SAY_SO)
     with pytest.raises(Refused, match="OVERLOAD"):

@@ -81,11 +81,11 @@ RULES = Rules(timeout_ms=6_000, check_count_max=15, reserved_ms=72 * 3_600_000)
         (Half(3, NOW, check_count=99), Decision.OVER),
     ],
 )
-def test_a_half_message_gets_its_verdict(half: Half, decision: Decision) -> None:
+def test_a_half_message_is_decided_about(half: Half, decision: Decision) -> None:
     assert decision_on(half, {3}, NOW, RULES) is decision
 
 
-def naive_verdict(half: Half, ended: set[int], now_ms: int, rules: Rules) -> Decision:
+def naive_decision(half: Half, ended: set[int], now_ms: int, rules: Rules) -> Decision:
     """What the specification says, one sentence after the other."""
     is_over = bool(ended & {half.offset, half.first_offset})
     is_hopeless = half.check_count >= rules.check_count_max
@@ -122,10 +122,10 @@ small = st.integers(0, 40)
     now_ms=st.integers(0, 200),
     rules=st.builds(Rules, small, st.integers(1, 4), st.integers(50, 150)),
 )
-def test_verdicts_are_those_of_the_specification(
+def test_decisions_are_those_of_the_specification(
     half: Half, ended: set[int], now_ms: int, rules: Rules
 ) -> None:
-    assert decision_on(half, ended, now_ms, rules) is naive_verdict(half, ended, now_ms, rules)
+    assert decision_on(half, ended, now_ms, rules) is naive_decision(half, ended, now_ms, rules)
 
 
 def test_facts_are_read_from_a_record_and_what_cannot_be_read_is_as_good_as_absent() -> None:
