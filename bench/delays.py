@@ -27,9 +27,9 @@ from bench.broker import Server, compile_load, our_command, run_load, start
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import redeliver
-from roquet.broker.delays.postponing import put_when_due
-from roquet.broker.delays.slice import Turn
-from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.delays.postponing import append_when_due
+from roquet.broker.delays.slice import DeliverySlice
+from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.transactions.phases import prepare
@@ -104,25 +104,25 @@ async def filled(kind: str, count: int, directory: Path) -> tuple[float, float]:
             PUTS[kind](broker, number)
         broker.store.file_keys()
         while broker.delays.timers.next_due_ms() == clock.now_ms():  # It has not seen all yet.
-            broker.delays.timers.deliver(Turn(partial(redeliver, broker), clock))
+            broker.delays.timers.deliver(DeliverySlice(partial(redeliver, broker), clock))
         return before, own_mb()
 
 
 def put_delayed(broker: Broker, number: int) -> None:
-    put_when_due(broker, replace(message(broker, number), properties="DELAY\x011"))
+    append_when_due(broker, replace(new_message(broker, number), properties="DELAY\x011"))
 
 
 def put_timer(broker: Broker, number: int) -> None:
     # As far apart as can be: 7919 is prime, so no second is left out.
     delay_s = 1 + number * 7_919 % TIMER_SPREAD_S
-    put_when_due(
-        broker, replace(message(broker, number), properties=f"TIMER_DELAY_SEC\x01{delay_s}")
+    append_when_due(
+        broker, replace(new_message(broker, number), properties=f"TIMER_DELAY_SEC\x01{delay_s}")
     )
 
 
-def put_half(broker: Broker, number: int) -> None:
+def append_half(broker: Broker, number: int) -> None:
     half = replace(
-        message(broker, number), properties=f"TRAN_MSG\x01true\x02UNIQ_KEY\x01{number:032X}"
+        new_message(broker, number), properties=f"TRAN_MSG\x01true\x02UNIQ_KEY\x01{number:032X}"
     )
     prepare(broker, half, "payers")
 
@@ -130,12 +130,12 @@ def put_half(broker: Broker, number: int) -> None:
 PUTS: dict[str, Callable[[Broker, int], None]] = {
     "delayed": put_delayed,
     "timer": put_timer,
-    "half": put_half,
+    "half": append_half,
 }
 
 
-def message(broker: Broker, number: int) -> Outgoing:
-    return Outgoing(
+def new_message(broker: Broker, number: int) -> NewMessage:
+    return NewMessage(
         topic=TOPIC,
         queue_id=number % QUEUE_COUNT,
         body=BODY,

@@ -23,7 +23,7 @@ from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.listener import NoListener
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import Limits
+from roquet.store.queue_reading import ReadLimits
 
 ROUNDS = 40
 RECOVERED_SIZE = 64 << 20
@@ -76,7 +76,7 @@ def print_reads(directory: Path) -> None:
     with opened(directory, index_keys=False) as store:
         for number in range(32 * COUNT):
             store.append(draft(128, number % QUEUES))
-        limits = Limits(BATCH, 1 << 20)
+        limits = ReadLimits(BATCH, 1 << 20)
         floor = read_floor(directory, draft(128, 0).size)
         offsets = range(0, COUNT, BATCH)
         cost = best(lambda: [store.read("BenchTopic", 3, each, limits) for each in offsets])

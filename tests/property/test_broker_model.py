@@ -18,7 +18,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from roquet.broker.delays.delivering import redeliver, save_progress
-from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.transactions.check_back import check_transactions
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -195,7 +195,9 @@ class World:
 
     async def deliver(self, count_max: int) -> None:
         broker = self._mortal.broker
-        broker.delays.deliver(Turn(partial(redeliver, broker), broker.clock, count_max=count_max))
+        broker.delays.deliver(
+            DeliverySlice(partial(redeliver, broker), broker.clock, count_max=count_max)
+        )
         await self._go_round()
 
     async def deliver_all(self) -> None:
@@ -222,7 +224,7 @@ class World:
 
     async def save_offsets(self) -> None:
         broker = self._mortal.broker
-        broker.pending_halves.settle()
+        broker.pending_halves.commit_progress()
         await broker.offset_saver.until_saved()
         self._model.save_progress()
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, strategies as st
 
 from roquet.net.connection import Connection
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.watch import Watch
 from roquet.protocol.command import encode_command
@@ -15,11 +15,13 @@ from tests.support.echo_server import ROUTES, EchoServer, echo_request, echoed_t
 from tests.support.fake_clock import FakeClock
 from tests.support.slow_transport import AnyOwner, SlowTransport
 
-FAST = Limits(frame_size_max=64 * 1024)
-SLOW = Limits(frame_size_max=64 * 1024, unread_size_high=1_000)
+FAST = ConnectionLimits(frame_size_max=64 * 1024)
+SLOW = ConnectionLimits(frame_size_max=64 * 1024, unread_size_high=1_000)
 
 
-def on_a_connection(limits: Limits, scenario: Callable[[Connection, SlowTransport], None]) -> None:
+def on_a_connection(
+    limits: ConnectionLimits, scenario: Callable[[Connection, SlowTransport], None]
+) -> None:
     async def main() -> None:
         transport = SlowTransport()
         router = Router(EchoServer(), ROUTES)

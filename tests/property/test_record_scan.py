@@ -18,7 +18,7 @@ from roquet.store.errors import BadRecord
 from roquet.store.layout import layout_of
 from roquet.store.log_scan import LogRecord, Stretch, read_log_record, scan_file, scan_stretches
 from roquet.store.mapped_file import MappedFile, create_file
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 from roquet.store.record_scan import scan_heads, scan_runs, scan_whole
 
 BASE = 1 << 20
@@ -125,7 +125,7 @@ def queues_of(
     deletions.load()
     if deleted_end:
         deletions.add([(b"A", 0)], 0, BASE + deleted_end)
-    with closing(QueueTable(SystemDisk(), layout_of(directory), 100)) as queues:
+    with closing(ConsumeQueues(SystemDisk(), layout_of(directory), 100)) as queues:
         dispatcher = Dispatcher(
             queues, deletions, (1000, 2000), log_start=BASE, dispatched_from=BASE
         )

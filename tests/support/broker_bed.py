@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.handlers import ROUTES
-from roquet.broker.handlers.clients import connection_lost
+from roquet.broker.membership import connection_lost
 from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.disk import Disk
 from roquet.net.connection import Connection
-from roquet.net.limits import DEFAULT_LIMITS, Limits
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.watch import Watch
 from roquet.protocol.bodies.body import write_body
@@ -157,7 +157,7 @@ class BrokerBed:
         self._watch = Watch(self.clock)
         self._ports = count(50_000)
 
-    def connect(self, limits: Limits = DEFAULT_LIMITS) -> BedClient:
+    def connect(self, limits: ConnectionLimits = DEFAULT_LIMITS) -> BedClient:
         client = BedClient(next(self._ports))
         client.connection = Connection(self, self._router.answer, self._watch, limits)
         client.connection.connection_made(client)
@@ -178,6 +178,12 @@ class BrokerBed:
         broker = self.broker
         savers = (broker.topic_saver, broker.group_saver, broker.offset_saver)
         return [saver._name for saver in savers if saver._is_wanted.is_set()]
+
+    def forget_wishes(self) -> None:
+        """What is to be saved or registered from now on is news."""
+        self.broker.registrar._is_stale.clear()
+        for saver in (self.broker.topic_saver, self.broker.group_saver, self.broker.offset_saver):
+            saver._is_wanted.clear()
 
     # What a server does with its connections.
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
-from roquet.net.limits import DEFAULT_LIMITS, Limits
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import Parked, Reply, Request, Router, on
 from roquet.net.serving import CONNECTION_COUNT_MAX, Server
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -76,7 +76,7 @@ ROUTES = (
 
 @asynccontextmanager
 async def running_echo_server(
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
     connection_count_max: int = CONNECTION_COUNT_MAX,
 ) -> AsyncIterator[EchoServer]:
     server = EchoServer()

@@ -88,7 +88,7 @@ class MortalBroker:
         self.clock.kill_after(None)
         self._forget_sync()
         await self.broker.services.__aexit__(None, None, None)
-        self.broker.durability.close()
+        self.broker.safety.close()
         crash(self.broker.store)
 
     async def cut_power(self, seed: int) -> int:

@@ -14,11 +14,11 @@ from roquet.protocol.messages.record import read_record
 from roquet.store.config import StoreConfig
 from roquet.store.listener import StoreListener
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import Limits
+from roquet.store.queue_reading import ReadLimits
 from tests.support.fake_clock import FakeClock
 from tests.support.quick_disk import QuickDisk
 
-EVERYTHING = Limits(1_000_000, 1 << 30)
+EVERYTHING = ReadLimits(1_000_000, 1 << 30)
 
 
 def small_config(root: Path, **changes: Any) -> StoreConfig:

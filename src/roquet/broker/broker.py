@@ -4,7 +4,7 @@ import msgspec
 
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.arrivals import Arrivals
-from roquet.broker.messages.durability import Durability
+from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.pauses import Pauses
@@ -40,7 +40,7 @@ class Broker(msgspec.Struct):
     producers: Producers[Connection]
     locks: QueueLocks
     arrivals: Arrivals
-    durability: Durability
+    safety: Safety
     delays: Delays
     pending_halves: PendingHalves
     registrar: Registrar
@@ -54,8 +54,6 @@ class Broker(msgspec.Struct):
     settings_saver: Saver
     # Who owns what a request leaves to be done after its handler has returned.
     services: Services
-    # Whether senders wait for the disk, and readers with them.
-    is_sync_flush: bool
     # Where clients find this broker, packed as records hold it, and as message ids begin.
     store_host: bytes
     # What the broker adds to the properties of every message.

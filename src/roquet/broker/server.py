@@ -14,15 +14,15 @@ from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
 from roquet.broker.handlers import ROUTES
-from roquet.broker.handlers.clients import connection_lost
+from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
-from roquet.broker.messages.durability import Durability
+from roquet.broker.messages.safety import Safety
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port
 from roquet.broker.registration import Identity, Registrar
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import Consumers, Producers
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.queue_locks import QueueLocks
@@ -34,7 +34,7 @@ from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.net.peers import Peers, split_address
 from roquet.net.router import Route, Router
 from roquet.net.service import Services
@@ -61,7 +61,7 @@ _FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULL
 async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncIterator[Broker]:
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
-    When `broker.durability.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
+    When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
     NoFreePorts, and OSError when an address cannot be had.
     """
     if config.listen_port == 0:
@@ -93,7 +93,7 @@ def _listener(broker: Broker, routes: Sequence[Route[Broker]]) -> Server:
     return Server(
         Router(broker, routes),
         broker.clock,
-        limits=Limits(idle_timeout_s=broker.config.idle_timeout_s),
+        limits=ConnectionLimits(idle_timeout_s=broker.config.idle_timeout_s),
         on_closed=lambda connection: connection_lost(broker, connection),
     )
 
@@ -120,19 +120,24 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     topic_saver = kept("topics.json", topics)
     group_saver = kept("subscriptionGroup.json", groups)
     offset_saver = kept("consumerOffset.json", offsets)
-    delay_state = SettledState(DelayOffsetTable())
+    delay_state = DurableState(DelayOffsetTable())
     delay_saver = kept("delayOffset.json", delay_state)
-    timer_state = SettledState(TimerProgress())
+    timer_state = DurableState(TimerProgress())
     timer_saver = kept("timers.json", timer_state)
     if timer_state.value == TimerProgress():
         timer_state.value = _apache_progress(disk, config.store.layout.config / "timercheck")
     arrivals = Arrivals(clock)
     stack.callback(arrivals.close)
-    durability = Durability(clock, config.sync_timeout_ms / 1000, arrivals.log_is_durable)
-    stack.callback(durability.close)
-    store = _opened_store(config, clock, disk, durability)
+    safety = Safety(
+        clock,
+        config.sync_timeout_ms / 1000,
+        is_awaited=config.store.flush_mode is FlushMode.SYNC,
+        on_safe=arrivals.log_is_safe,
+    )
+    stack.callback(safety.close)
+    store = _opened_store(config, clock, disk, safety)
     pending_halves = PendingHalves(store, offsets)
-    stack.callback(pending_halves.settle)  # When the store is closed, the log is safe.
+    stack.callback(pending_halves.commit_progress)  # When the store is closed, the log is safe.
     delays = Delays(
         clock,
         DelayLevels(store, clock, config.store.delay_levels_ms, delay_state),
@@ -147,6 +152,23 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     stack.push_async_callback(peers.close)
     identity = _identity(config)
     store_host = pack_host(*split_address(identity.address))
+    registrar = Registrar(
+        peers,
+        clock,
+        config.name_servers,
+        identity,
+        lambda: topics.announced(broker.config.permission),
+        timeout_s=lambda: broker.config.register_timeout_ms / 1000,
+    )
+
+    def topics_changed() -> None:
+        topic_saver.save_soon()
+        registrar.refresh_soon()
+
+    topics.on_change = topics_changed
+    groups.on_change = group_saver.save_soon
+    delay_state.on_change = delay_saver.save_soon
+    timer_state.on_change = timer_saver.save_soon
     broker = Broker(
         config=config,
         clock=clock,
@@ -159,17 +181,10 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         producers=Producers[Connection](),
         locks=QueueLocks(clock),
         arrivals=arrivals,
-        durability=durability,
+        safety=safety,
         delays=delays,
         pending_halves=pending_halves,
-        registrar=Registrar(
-            peers,
-            clock,
-            config.name_servers,
-            identity,
-            lambda: topics.announced(broker.config.permission),
-            timeout_s=lambda: broker.config.register_timeout_ms / 1000,
-        ),
+        registrar=registrar,
         statistics=Statistics(clock, config.cluster_name),
         topic_saver=topic_saver,
         group_saver=group_saver,
@@ -179,7 +194,6 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         changed_settings=changed_settings,
         settings_saver=settings_saver,
         services=Services(config.broker_name),
-        is_sync_flush=config.store.flush_mode is FlushMode.SYNC,
         store_host=store_host,
         cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),
         send_reply=SendReplyTemplate(store_host, config.region_id, is_traced=config.trace_on),
@@ -215,10 +229,8 @@ def _apache_progress(disk: Disk, path: Path) -> TimerProgress:
         return TimerProgress()
 
 
-def _opened_store(
-    config: BrokerConfig, clock: Clock, disk: Disk, durability: Durability
-) -> MessageStore:
-    store = MessageStore.open(config.store, clock, disk, durability)
+def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety) -> MessageStore:
+    store = MessageStore.open(config.store, clock, disk, safety)
     report = store.recovery
     assert report is not None
     log.info(
@@ -242,6 +254,6 @@ def _close_store(store: MessageStore, delays: Delays) -> None:
         store.close()
     finally:
         # Now everything is on disk, or what the store could save of it.
-        delays.settle(store.synced_end)
+        delays.confirm(store.synced_end)
         delays.propose()
-        delays.settle(store.synced_end)
+        delays.confirm(store.synced_end)

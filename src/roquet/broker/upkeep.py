@@ -5,8 +5,8 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import deliver_delayed, save_progress
-from roquet.broker.handlers.cleaning import clean_store
-from roquet.broker.handlers.clients import expire_clients
+from roquet.broker.membership import expire_clients
+from roquet.broker.messages.expiry import clean_store
 from roquet.broker.registration import Registered
 from roquet.broker.transactions.check_back import keep_checking
 from roquet.net.service import OnFailure
@@ -53,7 +53,6 @@ def learn(broker: Broker, answers: list[Registered]) -> None:
     """What the name servers know and this broker does not: which topics are ordered."""
     if answers:
         broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
-        broker.topic_saver.save_soon()
 
 
 async def _stay_registered(broker: Broker) -> None:
@@ -71,7 +70,7 @@ async def _tick(broker: Broker) -> None:
 async def _save_offsets(broker: Broker) -> None:
     while True:
         await broker.pauses.pause(lambda: broker.config.save_offsets_interval_ms)
-        broker.pending_halves.settle()
+        broker.pending_halves.commit_progress()
         broker.offset_saver.save_soon()
 
 
@@ -91,7 +90,7 @@ async def _forget_locks(broker: Broker) -> None:
 
 async def _clean(broker: Broker) -> None:
     try:
-        clean_store(broker)
+        clean_store(broker.store)
     except StoreUnavailable as error:
         log.warning("old files are not removed: %s", error)
 

@@ -17,7 +17,7 @@ from roquet.cli.settings_warnings import warn_of_settings
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
-from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
+from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.protocol.bodies.properties_text import read_properties_text
 
 _DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
@@ -50,7 +50,7 @@ def run_broker(options: BrokerOptions) -> None:
 
 async def until_stopped(stop: asyncio.Event, brokers: Sequence[Broker]) -> None:
     """Returns when the signal comes. Raises BrokerFailed."""
-    events = [stop, *(broker.durability.has_failed for broker in brokers)]
+    events = [stop, *(broker.safety.has_failed for broker in brokers)]
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -58,7 +58,7 @@ async def until_stopped(stop: asyncio.Event, brokers: Sequence[Broker]) -> None:
         for wait in waits:
             wait.cancel()
     for broker in brokers:
-        if broker.durability.has_failed.is_set():
+        if broker.safety.has_failed.is_set():
             raise BrokerFailed(f"{broker.config.broker_name} cannot trust its disk any more")
 
 
@@ -84,5 +84,5 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 async def _serve(config: BrokerConfig) -> None:
     with stop_signals() as stop:
         async with serve_broker(config, SystemClock(), SystemDisk()) as broker:
-            settle_garbage_collection()
+            relax_garbage_collection()
             await until_stopped(stop, [broker])

@@ -10,7 +10,7 @@ from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig, doubtful_truths, is_known, read_config
 from roquet.namesrv.server import serve_names
-from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
+from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.protocol.bodies.properties_text import read_properties_text
 
 
@@ -43,5 +43,5 @@ def _read_file(path: Path) -> NameServerConfig:
 async def _serve(config: NameServerConfig) -> None:
     with stop_signals() as stop:
         async with serve_names(config, SystemClock(), SystemDisk()):
-            settle_garbage_collection()
+            relax_garbage_collection()
             await stop.wait()

@@ -20,7 +20,7 @@ from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
-from roquet.net.loop import raise_file_limit, run, settle_garbage_collection, stop_signals
+from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.protocol.host import Address
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
                 )
                 for index in range(plan.broker_count)
             ]
-            settle_garbage_collection()
+            relax_garbage_collection()
             addresses = [str(Address(plan.host, each.config.listen_port)) for each in brokers]
             # Scripts wait for this line.
             print(f"ready name-server={name_server} broker={','.join(addresses)}", flush=True)

@@ -16,7 +16,7 @@ from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import LiveBroker, RouteTable
 from roquet.namesrv.saving import Saving
 from roquet.net.connection import Connection
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
@@ -48,7 +48,7 @@ async def serve_names(
     listener = Server(
         Router(server, ROUTES),
         clock,
-        limits=Limits(idle_timeout_s=config.idle_timeout_s),
+        limits=ConnectionLimits(idle_timeout_s=config.idle_timeout_s),
         on_closed=partial(_lose_connection, server),
     )
     async with Services("name server") as services:

@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast, final
 import msgspec
 
 from roquet.net.errors import CallTimedOut, ConnectionLost, Refused, TooManyInFlight
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.net.pending_calls import PendingCall, PendingCalls
 from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
 from roquet.protocol.codes import CommandFlag, ResponseCode
@@ -69,6 +69,7 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_outgoing",
         "_outgoing_size",
+        "_owed_count",
         "_owner",
         "_parked",
         "_transport",
@@ -87,7 +88,7 @@ class Connection(asyncio.Protocol):
         owner: Owner,
         answer: AnswerFrame,
         watch: Watch,
-        limits: Limits,
+        limits: ConnectionLimits,
         *,
         dialed: str | None = None,
     ) -> None:
@@ -107,6 +108,7 @@ class Connection(asyncio.Protocol):
         self._calls = PendingCalls(self._loop, self._expire_call)
         # Most connections never park a request, and an empty set is not small.
         self._parked: set[Waiting] | None = None
+        self._owed_count = 0
         self._is_mid_frame = False
         self._unanswered: Iterator[Frame] | None = None
         # Set while the peer reads slower than we write; done when writing may go on.
@@ -129,7 +131,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def parked_count(self) -> int:
-        return len(self._parked) if self._parked else 0
+        """How many requests of the peer are answered later."""
+        return self._owed_count + (len(self._parked) if self._parked else 0)
 
     # What the owner of a request or call does.
 
@@ -224,6 +227,15 @@ class Connection(asyncio.Protocol):
     def unpark(self, waiting: Waiting) -> None:
         if self._parked is not None:
             self._parked.discard(waiting)
+
+    def owe(self) -> None:
+        """A request is answered later, with `pay`. To ask whether there is room comes before."""
+        self._owed_count += 1
+
+    def pay(self, frame: bytes) -> None:
+        """Answers a request at last; a peer that is gone hears nothing."""
+        self._owed_count -= 1
+        self.send(frame)
 
     def close(self, reason: str) -> None:
         """Sends what is queued, then closes."""

@@ -7,7 +7,7 @@ import msgspec
 from roquet.protocol.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     frame_size_max: int = FRAME_SIZE_MAX
     header_size_max: int = HEADER_SIZE_MAX
     # A frame that has begun must end; one byte a second holds memory for ever.
@@ -26,4 +26,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     silence_timeout_s: float = 2.0
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = ConnectionLimits()

@@ -48,7 +48,7 @@ def raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def settle_garbage_collection() -> None:
+def relax_garbage_collection() -> None:
     """Called once a server is up: what exists now stays, and is not searched again."""
     gc.collect()
     gc.freeze()

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import BadAddress, ConnectFailed, ConnectionLost
-from roquet.net.limits import DEFAULT_LIMITS, Limits
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.watch import Watch
 from roquet.protocol.command import Command
@@ -40,7 +40,7 @@ class Peers:
         router: Router[Any],
         clock: Clock,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         tls: ssl.SSLContext | None = None,
     ) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection
-from roquet.net.limits import DEFAULT_LIMITS, Limits
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.watch import Watch
 
@@ -29,7 +29,7 @@ class Server:
         router: Router[Any],
         clock: Clock,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
         connection_count_max: int = CONNECTION_COUNT_MAX,
         on_closed: Callable[[Connection], None] | None = None,
     ) -> None:

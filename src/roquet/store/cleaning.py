@@ -11,7 +11,7 @@ from roquet.store.errors import BadRecord
 from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import KeyIndex
 from roquet.store.mapped_file import MappedFile
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 from roquet.store.retention import (
     SpaceLimits,
     count_of_files_to_forget,
@@ -38,7 +38,7 @@ class Cleaner:
         clock: Clock,
         disk: Disk,
         log: CommitLog,
-        queues: QueueTable,
+        queues: ConsumeQueues,
         index: KeyIndex | None,
         flusher: Flusher,
     ) -> None:

@@ -257,11 +257,11 @@ class ConsumeQueue:
         return 0
 
     def cut(self, physical_limit: int) -> None:
-        """Drop the entries of records at and behind `physical_limit`; see `settle`."""
+        """Drop the entries of records at and behind `physical_limit`; see `wipe_dropped`."""
         if self._is_unusable:
             self.clear()
         for file in reversed(self._run.files):
-            # Files behind the last entry are still there, see `settle`, but hold none.
+            # Files behind the last entry are still there, see `wipe_dropped`, but hold none.
             size = max(0, self.max_offset * ENTRY_SIZE - file.start)
             count = count_before(file.mapping[:size], physical_limit)
             if count:
@@ -272,11 +272,11 @@ class ConsumeQueue:
             self._cut_to(self.min_offset)
 
     def drop_last(self) -> None:
-        """Drop the last entry; see `settle`."""
+        """Drop the last entry; see `wipe_dropped`."""
         self._cut_to(self.max_offset - 1)
 
     def dropped_entry(self) -> QueueEntry | None:
-        """What stood behind the last entry before `settle` wipes it out."""
+        """What stood behind the last entry before `wipe_dropped` wipes it out."""
         start = self.max_offset * ENTRY_SIZE
         file = self._run.file_at(start)
         if file is None:
@@ -284,7 +284,7 @@ class ConsumeQueue:
         start -= file.start
         return QueueEntry(*_ENTRY.unpack(file.mapping[start : start + ENTRY_SIZE]))
 
-    def settle(self) -> None:
+    def wipe_dropped(self) -> None:
         """Wipe out what was dropped, and have written what came instead.
 
         Not done at once, because recovery enters most of it again, as it was. To the kernel it

@@ -15,7 +15,7 @@ from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, pack_entry, unp
 from roquet.store.deletions import Deletions
 from roquet.store.errors import StoreError
 from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord, QueueRun, Stretch
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 
 SCHEDULE_TOPIC: Final = names.SCHEDULE_TOPIC.encode()
 
@@ -86,7 +86,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        queues: QueueTable,
+        queues: ConsumeQueues,
         deletions: Deletions,
         delay_levels_ms: tuple[int, ...],
         *,

@@ -18,7 +18,7 @@ from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import SyncFailed
 from roquet.store.keys.key_index import KeyIndex
 from roquet.store.mapped_file import MappedFile
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 
 _STOP_TIMEOUT_S: Final = 60.0
 _MEMORY_INTERVAL_S: Final = 1.0
@@ -33,7 +33,7 @@ class Flusher:
         config: StoreConfig,
         clock: Clock,
         log: CommitLog,
-        queues: QueueTable,
+        queues: ConsumeQueues,
         index: KeyIndex | None,
         *,
         save_checkpoint: Callable[[Checkpoint], None],

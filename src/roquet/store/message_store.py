@@ -36,13 +36,13 @@ from roquet.store.listener import NoListener, StoreListener
 from roquet.store.ownership import Ownership
 from roquet.store.queue_entries import pack_entries
 from roquet.store.queue_reading import (
-    Limits,
-    QueueReader,
+    MessageReader,
+    ReadLimits,
     ReadResult,
     ReadStatus,
     store_time_of,
 )
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery import RecoveryReport, recover
 from roquet.store.scrubber import Scrubber, ScrubReport
 from roquet.store.time_search import Boundary, offset_by_time
@@ -98,7 +98,7 @@ class MessageStore:
         self._listener = listener
         self._ownership = ownership
         self._log = CommitLog(disk, layout.commit_log, config.commit_log_file_size)
-        self._queues = QueueTable(disk, layout, config.queue_file_size)
+        self._queues = ConsumeQueues(disk, layout, config.queue_file_size)
         self._deletions = Deletions(disk, layout.deletions)
         self._index: KeyIndex | None = None
         if config.index_keys:
@@ -116,7 +116,7 @@ class MessageStore:
             on_flushed=listener.flushed,
             on_failed=self._fail,
         )
-        self._reader = QueueReader(self._log, config, listener.damaged)
+        self._reader = MessageReader(self._log, config, listener.damaged)
         self._cleaner = Cleaner(
             config, clock, disk, self._log, self._queues, self._index, self._flusher
         )
@@ -241,7 +241,7 @@ class MessageStore:
 
     # Reading
 
-    def read(self, topic: str, queue_id: int, offset: int, limits: Limits) -> ReadResult:
+    def read(self, topic: str, queue_id: int, offset: int, limits: ReadLimits) -> ReadResult:
         """Messages of one queue; what can go wrong is said by the status, nothing is raised."""
         queue = self._queues.find(topic.encode(), queue_id)
         if queue is None:
@@ -362,7 +362,7 @@ class MessageStore:
             raise refusal_of(error) from error
 
     def obey(self, config: StoreConfig) -> None:
-        """Take other limits of reading and cleaning; the rest is settled when a store is opened."""
+        """Take other limits of reading and cleaning; the rest is fixed when a store is opened."""
         self._reader.obey(config)
         self._cleaner.obey(config)
 

@@ -70,7 +70,7 @@ class ReadResult(msgspec.Struct, gc=False):
 
 
 @final
-class Limits(msgspec.Struct, gc=False):
+class ReadLimits(msgspec.Struct, gc=False):
     """What one read may bring, and what it looks for. None lets everything pass."""
 
     count_max: int
@@ -82,7 +82,7 @@ class Limits(msgspec.Struct, gc=False):
 
 
 @final
-class QueueReader:
+class MessageReader:
     """Repairs entries, if it may write."""
 
     def __init__(
@@ -105,7 +105,9 @@ class QueueReader:
         self._bounds_in_memory = config.read_count_max_in_memory, config.read_size_max_in_memory
         self._bounds_on_disk = config.read_count_max_on_disk, config.read_size_max_on_disk
 
-    def read(self, queue: ConsumeQueue, offset: int, max_offset: int, limits: Limits) -> ReadResult:
+    def read(
+        self, queue: ConsumeQueue, offset: int, max_offset: int, limits: ReadLimits
+    ) -> ReadResult:
         """Messages from `offset` on, but before `max_offset`.
 
         If there is a message at all, one comes back, however large it is.
@@ -131,7 +133,7 @@ class QueueReader:
         return result
 
     def _collect(
-        self, queue: ConsumeQueue, entries: bytes, limits: Limits, result: ReadResult
+        self, queue: ConsumeQueue, entries: bytes, limits: ReadLimits, result: ReadResult
     ) -> None:
         """Add the records of `entries` to the result."""
         log = self._log

@@ -22,7 +22,7 @@ def queues_on_disk(disk: Disk, layout: StoreLayout) -> Iterator[tuple[bytes, int
 
 
 @final
-class QueueTable:
+class ConsumeQueues:
     """Changed by the one owner of the store; `sync` may run in another thread."""
 
     __slots__ = ("_disk", "_file_size", "_layout", "by_key")

@@ -21,7 +21,7 @@ from roquet.store.deletions import Deletions
 from roquet.store.dispatch import Dispatcher, EntriesMissing
 from roquet.store.errors import BadRecord
 from roquet.store.log_scan import LogRecord
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 
 # A store that was closed is complete: only its end has to be found. Apache reads three files,
 # which takes ten seconds of ours; what is not read here is checked when it is used.
@@ -44,7 +44,7 @@ class RecoveryReport(msgspec.Struct, frozen=True):
 
 def recover(
     log: CommitLog,
-    queues: QueueTable,
+    queues: ConsumeQueues,
     deletions: Deletions,
     checkpoint: Checkpoint,
     *,
@@ -84,7 +84,7 @@ def recover(
         except EntriesMissing as missing:
             start = _file_start(log, missing.physical_offset)
     cut_size = log.written_end(walk.end) - walk.end
-    _settle(log, queues, walk, start)
+    _keep_what_was_found(log, queues, walk, start)
     return RecoveryReport(
         was_clean=was_clean,
         log_start=log.start,
@@ -241,7 +241,7 @@ def _drop_strays(log: CommitLog, queue: ConsumeQueue) -> None:
         queue.drop_last()
 
 
-def _settle(log: CommitLog, queues: QueueTable, walk: _Walk, start: int) -> None:
+def _keep_what_was_found(log: CommitLog, queues: ConsumeQueues, walk: _Walk, start: int) -> None:
     """Cut the log, and make sure that what was found stays."""
     for file in log.files:
         file.is_verified = file.start >= start and not any(
@@ -255,7 +255,7 @@ def _settle(log: CommitLog, queues: QueueTable, walk: _Walk, start: int) -> None
     log.sync()
     log.last_store_timestamp = walk.last_timestamp
     for queue in queues:
-        queue.settle()
+        queue.wipe_dropped()
         for gone in queue.forget(log.start):
             gone.remove()
     queues.sync()

@@ -13,7 +13,7 @@ from roquet.store.dispatch import TRANSACTION_MASK, TRANSACTIONS_WITHOUT_QUEUE, 
 from roquet.store.errors import BadRecord
 from roquet.store.log_scan import LogRecord
 from roquet.store.mapped_file import MappedFile
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 
 
 class ScrubReport(NamedTuple):
@@ -27,7 +27,7 @@ class ScrubReport(NamedTuple):
 @final
 class Scrubber:
     def __init__(
-        self, log: CommitLog, queues: QueueTable, delay_levels_ms: tuple[int, ...]
+        self, log: CommitLog, queues: ConsumeQueues, delay_levels_ms: tuple[int, ...]
     ) -> None:
         self._log = log
         self._queues = queues

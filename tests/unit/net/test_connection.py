@@ -9,7 +9,7 @@ import pytest
 
 from roquet.net.connection import Connection
 from roquet.net.errors import CallTimedOut, ConnectionLost
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.watch import Watch
 from roquet.protocol.command import Command, encode_command
@@ -17,13 +17,13 @@ from tests.support.echo_server import ROUTES, EchoServer, echo_request
 from tests.support.fake_clock import FakeClock
 from tests.support.slow_transport import AnyOwner, SlowTransport
 
-LIMITS = Limits(unread_size_high=1_000, unread_timeout_s=30, frame_timeout_s=10)
+LIMITS = ConnectionLimits(unread_size_high=1_000, unread_timeout_s=30, frame_timeout_s=10)
 
 
 class Held:
     """A connection with everything around it at hand."""
 
-    def __init__(self, dialed: str | None = None, limits: Limits = LIMITS) -> None:
+    def __init__(self, dialed: str | None = None, limits: ConnectionLimits = LIMITS) -> None:
         self.clock = FakeClock()
         self.watch = Watch(self.clock)
         self.transport = SlowTransport()
@@ -67,7 +67,7 @@ async def test_a_client_goes_on_reading_while_it_cannot_write() -> None:
 
 
 async def test_answers_of_one_turn_are_counted_before_there_are_more() -> None:
-    held = Held(limits=Limits(unread_size_high=1_000, unread_size_max=10_000))
+    held = Held(limits=ConnectionLimits(unread_size_high=1_000, unread_size_max=10_000))
     for _ in range(100):
         held.connection.send(bytes(600))
     assert held.transport.is_aborted
@@ -75,7 +75,7 @@ async def test_answers_of_one_turn_are_counted_before_there_are_more() -> None:
 
 
 async def test_the_first_of_many_requests_of_one_turn_are_written_before_the_last() -> None:
-    held = Held(dialed="a:1", limits=Limits())
+    held = Held(dialed="a:1", limits=ConnectionLimits())
     request = Command(0, body=bytes(1_000))
     calls = [asyncio.ensure_future(held.connection.call(request, 5)) for _ in range(9)]
     written: list[int] = []

@@ -13,7 +13,7 @@ from roquet.net.errors import (
     ConnectionLost,
     TooManyInFlight,
 )
-from roquet.net.limits import DEFAULT_LIMITS, Limits
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.peers import Peers, split_address
 from roquet.net.router import Reply, Router
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -33,7 +33,7 @@ from tests.support.fake_clock import FakeClock
 
 @asynccontextmanager
 async def calling(
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
     connect_timeout_s: float = 3.0,
 ) -> AsyncIterator[Peers]:
     peers = Peers(
@@ -50,7 +50,7 @@ async def calling(
 
 @asynccontextmanager
 async def running_echo_address(
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
 ) -> AsyncIterator[tuple[EchoServer, str]]:
     async with running_echo_server(limits) as server:
         yield server, f"127.0.0.1:{server.port}"
@@ -178,7 +178,7 @@ async def test_calls_time_out_in_the_order_of_their_deadlines() -> None:
 
 
 async def test_a_peer_that_is_silent_for_a_whole_call_is_dialed_anew() -> None:
-    limits = Limits(silence_timeout_s=0.01)
+    limits = ConnectionLimits(silence_timeout_s=0.01)
     async with deaf_address() as address, calling(limits) as peers:
         connection = await peers.connect(address)
         with pytest.raises(CallTimedOut):
@@ -188,7 +188,7 @@ async def test_a_peer_that_is_silent_for_a_whole_call_is_dialed_anew() -> None:
 
 
 async def test_a_peer_that_talks_is_not_cut_off_for_one_lost_answer() -> None:
-    limits = Limits(silence_timeout_s=0.01)
+    limits = ConnectionLimits(silence_timeout_s=0.01)
     async with running_echo_address() as (_, address), calling(limits) as peers:
         lost = asyncio.create_task(peers.call(address, Command(PARK), 0.2))
         await peers.call(address, echo_request(), 10)
@@ -219,7 +219,7 @@ async def test_a_disconnected_peer_is_dialed_anew() -> None:
 async def test_calls_in_flight_have_a_limit() -> None:
     async with (
         running_echo_address() as (server, address),
-        calling(Limits(call_count_max=2)) as peers,
+        calling(ConnectionLimits(call_count_max=2)) as peers,
     ):
         waiting = [asyncio.create_task(peers.call(address, Command(PARK), 10)) for _ in range(2)]
         await eventually(lambda: len(server.parked) == 2)
@@ -234,7 +234,7 @@ async def test_calls_in_flight_have_a_limit() -> None:
 async def test_a_cancelled_call_leaves_room_for_others() -> None:
     async with (
         running_echo_address() as (server, address),
-        calling(Limits(call_count_max=1)) as peers,
+        calling(ConnectionLimits(call_count_max=1)) as peers,
     ):
         cancelled = asyncio.create_task(peers.call(address, Command(PARK), 10))
         await eventually(lambda: server.parked)
@@ -244,7 +244,7 @@ async def test_a_cancelled_call_leaves_room_for_others() -> None:
 
 
 async def test_callers_wait_while_the_peer_reads_too_slowly() -> None:
-    limits = Limits(unread_size_high=1024)
+    limits = ConnectionLimits(unread_size_high=1024)
     large = Command(RequestCode.SEND_MESSAGE, body=bytes(8 * 1024 * 1024))
     async with deaf_address() as address, calling(limits) as peers:
         await peers.call_oneway(address, large, 10)
@@ -261,7 +261,7 @@ async def test_callers_wait_while_the_peer_reads_too_slowly() -> None:
 
 
 async def test_callers_go_on_when_the_peer_has_read() -> None:
-    limits = Limits(unread_size_high=1024)
+    limits = ConnectionLimits(unread_size_high=1024)
     async with running_echo_address() as (server, address), calling(limits) as peers:
         bodies = [bytes([number]) * (4 * 1024 * 1024) for number in range(4)]
         requests = [Command(RequestCode.SEND_MESSAGE, body=body) for body in bodies]

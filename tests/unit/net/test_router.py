@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from roquet.net.errors import Refused
-from roquet.net.router import Reply, Router
+from roquet.net.router import OWED, Reply, Router
 from roquet.protocol.codes import CommandFlag, ResponseCode
-from roquet.protocol.command import Command
+from roquet.protocol.command import Command, encode_command
 from roquet.protocol.fields import EMPTY_FIELDS, fields_text
 from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
 from tests.support.echo_server import (
@@ -95,6 +95,19 @@ async def test_a_parked_request_is_overtaken_and_answered_later() -> None:
         assert (response.opaque, response.remark) == (1, "woken")
         assert not parked.is_waiting
         assert server.connections[0].parked_count == 0
+
+
+async def test_a_parked_request_whose_answer_is_owed_leaves_its_place_and_says_nothing() -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(PARK, 1))
+        await eventually(lambda: server.parked)
+        (connection,) = server.connections
+        connection.owe()
+        server.parked[0].answer(OWED)
+        assert connection.parked_count == 1
+        connection.pay(encode_command(Command(0, 1, CommandFlag.RESPONSE, remark="at last")))
+        assert (await peer.receive()).remark == "at last"
+        assert connection.parked_count == 0
 
 
 async def test_a_parked_request_is_answered_once() -> None:

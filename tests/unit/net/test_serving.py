@@ -7,7 +7,7 @@ import pytest
 
 from roquet.clock import SystemClock
 from roquet.net.connection import Connection
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.serving import Server
 from roquet.protocol.codes import ResponseCode
@@ -111,7 +111,7 @@ async def test_garbage_behind_a_request_is_found_at_once() -> None:
 
 
 async def test_a_frame_must_be_complete_in_time_however_steadily_it_drips() -> None:
-    limits = Limits(frame_timeout_s=10)
+    limits = ConnectionLimits(frame_timeout_s=10)
     async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
         await peer.ask(echo_request())
         (connection,) = server.connections
@@ -125,7 +125,7 @@ async def test_a_frame_must_be_complete_in_time_however_steadily_it_drips() -> N
 
 
 async def test_every_frame_has_its_own_time() -> None:
-    limits = Limits(frame_timeout_s=10)
+    limits = ConnectionLimits(frame_timeout_s=10)
     async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
         frame = encode_command(echo_request("x"))
         peer.send(frame[:5])
@@ -171,7 +171,7 @@ async def test_who_connects_after_a_quiet_day_is_not_taken_for_idle() -> None:
 async def test_a_peer_that_never_reads_is_not_served_beyond_the_mark_and_cut_off_in_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    limits = Limits(unread_size_high=64 * 1024, unread_timeout_s=30)
+    limits = ConnectionLimits(unread_size_high=64 * 1024, unread_timeout_s=30)
     request_count = 1_000
     reply_size = 64 * 1024
     async with (
@@ -194,7 +194,7 @@ async def test_a_peer_that_never_reads_is_not_served_beyond_the_mark_and_cut_off
 
 
 async def test_a_peer_that_reads_late_gets_every_answer() -> None:
-    limits = Limits(unread_size_high=64 * 1024)
+    limits = ConnectionLimits(unread_size_high=64 * 1024)
     async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
         peer.stop_reading()
         peer.send(
@@ -208,7 +208,7 @@ async def test_a_peer_that_reads_late_gets_every_answer() -> None:
 
 
 async def test_unread_bytes_have_a_hard_limit() -> None:
-    limits = Limits(unread_size_high=1024, unread_size_max=16 * 1024 * 1024)
+    limits = ConnectionLimits(unread_size_high=1024, unread_size_max=16 * 1024 * 1024)
     async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
         peer.stop_reading()
         peer.send(Command(PARK))
@@ -238,7 +238,7 @@ async def test_connections_over_the_limit_are_refused(caplog: pytest.LogCaptureF
 
 
 async def test_parked_requests_over_the_limit_are_refused() -> None:
-    limits = Limits(parked_count_max=2)
+    limits = ConnectionLimits(parked_count_max=2)
     async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
         peer.send(Command(PARK, 1), Command(PARK, 2), Command(PARK, 3))
         response = await peer.receive()

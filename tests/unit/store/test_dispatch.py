@@ -14,7 +14,7 @@ from roquet.store.dispatch import (
 )
 from roquet.store.layout import layout_of
 from roquet.store.log_scan import LogRecord
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 
 LEVELS_MS = (1_000, 5_000, 10_000)
 
@@ -37,14 +37,14 @@ def test_a_delayed_message_has_its_time_of_delivery_instead(properties: bytes, c
 
 
 @pytest.fixture
-def queues(tmp_path: Path) -> Iterator[QueueTable]:
-    table = QueueTable(SystemDisk(), layout_of(tmp_path), 200)
+def queues(tmp_path: Path) -> Iterator[ConsumeQueues]:
+    table = ConsumeQueues(SystemDisk(), layout_of(tmp_path), 200)
     yield table
     table.close()
 
 
 def dispatcher(
-    queues: QueueTable,
+    queues: ConsumeQueues,
     log_start: int = 0,
     dispatched_from: int = 0,
     deletions: Deletions | None = None,
@@ -69,14 +69,14 @@ def record(
     return LogRecord(physical_offset, 100, topic, 0, queue_offset, sys_flag, 5_000, properties)
 
 
-def offsets(queues: QueueTable, topic: bytes = b"TopicA") -> list[int]:
+def offsets(queues: ConsumeQueues, topic: bytes = b"TopicA") -> list[int]:
     queue = queues.find(topic, 0)
     assert queue is not None
     found = (queue.entry(offset) for offset in range(queue.min_offset, queue.max_offset))
     return [-1 if entry.size == BLANK_SIZE else entry.physical_offset for entry in found if entry]
 
 
-def test_records_become_entries(queues: QueueTable) -> None:
+def test_records_become_entries(queues: ConsumeQueues) -> None:
     make = dispatcher(queues)
     make.dispatch(record(0, 0))
     make.dispatch(record(100, 1))
@@ -86,7 +86,7 @@ def test_records_become_entries(queues: QueueTable) -> None:
     assert queue.max_offset == 2
 
 
-def test_a_delayed_record_has_its_time_in_the_entry(queues: QueueTable) -> None:
+def test_a_delayed_record_has_its_time_in_the_entry(queues: ConsumeQueues) -> None:
     dispatcher(queues).dispatch(record(0, 0, topic=SCHEDULE_TOPIC, properties=b"DELAY\x012"))
     queue = queues.find(SCHEDULE_TOPIC, 0)
     assert queue is not None
@@ -95,27 +95,27 @@ def test_a_delayed_record_has_its_time_in_the_entry(queues: QueueTable) -> None:
 
 @pytest.mark.parametrize(("sys_flag", "is_queued"), [(0, True), (4, False), (8, True), (12, False)])
 def test_prepared_and_rolled_back_records_are_in_no_queue(
-    queues: QueueTable, sys_flag: int, is_queued: bool
+    queues: ConsumeQueues, sys_flag: int, is_queued: bool
 ) -> None:
     dispatcher(queues).dispatch(record(0, 0, sys_flag=sys_flag | 1))
     assert (queues.find(b"TopicA", 0) is not None) == is_queued
 
 
-def test_a_queue_whose_first_messages_are_forgotten_begins_later(queues: QueueTable) -> None:
+def test_a_queue_whose_first_messages_are_forgotten_begins_later(queues: ConsumeQueues) -> None:
     dispatcher(queues, log_start=4_096, dispatched_from=4_096).dispatch(record(4_096, 13))
     queue = queues.find(b"TopicA", 0)
     assert queue is not None
     assert (queue.min_offset, queue.max_offset) == (13, 14)
 
 
-def test_lost_records_become_blank_entries(queues: QueueTable) -> None:
+def test_lost_records_become_blank_entries(queues: ConsumeQueues) -> None:
     make = dispatcher(queues)
     make.dispatch(record(0, 0))
     make.dispatch(record(400, 3))
     assert offsets(queues) == [0, -1, -1, 400]
 
 
-def test_an_offset_that_more_messages_than_fit_would_need_is_a_lie(queues: QueueTable) -> None:
+def test_an_offset_that_more_messages_than_fit_would_need_is_a_lie(queues: ConsumeQueues) -> None:
     make = dispatcher(queues)
     make.dispatch(record(0, 0))
     make.dispatch(record(400, 5))
@@ -126,7 +126,7 @@ def test_an_offset_that_more_messages_than_fit_would_need_is_a_lie(queues: Queue
 
 @pytest.mark.parametrize("queue_offset", [1, 2, -1, -(2**63), 2**63 - 1])
 def test_an_offset_that_is_taken_or_impossible_is_a_lie(
-    queues: QueueTable, queue_offset: int
+    queues: ConsumeQueues, queue_offset: int
 ) -> None:
     make = dispatcher(queues)
     for number in range(3):
@@ -136,7 +136,7 @@ def test_an_offset_that_is_taken_or_impossible_is_a_lie(
     assert make.misfits == [300]
 
 
-def test_a_queue_that_begins_again_at_zero_was_made_again(queues: QueueTable) -> None:
+def test_a_queue_that_begins_again_at_zero_was_made_again(queues: ConsumeQueues) -> None:
     make = dispatcher(queues)
     for number in range(15):
         make.dispatch(record(number * 100, number))
@@ -145,14 +145,14 @@ def test_a_queue_that_begins_again_at_zero_was_made_again(queues: QueueTable) ->
     assert offsets(queues) == [1_500, 1_600]
 
 
-def test_a_topic_that_is_no_name_is_passed_over(tmp_path: Path, queues: QueueTable) -> None:
+def test_a_topic_that_is_no_name_is_passed_over(tmp_path: Path, queues: ConsumeQueues) -> None:
     make = dispatcher(queues)
     make.dispatch(record(0, 0, topic=b"../../etc"))
     assert make.misfits == [0]
     assert list(queues) == []
 
 
-def test_entries_missing_before_the_dispatched_part_are_asked_for(queues: QueueTable) -> None:
+def test_entries_missing_before_the_dispatched_part_are_asked_for(queues: ConsumeQueues) -> None:
     dispatcher(queues).dispatch(record(0, 0))
     with pytest.raises(EntriesMissing) as caught:
         dispatcher(queues, dispatched_from=4_096).dispatch(record(4_096, 2))
@@ -162,13 +162,13 @@ def test_entries_missing_before_the_dispatched_part_are_asked_for(queues: QueueT
     assert caught.value.physical_offset == 0
 
 
-def test_entries_of_forgotten_records_are_not_asked_for(queues: QueueTable) -> None:
+def test_entries_of_forgotten_records_are_not_asked_for(queues: ConsumeQueues) -> None:
     dispatcher(queues).dispatch(record(0, 0))
     dispatcher(queues, log_start=4_096, dispatched_from=4_096).dispatch(record(4_096, 2))
     assert offsets(queues) == [0, -1, 4_096]
 
 
-def test_records_of_a_deleted_queue_are_passed_over(tmp_path: Path, queues: QueueTable) -> None:
+def test_records_of_a_deleted_queue_are_passed_over(tmp_path: Path, queues: ConsumeQueues) -> None:
     deletions = Deletions(SystemDisk(), tmp_path / "deleted.json")
     deletions.load()
     deletions.add([(b"TopicA", 0)], log_start=0, log_end=200)

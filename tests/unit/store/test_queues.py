@@ -7,28 +7,28 @@ import pytest
 from roquet.disk import SystemDisk
 from roquet.protocol.errors import BadMessage
 from roquet.store.layout import layout_of
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 
 
-def open_table(root: Path) -> QueueTable:
-    return QueueTable(SystemDisk(), layout_of(root), 200)
+def open_table(root: Path) -> ConsumeQueues:
+    return ConsumeQueues(SystemDisk(), layout_of(root), 200)
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Iterator[QueueTable]:
+def table(tmp_path: Path) -> Iterator[ConsumeQueues]:
     table = open_table(tmp_path)
     yield table
     table.close()
 
 
-def append(table: QueueTable, topic: bytes, queue_id: int, *physical_offsets: int) -> None:
+def append(table: ConsumeQueues, topic: bytes, queue_id: int, *physical_offsets: int) -> None:
     queue = table.find_or_add(topic, queue_id)
     for offset in physical_offsets:
         queue.reserve()
         queue.append(offset, 10, 0)
 
 
-def test_a_queue_is_found_after_it_was_added(table: QueueTable) -> None:
+def test_a_queue_is_found_after_it_was_added(table: ConsumeQueues) -> None:
     assert table.find(b"TopicA", 0) is None
     queue = table.find_or_add(b"TopicA", 0)
     assert table.find(b"TopicA", 0) is queue is table.find_or_add(b"TopicA", 0)
@@ -36,14 +36,14 @@ def test_a_queue_is_found_after_it_was_added(table: QueueTable) -> None:
 
 @pytest.mark.parametrize(("topic", "queue_id"), [(b"../etc", 0), (b"", 0), (b"TopicA", -1)])
 def test_a_queue_that_could_lie_outside_the_store_is_refused(
-    table: QueueTable, topic: bytes, queue_id: int
+    table: ConsumeQueues, topic: bytes, queue_id: int
 ) -> None:
     with pytest.raises(BadMessage):
         table.find_or_add(topic, queue_id)
 
 
 def test_all_queues_are_loaded_and_stray_names_passed_over(
-    tmp_path: Path, table: QueueTable
+    tmp_path: Path, table: ConsumeQueues
 ) -> None:
     append(table, b"TopicA", 0, 0, 10)
     append(table, b"TopicA", 12, 20)
@@ -63,7 +63,7 @@ def test_all_queues_are_loaded_and_stray_names_passed_over(
     loaded.close()
 
 
-def test_the_earliest_doubt_of_all_queues_counts(tmp_path: Path, table: QueueTable) -> None:
+def test_the_earliest_doubt_of_all_queues_counts(tmp_path: Path, table: ConsumeQueues) -> None:
     append(table, b"TopicA", 0, 0, 10, 20, 30)
     append(table, b"TopicA", 1, 40, 50, 60, 70)
     table.close()
@@ -77,7 +77,7 @@ def test_the_earliest_doubt_of_all_queues_counts(tmp_path: Path, table: QueueTab
     loaded.close()
 
 
-def test_a_removed_queue_leaves_no_names(tmp_path: Path, table: QueueTable) -> None:
+def test_a_removed_queue_leaves_no_names(tmp_path: Path, table: ConsumeQueues) -> None:
     append(table, b"TopicA", 0, *range(0, 200, 10))
     append(table, b"TopicA", 1, 200)
     for queue_id, left in ((0, ["TopicA"]), (1, [])):
@@ -88,5 +88,5 @@ def test_a_removed_queue_leaves_no_names(tmp_path: Path, table: QueueTable) -> N
     assert table.find(b"TopicA", 0) is None
 
 
-def test_a_queue_without_files_can_be_removed(table: QueueTable) -> None:
+def test_a_queue_without_files_can_be_removed(table: ConsumeQueues) -> None:
     assert table.remove(table.find_or_add(b"TopicA", 0)) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from roquet import AsyncProducer, Message, Producer
-from roquet.broker.handlers.clients import expire_clients
+from roquet.broker.membership import expire_clients
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
 from roquet.testing import BlockingCluster, Cluster
 from tests.support.eventually import eventually

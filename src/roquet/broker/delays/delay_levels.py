@@ -12,13 +12,13 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import final
 
-from roquet.broker.delays.slice import Turn
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.delays.slice import DeliverySlice
+from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import Limits
+from roquet.store.queue_reading import ReadLimits
 
 
 @final
@@ -43,7 +43,7 @@ class DelayLevels:
         store: MessageStore,
         clock: Clock,
         delays_ms: tuple[int, ...],
-        state: SettledState[DelayOffsetTable],
+        state: DurableState[DelayOffsetTable],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -57,7 +57,7 @@ class DelayLevels:
             )
         ]
 
-    def deliver(self, turn: Turn) -> None:
+    def deliver(self, part: DeliverySlice) -> None:
         """Hands over records that are due, those that waited longest first.
 
         What the receiver raises passes through, and the records it was raised for come again.
@@ -66,7 +66,7 @@ class DelayLevels:
         times = ((self._first_due_ms(level, now_ms), level) for level in self._levels)
         due = [(ms, level) for ms, level in times if ms is not None and ms <= now_ms]
         for _, level in sorted(due, key=itemgetter(0)):
-            self._deliver_level(level, turn, now_ms)
+            self._deliver_level(level, part, now_ms)
 
     def next_due_ms(self) -> int | None:
         """When the next message is due; None if none waits."""
@@ -105,14 +105,14 @@ class DelayLevels:
         max_offset = store.max_offset(SCHEDULE_TOPIC, queue_id)
         return min(max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id)), max_offset)
 
-    def _deliver_level(self, level: _Level, turn: Turn, now_ms: int) -> None:
-        while not turn.is_over:
-            count = self._due_count(level, turn.batch_count, now_ms)
+    def _deliver_level(self, level: _Level, part: DeliverySlice, now_ms: int) -> None:
+        while not part.is_over:
+            count = self._due_count(level, part.batch_count, now_ms)
             if count == 0:
                 break
-            limits = Limits(count, turn.size_left)
+            limits = ReadLimits(count, part.size_left)
             result = self._store.read(SCHEDULE_TOPIC, level.queue_id, level.offset, limits)
-            turn.hand_over(result.records)
+            part.hand_over(result.records)
             level.offset = result.next_offset
 
     def _due_count(self, level: _Level, count_max: int, now_ms: int) -> int:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final, final
 
 from roquet.broker.delays.delay_levels import DelayLevels
-from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timers import Timers
 from roquet.clock import Clock
 
@@ -24,12 +24,12 @@ class Delays:
         self._is_rung = asyncio.Event()
         self._wake_ms: int | None = None
 
-    def deliver(self, turn: Turn) -> None:
+    def deliver(self, part: DeliverySlice) -> None:
         """Hands over what is due; see `DelayLevels` and `Timers`."""
         # Whoever was second comes first: one that is behind must not stop the other.
         self._sources.reverse()
         for source in self._sources:
-            source.deliver(turn)
+            source.deliver(part)
 
     @property
     def next_due_ms(self) -> int | None:
@@ -62,7 +62,7 @@ class Delays:
         self.levels.propose()
         self.timers.propose()
 
-    def settle(self, synced_end: int) -> None:
+    def confirm(self, synced_end: int) -> None:
         """The log is safe up to `synced_end`, so the files may say as much."""
-        self.levels.state.settle(synced_end)
-        self.timers.state.settle(synced_end)
+        self.levels.state.confirm(synced_end)
+        self.timers.state.confirm(synced_end)

@@ -1,7 +1,7 @@
 """Taking messages that were delayed to where they belong, when they are due.
 
-One task delivers in turns. While others send, a turn takes a fifth of the time since the one
-before it, so they keep more than four fifths. Else turn follows turn.
+One task delivers slice by slice. While others send, a slice takes a fifth of the time since the
+one before it, so they keep more than four fifths. Else slice follows slice.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.slice import BATCH_COUNT_MAX, Turn
-from roquet.broker.messages.appending import put_batch
+from roquet.broker.delays.slice import BATCH_COUNT_MAX, DeliverySlice
+from roquet.broker.messages.appending import append_batch
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadMessage, ProtocolError
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 # Of the time that others had.
 _SHARE: Final = 0.2
 _REST_S: Final = 0.005
-_TURN_S_MAX: Final = 0.005
+_SLICE_S_MAX: Final = 0.005
 _RETRY_PAUSE_S: Final = 1.0
 _REAL_TOPIC: Final = b"\x02REAL_TOPIC\x01"
 _REAL_QUEUE_ID: Final = b"\x02REAL_QID\x01"
@@ -46,12 +46,12 @@ async def deliver_delayed(broker: Broker) -> None:
     batch_max = BATCH_COUNT_MAX
     while True:
         await broker.delays.until_due()
-        # Nobody else wrote since the last turn.
+        # Nobody else wrote since the last slice.
         is_alone = broker.store.log_end == log_end
-        length_s = turn_length_s(clock.monotonic_s() - ended_s, is_alone=is_alone)
+        length_s = slice_length_s(clock.monotonic_s() - ended_s, is_alone=is_alone)
         try:
-            turn = Turn(hand_over, clock, length_s=length_s, batch_max=batch_max)
-            broker.delays.deliver(turn)
+            part = DeliverySlice(hand_over, clock, length_s=length_s, batch_max=batch_max)
+            broker.delays.deliver(part)
             batch_max = BATCH_COUNT_MAX
         except Refused as refused:
             if batch_max > 1:
@@ -64,16 +64,14 @@ async def deliver_delayed(broker: Broker) -> None:
         await asyncio.sleep(0 if is_alone else _REST_S)
 
 
-def turn_length_s(since_last_s: float, *, is_alone: bool) -> float:
-    """How long a turn may take, so long after the end of the last one."""
-    return _TURN_S_MAX if is_alone else min(_TURN_S_MAX, since_last_s * _SHARE)
+def slice_length_s(since_last_s: float, *, is_alone: bool) -> float:
+    """How long a slice may take, so long after the end of the last one."""
+    return _SLICE_S_MAX if is_alone else min(_SLICE_S_MAX, since_last_s * _SHARE)
 
 
 def save_progress(broker: Broker) -> None:
     """To be called every now and then: what is on disk by now may be said to be delivered."""
-    broker.delays.settle(broker.store.synced_end)
-    broker.delay_saver.save_soon()
-    broker.timer_saver.save_soon()
+    broker.delays.confirm(broker.store.synced_end)
 
 
 def redeliver(broker: Broker, records: Sequence[bytes]) -> None:
@@ -92,13 +90,13 @@ def redeliver(broker: Broker, records: Sequence[bytes]) -> None:
         else:
             by_place.setdefault((draft.topic, draft.queue_id), []).append(draft)
     for (topic, _), drafts in by_place.items():
-        _put_all(broker, topic.decode(), drafts)
+        _append_all(broker, topic.decode(), drafts)
 
 
-def _put_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
-    """Together they may be too large, or one of them may be bad: then each is put by itself."""
+def _append_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
+    """Together they may be too large, or one of them may be bad: then each goes by itself."""
     try:
-        put_batch(broker, topic, DraftBatch(drafts))
+        append_batch(broker, topic, DraftBatch(drafts))
     except (ProtocolError, Refused) as error:
         if isinstance(error, Refused) and error.code is not ResponseCode.MESSAGE_ILLEGAL:
             raise
@@ -106,7 +104,7 @@ def _put_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
             log.error("not delivered: %s", error)  # noqa: TRY400  It says it all.
             return
         for draft in drafts:
-            _put_all(broker, topic, [draft])
+            _append_all(broker, topic, [draft])
 
 
 def redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:

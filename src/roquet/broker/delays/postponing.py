@@ -17,9 +17,7 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.timers import TIMER_QUEUE_ID, out_ms
-from roquet.broker.messages.durability import Outcome
-from roquet.broker.messages.new_message import Outgoing, put_outgoing
-from roquet.broker.messages.topic_making import made_topic
+from roquet.broker.messages.new_message import NewMessage, append_message
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import Property, SysFlag
@@ -38,52 +36,56 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _TIMERS: Final = (Property.TIMER_DELAY_S, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
 
 
-def put_when_due(broker: Broker, outgoing: Outgoing) -> Appended:
+def append_when_due(broker: Broker, message: NewMessage) -> Appended:
     """Stores a message where it belongs or, if it is not due yet, where it waits.
 
     Raises Refused; then nothing was stored.
     """
-    waiting = postponed(broker, outgoing)
-    return put_outgoing(broker, outgoing) if waiting is None else put_waiting(broker, waiting)
+    waiting = postponed(broker, message)
+    return append_message(broker, message) if waiting is None else append_waiting(broker, waiting)
 
 
-def postponed(broker: Broker, outgoing: Outgoing) -> Outgoing | None:
+def postponed(broker: Broker, message: NewMessage) -> NewMessage | None:
     """The message as it waits; None if it is due at once. Raises Refused."""
-    if outgoing.sys_flag & _IN_NO_QUEUE:
+    if message.sys_flag & _IN_NO_QUEUE:
         return None
-    properties = parse_properties(outgoing.properties)
+    properties = parse_properties(message.properties)
     level = _level(properties)
     if level > 0:
         level = min(level, len(broker.config.store.delay_levels_ms))
         properties[Property.DELAY] = str(level)
         for name in _TIMERS:
             properties.pop(name, None)
-        return _moved(outgoing, SCHEDULE_TOPIC, level - 1, properties)
+        return _moved(message, SCHEDULE_TOPIC, level - 1, properties)
     delivery_ms = _delivery_ms(properties, broker.clock.now_ms())
     if delivery_ms is None:
         return None
     _check_timer_count(broker)
     properties[Property.TIMER_OUT_MS] = str(out_ms(delivery_ms))
-    return _moved(outgoing, TIMER_TOPIC, TIMER_QUEUE_ID, properties)
+    return _moved(message, TIMER_TOPIC, TIMER_QUEUE_ID, properties)
 
 
-def put_waiting(broker: Broker, waiting: Outgoing) -> Appended:
+def append_waiting(broker: Broker, waiting: NewMessage) -> Appended:
     """Stores what `postponed` made. Raises Refused; then nothing was stored."""
     if waiting.topic == TIMER_TOPIC:
-        made_topic(broker, TIMER_TOPIC, _TIMER_QUEUE_COUNT)
-    appended = put_outgoing(broker, waiting)
+        broker.topics.find_or_create(TIMER_TOPIC, _TIMER_QUEUE_COUNT)
+    appended = append_message(broker, waiting)
     due_ms = appended.store_timestamp  # A timer has to be looked at soon.
     if waiting.topic == SCHEDULE_TOPIC:
         due_ms += broker.config.store.delay_levels_ms[waiting.queue_id]
-    _ring_when_readable(broker, appended.physical_offset + appended.size, due_ms)
+    # With sync flush it cannot be read, and so not be delivered, before it is safe.
+    end = appended.physical_offset + appended.size
+    broker.safety.when_safe(end, lambda: broker.delays.ring(due_ms))
     return appended
 
 
-def _moved(outgoing: Outgoing, topic: str, queue_id: int, properties: dict[str, str]) -> Outgoing:
-    properties[Property.REAL_TOPIC] = outgoing.topic
-    properties[Property.REAL_QUEUE_ID] = str(outgoing.queue_id)
+def _moved(
+    message: NewMessage, topic: str, queue_id: int, properties: dict[str, str]
+) -> NewMessage:
+    properties[Property.REAL_TOPIC] = message.topic
+    properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
     text = properties_text(properties)
-    return replace(outgoing, topic=topic, queue_id=queue_id, properties=text)
+    return replace(message, topic=topic, queue_id=queue_id, properties=text)
 
 
 def _level(properties: Mapping[str, str]) -> int:
@@ -119,17 +121,3 @@ def _delivery_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
 def _check_timer_count(broker: Broker) -> None:
     if broker.delays.timers.pending_count >= TIMER_COUNT_MAX:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"{TIMER_COUNT_MAX} messages wait already")
-
-
-def _ring_when_readable(broker: Broker, end: int, due_ms: int) -> None:
-    if not broker.is_sync_flush:
-        broker.delays.ring(due_ms)
-        return
-
-    def tell(outcome: Outcome) -> None:
-        if outcome is Outcome.DURABLE:
-            broker.delays.ring(due_ms)
-        elif outcome is Outcome.LATE:
-            broker.durability.wait(end, tell)  # It may still get there.
-
-    broker.durability.wait(end, tell)

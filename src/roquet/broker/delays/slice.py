@@ -1,4 +1,6 @@
-"""A bounded piece of work on the event loop, which serves nobody else while it lasts."""
+"""A slice of a delivery: a bounded piece of work on the event loop, which serves nobody else
+while it lasts.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,13 +8,13 @@ from typing import Final, final
 
 from roquet.clock import Clock
 
-TURN_COUNT_MAX: Final = 1024
-TURN_SIZE_MAX: Final = 1 << 20
+SLICE_COUNT_MAX: Final = 1024
+SLICE_SIZE_MAX: Final = 1 << 20
 BATCH_COUNT_MAX: Final = 32
 
 
 @final
-class Turn:
+class DeliverySlice:
     """Hands over records, until it has lasted long enough, or there were enough of them."""
 
     __slots__ = ("_batch_max", "_clock", "_ends_at_s", "_hand_over", "count_left", "size_left")
@@ -23,14 +25,14 @@ class Turn:
         clock: Clock,
         *,
         length_s: float = math.inf,
-        count_max: int = TURN_COUNT_MAX,
+        count_max: int = SLICE_COUNT_MAX,
         batch_max: int = BATCH_COUNT_MAX,
     ) -> None:
         self._hand_over = hand_over
         self._clock = clock
         self._ends_at_s = clock.monotonic_s() + length_s
         self.count_left = count_max
-        self.size_left = TURN_SIZE_MAX
+        self.size_left = SLICE_SIZE_MAX
         self._batch_max = batch_max
 
     @property

@@ -18,9 +18,9 @@ Apache has delivered.
 from collections.abc import Sequence
 from typing import Final, final
 
-from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timer_wheel import TimerWheel
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
 from roquet.protocol.bodies.body import Body, always
 from roquet.protocol.bodies.timer import read_timer_checkpoint
@@ -30,12 +30,12 @@ from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import Limits, ReadResult
+from roquet.store.queue_reading import ReadLimits, ReadResult
 
 PRECISION_MS: Final = 1000
 TIMER_QUEUE_ID: Final = 0
 
-# So much is looked at in one turn, whatever else is done in it.
+# At most this is looked at in one slice, whatever else is done in it.
 _FOLLOW_COUNT_MAX: Final = 256
 _FOLLOW_SIZE_MAX: Final = 1 << 19
 
@@ -57,7 +57,7 @@ class Timers:
     """Belongs to the event loop. `state` is what `timers.json` has, or will have."""
 
     def __init__(
-        self, store: MessageStore, clock: Clock, state: SettledState[TimerProgress]
+        self, store: MessageStore, clock: Clock, state: DurableState[TimerProgress]
     ) -> None:
         self._store = store
         self._clock = clock
@@ -73,20 +73,20 @@ class Timers:
     def pending_count(self) -> int:
         return len(self._wheel) + self._max_offset - self._offset
 
-    def deliver(self, turn: Turn) -> None:
+    def deliver(self, part: DeliverySlice) -> None:
         """Hands over records that are due, and looks at new ones.
 
         What the receiver raises passes through, and the records it was raised for come again.
         """
         self._follow()
         now_s = self._clock.now_ms() // 1000
-        while not turn.is_over:
-            offsets = self._wheel.due(now_s, turn.batch_count)
+        while not part.is_over:
+            offsets = self._wheel.due(now_s, part.batch_count)
             if not offsets:
                 break
             first, count = offsets[0], _run_length(offsets)
-            result = self._read(first, count, turn.size_left)
-            turn.hand_over(result.records)
+            result = self._read(first, count, part.size_left)
+            part.hand_over(result.records)
             # An expired message is passed over, and perhaps others that are not in the run.
             self._wheel.remove(max(1, min(count, result.next_offset - first)))
 
@@ -131,7 +131,7 @@ class Timers:
             self._wheel.add(due_s, head.queue_offset)
 
     def _read(self, offset: int, count: int, size: int) -> ReadResult:
-        return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, Limits(count, size))
+        return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, ReadLimits(count, size))
 
     @property
     def _max_offset(self) -> int:

@@ -1,7 +1,7 @@
 """One function per request of clients, tools and slaves; each module ends in its table.
 
 A handler answers at once, or raises `Refused`. What has to wait is parked: pulls in
-`arrivals.py`, sends in `durability.py`, everything else by `deferred.py`.
+`arrivals.py`, sends in `safety.py`, everything else by `deferred.py`.
 """
 
 from roquet.broker.handlers import (

@@ -1,17 +1,15 @@
 """Clients come, stay and go; consumers learn who shares their queues, and lock them."""
 
-import logging
 from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownGroup
-from roquet.broker.handlers.groups import group_settings
-from roquet.broker.handlers.notices import tell_members_changed
+from roquet.broker.membership import group_settings
 from roquet.broker.messages.subscriptions import check_subscription
-from roquet.broker.tables.clients import SILENCE_S_MAX, Client
+from roquet.broker.notices import tell_members_changed
+from roquet.broker.tables.clients import Client
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.broker.tables.topics import TopicFlag
-from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
@@ -27,8 +25,6 @@ from roquet.protocol.headers.clients import (
     UnregisterClientHeader,
 )
 from roquet.protocol.names import retry_topic
-
-log = logging.getLogger(__name__)
 
 # To a heartbeat of 5.x that left its subscriptions out, because a broker before us knew them:
 # the next one brings them.
@@ -61,25 +57,6 @@ def unregister_client(broker: Broker, request: Request[UnregisterClientHeader]) 
     if group is not None and broker.consumers.unregister(group, request.connection):
         tell_members_changed(broker, group)
     return Reply()
-
-
-def connection_lost(broker: Broker, connection: Connection) -> None:
-    """Who was on the connection is gone, and those who stay take over at once."""
-    broker.producers.forget(connection)
-    for group in broker.consumers.forget(connection):
-        tell_members_changed(broker, group)
-
-
-def expire_clients(broker: Broker) -> None:
-    """Clients that sent no heartbeat for long are taken for dead, and cut off."""
-    now_s = broker.clock.monotonic_s()
-    consumers = broker.consumers.forget_silent(now_s)
-    producers = broker.producers.forget_silent(now_s)
-    for group in consumers.groups:
-        tell_members_changed(broker, group)
-    for connection in {*consumers.connections, *producers.connections}:
-        log.warning("cutting off %s: it sent no heartbeat", connection.peer)
-        connection.close(f"no heartbeat for {SILENCE_S_MAX:g} s")
 
 
 def get_consumer_ids(broker: Broker, request: Request[ConsumerListHeader]) -> Reply:
@@ -120,12 +97,9 @@ def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
         settings = group_settings(broker, consumer.group_name)
     except UnknownGroup:
         return  # Nobody may make it; its pulls are refused and say so.
+    flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
     topic = retry_topic(consumer.group_name)
-    if topic not in broker.topics:
-        flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
-        broker.topics.find_or_create(topic, settings.retry_queue_nums, flags)
-        broker.topic_saver.save_soon()
-        broker.registrar.refresh_soon()
+    broker.topics.find_or_create(topic, settings.retry_queue_nums, flags)
 
 
 def _queue_keys(body: QueueLockRequest) -> list[QueueKey]:

@@ -1,14 +1,12 @@
 """Requests whose answer takes a while: a save to disk, or a word from another peer."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.durability import Outcome
 from roquet.broker.tables.saving import Saver
-from roquet.net.router import Parked, Reply, Request
+from roquet.net.router import Owed, Parked, Reply, Request
 from roquet.protocol.codes import ResponseCode
 from roquet.state_file import StateNotSaved
 
@@ -16,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def answer_later(
-    broker: Broker, request: Request[Any], work: Callable[[], Awaitable[Reply]]
+    broker: Broker, request: Request[Any], work: Callable[[], Awaitable[Reply | Owed | bytes]]
 ) -> Parked:
     """Answers with what `work` returns; it has to come to an end by itself."""
     parked = Parked(request)
@@ -30,23 +28,6 @@ def answer_later(
 
 def answer_when_saved(broker: Broker, request: Request[Any], *savers: Saver) -> Parked:
     return answer_later(broker, request, lambda: saved(Reply(), *savers))
-
-
-async def synced(broker: Broker, reply: Reply, end: int) -> Reply:
-    """`reply` as soon as the log is on disk up to `end`, if that is waited for at all."""
-    # It may be there already: only those who wait in time are told.
-    if not broker.is_sync_flush or broker.store.synced_end >= end:
-        return reply
-    waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-    def tell(outcome: Outcome) -> None:
-        if not waiting.done():  # Who waits may have been stopped.
-            waiting.set_result(outcome)
-
-    broker.durability.wait(end, tell)
-    if await waiting is Outcome.FAILED:
-        return Reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="the disk has failed")
-    return reply
 
 
 async def saved(reply: Reply, *savers: Saver) -> Reply:

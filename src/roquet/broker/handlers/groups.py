@@ -8,6 +8,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import answer_when_saved
 from roquet.broker.handlers.pages import page
 from roquet.broker.handlers.refusals import check_is_master
+from roquet.broker.membership import group_settings
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigList
@@ -21,16 +22,6 @@ from roquet.protocol.headers.groups import (
 )
 
 log = logging.getLogger(__name__)
-
-
-def group_settings(broker: Broker, group: str) -> GroupConfig:
-    """The settings of a group, made if they may be. Raises BadName and UnknownGroup."""
-    found = broker.groups.find(group)
-    if found is None:
-        may_create = broker.config.create_groups and not broker.config.is_slave
-        found = broker.groups.find_or_create(group, may_create=may_create)
-        broker.group_saver.save_soon()
-    return found
 
 
 def update_group(broker: Broker, request: Request[AddressedHeader]) -> Parked:
@@ -75,7 +66,6 @@ def get_all_groups(broker: Broker, request: Request[AllGroupConfigsHeader]) -> R
 def _update_groups(broker: Broker, request: Request[Any], groups: Iterable[GroupConfig]) -> Parked:
     check_is_master(broker)
     # If one of many is refused, those before it have changed all the same.
-    broker.group_saver.save_soon()
     for group in groups:
         broker.groups.update(group)
         log.info("changed group %s, as %s asked for", group.group_name, request.connection.peer)

@@ -6,8 +6,8 @@ import msgspec
 
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
-from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import invalid
+from roquet.broker.membership import group_settings
 from roquet.broker.messages.arrivals import QueueName, Sleeper
 from roquet.broker.messages.subscriptions import filter_of_pull
 from roquet.net.errors import Refused
@@ -21,7 +21,7 @@ from roquet.protocol.codes import (
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
 from roquet.protocol.prepared.pull_reply import found_reply
-from roquet.store.queue_reading import Limits, ReadResult, ReadStatus
+from roquet.store.queue_reading import ReadLimits, ReadResult, ReadStatus
 
 _READ: Final = int(Permission.READ)
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)
@@ -53,13 +53,13 @@ def pull_message(broker: Broker, request: Request[PullMessageHeader]) -> Answer:
     limits = _checked_limits(broker, request)
     if pull.sys_flag & _COMMIT_OFFSET:
         broker.offsets.advance(pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
-    outcome = _look(broker, pull, limits)
-    if outcome.code is _NOT_FOUND and pull.sys_flag & _SUSPEND:
+    finding = _look(broker, pull, limits)
+    if finding.code is _NOT_FOUND and pull.sys_flag & _SUSPEND:
         return _wait(broker, request, limits)
-    return _reply(broker, request, outcome)
+    return _reply(broker, request, finding)
 
 
-class _Outcome(msgspec.Struct, gc=False):
+class _Finding(msgspec.Struct, gc=False):
     """What a pull finds when it looks."""
 
     code: ResponseCode
@@ -67,7 +67,7 @@ class _Outcome(msgspec.Struct, gc=False):
     is_reset: bool = False
 
 
-def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limits:
+def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> ReadLimits:
     """What the pull may bring. Raises Refused."""
     pull = request.header
     config = broker.config
@@ -93,13 +93,13 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Limi
     size_max = pull.max_msg_bytes
     if not size_max or size_max in _SIZES_OF_JAVA:
         size_max = config.store.read_size_max_in_memory
-        return Limits(count_max, size_max, matches_code, matches_record)
+        return ReadLimits(count_max, size_max, matches_code, matches_record)
     size_max = min(size_max, config.bulk_pull_size_max)
     count_max = min(count_max, max(1, size_max // _RECORD_SIZE_MIN))
-    return Limits(count_max, size_max, matches_code, matches_record, is_bulk=True)
+    return ReadLimits(count_max, size_max, matches_code, matches_record, is_bulk=True)
 
 
-def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Outcome:
+def _look(broker: Broker, pull: PullMessageHeader, limits: ReadLimits) -> _Finding:
     store = broker.store
     reset = broker.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
     if reset is not None:
@@ -109,9 +109,9 @@ def _look(broker: Broker, pull: PullMessageHeader, limits: Limits) -> _Outcome:
             store.min_offset(pull.topic, pull.queue_id),
             store.max_offset(pull.topic, pull.queue_id),
         )
-        return _Outcome(ResponseCode.PULL_OFFSET_MOVED, bounds, is_reset=True)
+        return _Finding(ResponseCode.PULL_OFFSET_MOVED, bounds, is_reset=True)
     result = store.read(pull.topic, pull.queue_id, pull.queue_offset, limits)
-    return _Outcome(_code(result.status, pull), result)
+    return _Finding(_code(result.status, pull), result)
 
 
 def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
@@ -125,24 +125,24 @@ def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
     return code
 
 
-def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -> Parked:
+def _wait(broker: Broker, request: Request[PullMessageHeader], limits: ReadLimits) -> Parked:
     """Parks the pull until something comes that it wants, or its time is over."""
     pull = request.header
     config = broker.config
 
     def answer_if_wanted() -> Reply | bytes | None:
-        outcome = _look(broker, pull, limits)
-        if outcome.code is _NOT_FOUND:
+        finding = _look(broker, pull, limits)
+        if finding.code is _NOT_FOUND:
             return None
         if (
-            outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
-            and outcome.result.next_offset == outcome.result.max_offset
+            finding.code is ResponseCode.PULL_RETRY_IMMEDIATELY
+            and finding.result.next_offset == finding.result.max_offset
         ):
             # Nothing of all that came is wanted. The client would only ask again, from further
             # on; so do we, for it.
-            pull.queue_offset = outcome.result.next_offset
+            pull.queue_offset = finding.result.next_offset
             return None
-        return _reply(broker, request, outcome)
+        return _reply(broker, request, finding)
 
     def look() -> bool:
         parked.answer_by(answer_if_wanted)
@@ -158,11 +158,11 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: Limits) -
     return parked
 
 
-def _reply(broker: Broker, request: Request[PullMessageHeader], outcome: _Outcome) -> Reply | bytes:
+def _reply(broker: Broker, request: Request[PullMessageHeader], finding: _Finding) -> Reply | bytes:
     pull = request.header
     command = request.command
-    result = outcome.result
-    if outcome.code is not _SUCCESS:
+    result = finding.result
+    if finding.code is not _SUCCESS:
         broker.statistics.count_miss()
     else:
         broker.statistics.count_get(pull.consumer_group, pull.topic, result.count, len(result.body))
@@ -181,8 +181,8 @@ def _reply(broker: Broker, request: Request[PullMessageHeader], outcome: _Outcom
         min_offset=result.min_offset,
         max_offset=result.max_offset,
     )
-    remark = _RESET if outcome.is_reset else result.status.value
-    return Reply(outcome.code, header, result.body, remark=remark)
+    remark = _RESET if finding.is_reset else result.status.value
+    return Reply(finding.code, header, result.body, remark=remark)
 
 
 ROUTES = (

@@ -8,11 +8,12 @@ import logging
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import answer_later, synced
+from roquet.broker.handlers.deferred import answer_later
 from roquet.broker.handlers.sending import checked_queue_id, checked_topic
-from roquet.broker.messages.new_message import Outgoing, put_outgoing
+from roquet.broker.messages.new_message import NewMessage, append_message
+from roquet.broker.messages.safety import Late
 from roquet.net.errors import NetError, Refused
-from roquet.net.router import Parked, Reply, Request, on
+from roquet.net.router import Owed, Parked, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
@@ -26,6 +27,7 @@ from roquet.protocol.host import unpack_host
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.messages.properties import property_of, with_property
+from roquet.store.message_store import Appended
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +43,24 @@ def send_reply(broker: Broker, request: Request[SendMessageHeader]) -> Parked:
     topic = checked_topic(broker, request)
     queue_id = checked_queue_id(request, topic)
 
-    async def push_and_store() -> Reply:
+    async def push_and_store() -> Reply | Owed | bytes:
         problem = await _push(broker, request)
-        reply = await _stored(broker, request, queue_id)
-        if problem is None:
-            return reply
-        return Reply(ResponseCode.SYSTEM_ERROR, reply.header, remark=problem)
+        code = ResponseCode.SUCCESS if problem is None else ResponseCode.SYSTEM_ERROR
+        header = SendMessageReplyHeader(
+            msg_id=_NO_ID,
+            queue_id=queue_id,
+            queue_offset=0,
+            region_id=broker.config.region_id,
+            is_traced=broker.config.trace_on,
+        )
+        appended = _stored(broker, request, queue_id)
+        if appended is None:
+            return Reply(code, header, remark=problem)
+        header.msg_id = offset_id(broker.store_host, appended.physical_offset)
+        header.queue_offset = appended.queue_offset
+        end = appended.physical_offset + appended.size
+        reply = Reply(code, header, remark=problem)
+        return broker.safety.reply_when_safe(request, end, reply, Late.IGNORE)
 
     return answer_later(broker, request, push_and_store)
 
@@ -92,32 +106,22 @@ def _pushed(broker: Broker, request: Request[SendMessageHeader]) -> Command:
     )
 
 
-async def _stored(broker: Broker, request: Request[SendMessageHeader], queue_id: int) -> Reply:
-    """The answer to a reply that reached its client; it says where the reply was stored, too."""
-    header = SendMessageReplyHeader(
-        msg_id=_NO_ID,
-        queue_id=queue_id,
-        queue_offset=0,
-        region_id=broker.config.region_id,
-        is_traced=broker.config.trace_on,
-    )
+def _stored(broker: Broker, request: Request[SendMessageHeader], queue_id: int) -> Appended | None:
+    """Where the copy is, if there is one."""
     if not broker.config.store_replies:
-        return Reply(header=header)
+        return None
     try:
-        appended = put_outgoing(broker, _outgoing(broker, request, queue_id))
+        return append_message(broker, _new_message(broker, request, queue_id))
     except Refused as refused:
         # It was for its client, and the copy for whoever wants to look at it later.
         log.warning("a reply is not stored: %s", refused)
-        return Reply(header=header)
-    header.msg_id = offset_id(broker.store_host, appended.physical_offset)
-    header.queue_offset = appended.queue_offset
-    return await synced(broker, Reply(header=header), appended.physical_offset + appended.size)
+        return None
 
 
-def _outgoing(broker: Broker, request: Request[SendMessageHeader], queue_id: int) -> Outgoing:
+def _new_message(broker: Broker, request: Request[SendMessageHeader], queue_id: int) -> NewMessage:
     """With the properties as they came: Apache adds nothing to those of a reply."""
     header = request.header
-    return Outgoing(
+    return NewMessage(
         topic=header.topic,
         queue_id=queue_id,
         body=request.body,

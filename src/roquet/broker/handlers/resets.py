@@ -12,8 +12,8 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownGroup, UnknownTopic
 from roquet.broker.handlers.deferred import answer_later, saved
-from roquet.broker.handlers.notices import tell
 from roquet.broker.handlers.refusals import check_is_master, invalid
+from roquet.broker.notices import tell
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
 from roquet.protocol.bodies.body import write_body

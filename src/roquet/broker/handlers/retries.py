@@ -4,10 +4,9 @@ import random
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.postponing import put_when_due
-from roquet.broker.handlers.groups import group_settings
+from roquet.broker.delays.postponing import append_when_due
 from roquet.broker.handlers.refusals import check_is_master
-from roquet.broker.messages.durability import Outcome
+from roquet.broker.membership import group_settings
 from roquet.broker.messages.retries import (
     DLQ_QUEUE_COUNT,
     DLQ_QUEUE_ID,
@@ -15,10 +14,10 @@ from roquet.broker.messages.retries import (
     retry_count_max,
     sent_back,
 )
-from roquet.broker.messages.topic_making import made_topic
+from roquet.broker.messages.safety import Late
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
-from roquet.net.router import Answer, Parked, Reply, Request, on
+from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.headers.sending import SendBackHeader
@@ -33,6 +32,7 @@ _WRITE: Final = int(Permission.WRITE)
 def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     header = request.header
     check_is_master(broker)
+    broker.safety.check_room(request)
     group = group_settings(broker, header.group)
     if not broker.config.permission & _WRITE:
         raise Refused(ResponseCode.NO_PERMISSION, "the broker is not writable")
@@ -45,22 +45,25 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     count_max = retry_count_max(group, request.command, header.max_reconsume_times)
     level = next_level(message.reconsume_times, count_max, header.delay_level)
     if level is None:
-        topic = made_topic(broker, dlq_topic(header.group), DLQ_QUEUE_COUNT)
+        topic = broker.topics.find_or_create(dlq_topic(header.group), DLQ_QUEUE_COUNT)
         queue_id = DLQ_QUEUE_ID
     back = sent_back(message, topic.topic_name, queue_id, level)
     try:
-        appended = put_when_due(broker, back)
+        appended = append_when_due(broker, back)
     except Refused as refused:
         # Whatever the reason: with this code clients send the message themselves.
         raise Refused(ResponseCode.SYSTEM_ERROR, refused.remark) from None
     origin = message.properties.get(Property.RETRY_TOPIC, message.topic)
     broker.statistics.count_send_back(header.group, origin)
-    return _when_safe(broker, request, appended.physical_offset + appended.size)
+    # Apache does not wait for the disk here. But what the consumer does next is to say that it is
+    # done with the message, and that is kept apart from the log.
+    end = appended.physical_offset + appended.size
+    return broker.safety.reply_when_safe(request, end, Reply(), Late.REFUSE)
 
 
 def _writable_retry_topic(broker: Broker, header: SendBackHeader, queue_count: int) -> TopicConfig:
     flags = TopicFlag.UNIT_SUBSCRIPTION if header.unit_mode else 0
-    topic = made_topic(broker, retry_topic(header.group), queue_count, flags)
+    topic = broker.topics.find_or_create(retry_topic(header.group), queue_count, flags)
     if not topic.perm & _WRITE:
         raise Refused(ResponseCode.NO_PERMISSION, f"topic {topic.topic_name!r} is not writable")
     return topic
@@ -71,26 +74,6 @@ def _message(broker: Broker, physical_offset: int) -> StoredMessage:
         return read_record(broker.store.record_at(physical_offset))
     except BadRecord as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-
-
-def _when_safe(broker: Broker, request: Request[SendBackHeader], end: int) -> Answer:
-    """Success, when the consumer may forget the message.
-
-    Apache does not wait for the disk here. But what the consumer does next is to say that it is
-    done with the message, and that is kept apart from the log.
-    """
-    if not broker.is_sync_flush:
-        return Reply()
-    parked = Parked(request)
-
-    def tell(outcome: Outcome) -> None:
-        if outcome is Outcome.DURABLE:
-            parked.answer(Reply())
-        else:
-            parked.answer(Reply(ResponseCode.SYSTEM_ERROR, remark=outcome.value))
-
-    broker.durability.wait(end, tell)
-    return parked
 
 
 ROUTES = (on(RequestCode.CONSUMER_SEND_MSG_BACK, SendBackHeader, send_back),)

@@ -85,7 +85,6 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Parked:
     broker.pauses.settings_changed()
     if broker.config.permission != old.permission:
         broker.topics.announce_anew()
-        broker.registrar.refresh_soon()
     if broker.config.register_interval_ms != old.register_interval_ms:
         broker.registrar.refresh_soon()  # And from then on at the new pace.
     texts = changeable_texts(broker.config)

@@ -8,22 +8,20 @@ import random
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.postponing import postponed, put_waiting
+from roquet.broker.delays.postponing import append_waiting, postponed
 from roquet.broker.errors import BadName, ClosedTopic
-from roquet.broker.handlers.groups import group_settings
 from roquet.broker.handlers.refusals import invalid
-from roquet.broker.messages.appending import put, put_batch, refusal
-from roquet.broker.messages.durability import Outcome
-from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.membership import group_settings
+from roquet.broker.messages.appending import append_batch, append_draft, refusal
+from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.messages.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
-from roquet.broker.messages.topic_making import made_topic
+from roquet.broker.messages.safety import Late
 from roquet.broker.tables.topics import TopicFlag
 from roquet.broker.transactions.phases import begins_transaction, prepare
 from roquet.net.errors import Refused
-from roquet.net.router import Answer, Parked, Reply, Request, on
+from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
-from roquet.protocol.command import Command
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.sending import (
@@ -54,25 +52,28 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     topic = checked_topic(broker, request)
     queue_id = checked_queue_id(request, topic)
     sent = header.properties or ""
-    is_waiting = broker.is_sync_flush and _NO_WAIT_MARK not in sent
+    is_waiting = broker.safety.is_awaited and _NO_WAIT_MARK not in sent
     if header.topic.startswith(RETRY_PREFIX):
         topic, queue_id = _retry_target(broker, request, topic, queue_id)
     properties = stored_properties(sent, broker.cluster_property)
     if properties is not None:
-        appended = _put_plain(broker, request, topic, queue_id, properties)
+        appended = _append_plain(broker, request, topic, queue_id, properties)
     elif begins_transaction(header):
-        message = _outgoing(broker, request, topic, queue_id, sent)
+        message = _new_message(broker, request, topic, queue_id, sent)
         appended = prepare(broker, message, header.producer_group)
         # The sender ends it soon, and then it has to be readable.
-        is_waiting = broker.is_sync_flush
+        is_waiting = True
     else:
-        appended = _put_delayed(broker, request, topic, queue_id, sent)
+        appended = _append_delayed(broker, request, topic, queue_id, sent)
     physical_offset = appended.physical_offset
-    end = physical_offset + appended.size if is_waiting else None
-    return _answer(broker, request, [physical_offset], queue_id, appended.queue_offset, end)
+    reply = _reply(broker, request, [physical_offset], queue_id, appended.queue_offset)
+    if not is_waiting:
+        return reply
+    end = physical_offset + appended.size
+    return broker.safety.reply_when_safe(request, end, reply, Late.SAY_SO)
 
 
-def _put_plain(
+def _append_plain(
     broker: Broker,
     request: Request[SendMessageHeader],
     topic: TopicConfig,
@@ -85,10 +86,10 @@ def _put_plain(
         draft = _draft(broker, request, topic, queue_id, flag, body, properties)
     except TooLarge as error:
         raise refusal(error) from None
-    return put(broker, topic.topic_name, draft)
+    return append_draft(broker, topic.topic_name, draft)
 
 
-def _put_delayed(
+def _append_delayed(
     broker: Broker,
     request: Request[SendMessageHeader],
     topic: TopicConfig,
@@ -96,13 +97,13 @@ def _put_delayed(
     properties: str,
 ) -> Appended:
     """Stores a message that seems to want to be delivered later."""
-    waiting = postponed(broker, _outgoing(broker, request, topic, queue_id, properties))
+    waiting = postponed(broker, _new_message(broker, request, topic, queue_id, properties))
     if waiting is not None:
-        return put_waiting(broker, waiting)
+        return append_waiting(broker, waiting)
     plain = with_property(
         without_property(properties, Property.WAIT), Property.CLUSTER, broker.config.cluster_name
     )
-    return _put_plain(broker, request, topic, queue_id, plain.encode())
+    return _append_plain(broker, request, topic, queue_id, plain.encode())
 
 
 def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
@@ -124,11 +125,12 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
         raise refusal(error) from None
     if not batch.sizes:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch without a message")
-    appended = put_batch(broker, topic.topic_name, batch)
+    appended = append_batch(broker, topic.topic_name, batch)
     offsets = appended.physical_offsets
-    is_waiting = broker.is_sync_flush and _NO_WAIT_MARK not in shared
-    end = offsets[0] + appended.size if is_waiting else None
-    return _answer(broker, request, offsets, queue_id, appended.queue_offset, end)
+    reply = _reply(broker, request, offsets, queue_id, appended.queue_offset)
+    if _NO_WAIT_MARK in shared:
+        return reply
+    return broker.safety.reply_when_safe(request, offsets[0] + appended.size, reply, Late.SAY_SO)
 
 
 def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicConfig:
@@ -143,9 +145,7 @@ def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicC
         )
     if name in CLOSED_TOPICS:
         raise ClosedTopic(name)
-    if broker.is_sync_flush:
-        # What is stored must not be refused: so it is asked now whether the sender may wait.
-        request.connection.check_room_to_park()
+    broker.safety.check_room(request)
     topic = broker.topics.find(name)
     if topic is None:
         topic = _created_topic(broker, request)
@@ -162,7 +162,7 @@ def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
         is_retry = header.topic.startswith(RETRY_PREFIX)
         flags = TopicFlag.UNIT_SUBSCRIPTION if is_retry else TopicFlag.UNIT
     try:
-        topic = broker.topics.create_by_send(
+        return broker.topics.create_by_send(
             header.topic,
             header.default_topic,
             header.default_topic_queue_nums,
@@ -171,8 +171,6 @@ def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
         )
     except BadName as error:
         raise invalid(request.command, error.remark) from None
-    _tell_of_topics(broker)
-    return topic
 
 
 def checked_queue_id(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
@@ -199,24 +197,19 @@ def _retry_target(
     count_max = retry_count_max(group, request.command, header.max_reconsume_times)
     if (header.reconsume_times or 0) < count_max:
         return topic, queue_id
-    return made_topic(broker, dlq_topic(name), DLQ_QUEUE_COUNT), DLQ_QUEUE_ID
+    return broker.topics.find_or_create(dlq_topic(name), DLQ_QUEUE_COUNT), DLQ_QUEUE_ID
 
 
-def _tell_of_topics(broker: Broker) -> None:
-    broker.topic_saver.save_soon()
-    broker.registrar.refresh_soon()
-
-
-def _outgoing(
+def _new_message(
     broker: Broker,
     request: Request[SendMessageHeader],
     topic: TopicConfig,
     queue_id: int,
     properties: str,
-) -> Outgoing:
+) -> NewMessage:
     """For messages that are more than a plain send; those keep WAIT."""
     header = request.header
-    return Outgoing(
+    return NewMessage(
         topic=topic.topic_name,
         queue_id=queue_id,
         body=request.command.body,
@@ -264,53 +257,17 @@ def _sys_flag(request: Request[SendMessageHeader], topic: TopicConfig) -> int:
     return sys_flag
 
 
-def _answer(
+def _reply(
     broker: Broker,
     request: Request[SendMessageHeader],
     physical_offsets: list[int],
     queue_id: int,
     queue_offset: int,
-    awaited_end: int | None,
-) -> Answer:
-    """Says "stored" at once or, if the disk is awaited, when that has everything before the end."""
-    command = request.command
-    if awaited_end is None:
-        return _success(broker, command, physical_offsets, queue_id, queue_offset)
-    # Stored it is, whether or not its sender is still there to hear of it.
-    parked = Parked(request)
-
-    def tell(outcome: Outcome) -> None:
-        if outcome is Outcome.DURABLE:
-            parked.answer(_success(broker, command, physical_offsets, queue_id, queue_offset))
-        elif outcome is Outcome.LATE:
-            late = ResponseCode.FLUSH_DISK_TIMEOUT
-            parked.answer(_reply(broker, late, physical_offsets, queue_id, queue_offset))
-        else:
-            parked.answer(Reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="the disk has failed"))
-
-    broker.durability.wait(awaited_end, tell)
-    return parked
-
-
-def _success(
-    broker: Broker,
-    command: Command,
-    physical_offsets: list[int],
-    queue_id: int,
-    queue_offset: int,
 ) -> Reply | bytes:
+    """Says where the messages are stored."""
+    command = request.command
     if command.serializer == SERIALIZER_JSON:
         return broker.send_reply.fill(command.opaque, physical_offsets, queue_id, queue_offset)
-    return _reply(broker, ResponseCode.SUCCESS, physical_offsets, queue_id, queue_offset)
-
-
-def _reply(
-    broker: Broker,
-    code: ResponseCode,
-    physical_offsets: list[int],
-    queue_id: int,
-    queue_offset: int,
-) -> Reply:
     header = SendMessageReplyHeader(
         msg_id=",".join([offset_id(broker.store_host, each) for each in physical_offsets]),
         queue_id=queue_id,
@@ -318,7 +275,7 @@ def _reply(
         region_id=broker.config.region_id,
         is_traced=broker.config.trace_on,
     )
-    return Reply(code, header)
+    return Reply(header=header)
 
 
 ROUTES = (

@@ -104,15 +104,10 @@ def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
 def _update_topics(broker: Broker, request: Request[Any], topics: Sequence[TopicConfig]) -> Parked:
     for topic in topics:
         _check_may_change(broker, request, topic.topic_name)
-    try:
-        for topic in topics:
-            broker.topics.update(topic)
-            log.info("changed topic %s, as %s asked for", topic.topic_name, request.connection.peer)
-    except Refused:
-        # One of many: those before it have changed.
-        broker.topic_saver.save_soon()
-        broker.registrar.refresh_soon()
-        raise
+    # If one of many is refused, those before it have changed all the same.
+    for topic in topics:
+        broker.topics.update(topic)
+        log.info("changed topic %s, as %s asked for", topic.topic_name, request.connection.peer)
 
     async def announced() -> Reply:
         reply = await saved(Reply(), broker.topic_saver)

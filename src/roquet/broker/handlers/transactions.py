@@ -1,13 +1,13 @@
 """The end of a transaction (37), and an operator's wish to have one asked about again (323)."""
 
-from typing import Any, Final
+from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import answer_later, synced
 from roquet.broker.handlers.queries import stored_record
 from roquet.broker.handlers.refusals import check_is_master
-from roquet.broker.transactions.half_messages import real_place, resumed
-from roquet.broker.transactions.phases import commit, open_copy, put_half, roll_back
+from roquet.broker.messages.safety import Late
+from roquet.broker.transactions.half_messages import real_queue, resumed
+from roquet.broker.transactions.phases import append_half, commit, open_copy, roll_back
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -27,6 +27,7 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     header = request.header
     if broker.config.is_slave:
         raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, "transactions end on the master")
+    broker.safety.check_room(request)
     end = _ENDS.get(header.commit_or_rollback)
     if end is None:
         # Apache does not answer this one. Nobody asks for an answer, but who does gets one.
@@ -34,18 +35,20 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     half = open_copy(broker, _half_message(broker, header))
     if half is None:
         return Reply(remark="the transaction is over already")
-    return _answered(broker, request, end(broker, half))
+    return broker.safety.reply_when_safe(request, end(broker, half), Reply(), Late.WAIT_ON)
 
 
 def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
     check_is_master(broker)
+    broker.safety.check_room(request)
     place = parse_offset_id(request.header.msg_id or "")
     message = read_record(stored_record(broker, place.physical_offset))
     if message.topic not in (HALF_TOPIC, TOO_MANY_CHECKS_TOPIC):
         raise _refused("is not a half message", message)
-    real_place(message)
-    appended = put_half(broker, resumed(message))
-    return _answered(broker, request, appended.physical_offset + appended.size)
+    real_queue(message)
+    appended = append_half(broker, resumed(message))
+    end = appended.physical_offset + appended.size
+    return broker.safety.reply_when_safe(request, end, Reply(), Late.WAIT_ON)
 
 
 def _half_message(broker: Broker, header: EndTransactionHeader) -> StoredMessage:
@@ -64,12 +67,6 @@ def _refused(why: str, message: StoredMessage) -> Refused:
     return Refused(
         ResponseCode.SYSTEM_ERROR, f"the message at {message.physical_offset} of the log {why}"
     )
-
-
-def _answered(broker: Broker, request: Request[Any], end: int) -> Answer:
-    if not broker.is_sync_flush or request.command.is_oneway:
-        return Reply()
-    return answer_later(broker, request, lambda: synced(broker, Reply(), end))
 
 
 ROUTES = (

@@ -1,4 +1,4 @@
-"""Putting a message into the store, and everything that follows from it.
+"""Appending a message to the store, and everything that follows from it.
 
 Whoever stores a message on behalf of a peer comes through here: sends, and what the broker itself
 writes later for delays, retries and transactions.
@@ -14,7 +14,7 @@ from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import Appended, AppendedBatch
 
 
-def put(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
+def append_draft(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
     """Stores one message and wakes who waits for it. Raises Refused; then nothing was stored."""
     try:
         appended = broker.store.append(draft)
@@ -26,7 +26,7 @@ def put(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
     return appended
 
 
-def put_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatch:
+def append_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatch:
     """The same for messages of one queue, of which all are stored or none."""
     try:
         appended = broker.store.append_batch(batch)
@@ -45,8 +45,8 @@ def refusal(error: TooLarge | StoreUnavailable) -> Refused:
 
 
 def _announce(broker: Broker, topic: str, queue_id: int, end: int) -> None:
-    if broker.is_sync_flush:
-        # What is not durable cannot be read, so there is nothing to announce yet.
-        broker.arrivals.announce_when_durable(topic, queue_id, end)
+    if broker.safety.is_awaited:
+        # What is not safe cannot be read, so there is nothing to announce yet.
+        broker.arrivals.announce_when_safe(topic, queue_id, end)
     else:
         broker.arrivals.announce(topic, queue_id)

@@ -88,16 +88,16 @@ class Arrivals:
                 asyncio.get_running_loop().call_soon(self._wake_arrived)
             self._arrived.add(queue)
 
-    def announce_when_durable(self, topic: str, queue_id: int, end: int) -> None:
-        """The same for a message that can be read when the log is on disk up to its `end`."""
+    def announce_when_safe(self, topic: str, queue_id: int, end: int) -> None:
+        """The same for a message that can be read when the log is safe up to its `end`."""
         self._awaited[QueueName(topic, queue_id)] = end
 
-    def log_is_durable(self, durable_end: int) -> None:
-        """The log is on disk up to here."""
+    def log_is_safe(self, safe_end: int) -> None:
+        """The log is safe up to here."""
         # A queue may have messages on both sides: who is woken for nothing sleeps on.
         for topic, queue_id in self._awaited:
             self.announce(topic, queue_id)
-        self._awaited = {queue: end for queue, end in self._awaited.items() if end > durable_end}
+        self._awaited = {queue: end for queue, end in self._awaited.items() if end > safe_end}
 
     def close(self) -> None:
         """Answers everybody now, and whoever comes later at once: the broker stops.

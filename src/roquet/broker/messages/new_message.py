@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.appending import put, refusal
+from roquet.broker.messages.appending import append_draft, refusal
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import StoredMessage
@@ -18,7 +18,7 @@ from roquet.protocol.messages.properties import parse_properties, properties_tex
 from roquet.store.message_store import Appended
 
 
-class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a record holds but what the append assigns."""
 
     topic: str
@@ -60,23 +60,23 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, properties=properties_text(properties))
 
 
-def put_outgoing(broker: Broker, outgoing: Outgoing) -> Appended:
+def append_message(broker: Broker, message: NewMessage) -> Appended:
     """Stores it. Raises Refused; then nothing was stored."""
     try:
         draft = RecordDraft(
-            queue_id=outgoing.queue_id,
-            flag=outgoing.flag,
-            sys_flag=outgoing.sys_flag,
-            born_timestamp=outgoing.born_timestamp,
-            born_host=outgoing.born_host,
-            store_host=outgoing.store_host,
-            body=outgoing.body,
-            topic=outgoing.topic.encode(),
-            properties=outgoing.properties.encode(),
-            reconsume_times=outgoing.reconsume_times,
-            prepared_transaction_offset=outgoing.prepared_transaction_offset,
+            queue_id=message.queue_id,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_host=message.store_host,
+            body=message.body,
+            topic=message.topic.encode(),
+            properties=message.properties.encode(),
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
             has_checksum=broker.config.store.write_checksums,
         )
     except TooLarge as error:
         raise refusal(error) from None
-    return put(broker, outgoing.topic, draft)
+    return append_draft(broker, message.topic, draft)

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.messages.new_message import NewMessage
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.codes import VERSION_3_4_9
 from roquet.protocol.command import Command
@@ -38,11 +38,11 @@ def next_level(retry_count: int, count_max: int, asked_level: int) -> int | None
     return asked_level or _FIRST_LEVEL + retry_count
 
 
-def sent_back(message: StoredMessage, topic: str, queue_id: int, level: int | None) -> Outgoing:
+def sent_back(message: StoredMessage, topic: str, queue_id: int, level: int | None) -> NewMessage:
     """The message as it comes again, or goes to the dead letters: the same, one try older."""
     properties = message.properties
     return replace(
-        Outgoing.copy_of(message),
+        NewMessage.copy_of(message),
         topic=topic,
         queue_id=queue_id,
         reconsume_times=message.reconsume_times + 1,

@@ -5,20 +5,23 @@ messages in a power cut. So new content is proposed together with the end of the
 moment, and becomes what is saved only when the log is safe up to there.
 """
 
+from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
+from roquet.broker.tables.saving import do_nothing
 from roquet.protocol.bodies.body import Body, read_body, write_body
 
 B = TypeVar("B", bound=Body)
 
 
 @final
-class SettledState(Generic[B]):
-    """The content of one file, for a `Saver`."""
+class DurableState(Generic[B]):
+    """The content of one file, for a `Saver`. `on_change` is called when it is another one."""
 
     def __init__(self, value: B) -> None:
         self.value = value
         self.change_count = 0
+        self.on_change: Callable[[], None] = do_nothing
         self._proposed: tuple[B, int] | None = None
 
     def propose(self, value: B, log_end: int) -> None:
@@ -30,7 +33,7 @@ class SettledState(Generic[B]):
         if self._proposed is None:
             self._proposed = (value, log_end)
 
-    def settle(self, synced_end: int) -> None:
+    def confirm(self, synced_end: int) -> None:
         """The log is safe up to `synced_end`."""
         if self._proposed is None:
             return
@@ -40,6 +43,7 @@ class SettledState(Generic[B]):
             if value != self.value:
                 self.value = value
                 self.change_count += 1
+                self.on_change()
 
     def to_bytes(self) -> bytes:
         return write_body(self.value)

@@ -1,7 +1,7 @@
 """The consumer groups of a broker, in memory and as `subscriptionGroup.json`.
 
-The table works like that of the topics: it belongs to the event loop, counts its changes for
-whoever saves it, and never changes a setting in place. Who is connected is kept in `clients.py`.
+The table works like that of the topics: it belongs to the event loop, announces and counts its
+changes, and never changes a setting in place. Who is connected is kept in `clients.py`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from roquet.broker.errors import BadName, BadQueueCount, UnknownGroup
 from roquet.broker.tables.attributes import changed_attributes
+from roquet.broker.tables.saving import do_nothing
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.clock import Clock
 from roquet.protocol import names
@@ -21,9 +22,12 @@ from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable
 
 @final
 class GroupTable:
-    """`find(group)` is a plain look-up in a dict, because every pull does it."""
+    """`find(group)` is a plain look-up in a dict, because every pull does it.
 
-    __slots__ = ("_clock", "_forbidden", "_groups", "change_count", "find", "version")
+    `on_change` is called after every change but that of a load.
+    """
+
+    __slots__ = ("_clock", "_forbidden", "_groups", "change_count", "find", "on_change", "version")
 
     def __init__(self, clock: Clock, built_in: Iterable[str] = names.BUILT_IN_GROUPS) -> None:
         self._clock = clock
@@ -34,6 +38,7 @@ class GroupTable:
         self._forbidden: dict[str, dict[str, int]] = {}
         self.version = DataVersion(timestamp=clock.now_ms())
         self.change_count = 0
+        self.on_change: Callable[[], None] = do_nothing
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups
@@ -97,8 +102,10 @@ class GroupTable:
     def replace_all(self, table: GroupConfigTable) -> list[str]:
         """Becomes a copy of the master's table; returns what was left out for its name."""
         self._groups.clear()
+        left_out = self._take_over(table)
         self.change_count += 1
-        return self._take_over(table)
+        self.on_change()
+        return left_out
 
     def to_bytes(self) -> bytes:
         """The content of `subscriptionGroup.json`."""
@@ -135,3 +142,4 @@ class GroupTable:
             self.version, counter=self.version.counter + 1, timestamp=self._clock.now_ms()
         )
         self.change_count += 1
+        self.on_change()

@@ -1,18 +1,25 @@
 """Tables of the broker that live in small files, and when they are written.
 
-A table counts its changes. Whoever changes it says `save_soon`; changes that come together are
-written together, in a thread, so the event loop never waits for the disk. What must not be
-acknowledged before it is safe waits for `until_saved`.
+A table counts its changes, and calls its `on_change`, where assembly has put `save_soon`: who
+changes a table has to remember nothing. Changes that come together are written together, in a
+thread, so the event loop never waits for the disk. What must not be acknowledged before it is
+safe waits for `until_saved`. Offsets change with every pull, and are saved by the clock instead.
 """
 
 import asyncio
 import logging
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from roquet.net.threads import to_its_end
 from roquet.state_file import StateFile, StateNotSaved
 
 log = logging.getLogger(__name__)
+
+RETRY_PAUSE_S: Final = 5.0
+
+
+def do_nothing() -> None:
+    """The `on_change` of a table that nobody follows."""
 
 
 class SavedTable(Protocol):
@@ -41,7 +48,7 @@ class Saver:
         self._is_wanted.set()
 
     async def keep_saved(self) -> None:
-        """Saves whenever somebody wants it; never returns."""
+        """Saves whenever somebody wants it, and again after a while if it failed; never returns."""
         while True:
             await self._is_wanted.wait()
             self._is_wanted.clear()
@@ -49,6 +56,8 @@ class Saver:
                 await self.until_saved()
             except StateNotSaved as error:
                 log.error("%s not saved: %s", self._name, error)  # noqa: TRY400  One line an event.
+                await asyncio.sleep(RETRY_PAUSE_S)
+                self._is_wanted.set()
 
     async def until_saved(self) -> None:
         """Returns when every change made so far survives a power cut. Raises StateNotSaved."""

@@ -1,8 +1,8 @@
 """The topics of a broker, in memory and as `topics.json`.
 
-The table belongs to the event loop. It does not save itself: whoever owns the file compares
-`change_count` with what it saved last. Settings are never changed in place, so one that was
-handed out stays what it was.
+The table belongs to the event loop. It does not save itself: it announces that it has changed, and
+whoever owns the file compares `change_count` with what it saved last. Settings are never changed
+in place, so one that was handed out stays what it was.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from roquet.broker.errors import BadName, BadQueueCount, UnknownTopic
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.attributes import changed_attributes
+from roquet.broker.tables.saving import do_nothing
 from roquet.clock import Clock
 from roquet.protocol import names
 from roquet.protocol.bodies.body import read_body, write_body
@@ -60,9 +61,12 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
 
 @final
 class TopicTable:
-    """`find(topic)` is a plain look-up in a dict, because every message does it."""
+    """`find(topic)` is a plain look-up in a dict, because every message does it.
 
-    __slots__ = ("_built_in", "_clock", "_topics", "change_count", "find", "version")
+    `on_change` is called after every change but that of a load.
+    """
+
+    __slots__ = ("_built_in", "_clock", "_topics", "change_count", "find", "on_change", "version")
 
     def __init__(self, clock: Clock, built_in: Iterable[TopicConfig] = ()) -> None:
         self._clock = clock
@@ -72,6 +76,7 @@ class TopicTable:
         self.find: Final[Callable[[str], TopicConfig | None]] = self._topics.get
         self.version = DataVersion(timestamp=clock.now_ms())
         self.change_count = 0
+        self.on_change: Callable[[], None] = do_nothing
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
@@ -167,8 +172,10 @@ class TopicTable:
     def replace_all(self, table: TopicConfigTable) -> list[str]:
         """Becomes a copy of the master's table; returns what was left out for its name."""
         self._topics.clear()
+        left_out = self._take_over(table)
         self.change_count += 1
-        return self._take_over(table)
+        self.on_change()
+        return left_out
 
     def to_bytes(self) -> bytes:
         """The content of `topics.json`."""
@@ -204,6 +211,7 @@ class TopicTable:
             self.version, counter=self.version.counter + 1, timestamp=self._clock.now_ms()
         )
         self.change_count += 1
+        self.on_change()
 
 
 def _topic(name: str, queue_count: int, flags: int = 0) -> TopicConfig:

@@ -1,7 +1,7 @@
 """Asking producers about transactions whose end they did not say: the check-back.
 
 A round goes once through all half messages that there are when it begins, from the oldest on that
-was not dealt with. `verdict_on` decides about one of them. Before its producer is asked, a half
+was not dealt with. `decision_on` decides about one of them. Before its producer is asked, a half
 message is put again behind the others with the number of times it was asked about, so the round
 always goes on, whoever does not answer. Nothing stops a round but a half message that is too
 young to ask about, or a store that takes nothing; the next round begins there.
@@ -15,17 +15,21 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.durability import Outcome
-from roquet.broker.messages.new_message import Outgoing, put_outgoing
-from roquet.broker.messages.topic_making import made_topic
+from roquet.broker.messages.new_message import NewMessage, append_message
+from roquet.broker.messages.safety import Late
 from roquet.broker.transactions.half_messages import (
     given_up,
     kept,
     question_record,
-    real_place,
+    real_queue,
     renewed,
 )
-from roquet.broker.transactions.phases import is_given_up, open_copy, put_half, record_missing_ends
+from roquet.broker.transactions.phases import (
+    append_half,
+    is_given_up,
+    open_copy,
+    record_missing_ends,
+)
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
@@ -49,7 +53,7 @@ _HOUR_MS: Final = 3_600_000
 _DIGITS_MAX: Final = 18
 
 
-class Verdict(Enum):
+class Decision(Enum):
     OVER = "its transaction is over"
     WAIT = "too young to ask about, and so is everything behind it"
     KEEP = "its producer wants not to be asked yet, others behind it may"
@@ -58,7 +62,7 @@ class Verdict(Enum):
 
 
 # What does something to a half message.
-_ACTS: Final = frozenset((Verdict.KEEP, Verdict.ASK, Verdict.GIVE_UP))
+_ACTS: Final = frozenset((Decision.KEEP, Decision.ASK, Decision.GIVE_UP))
 
 
 class Half(NamedTuple):
@@ -77,16 +81,16 @@ class Rules(NamedTuple):
     reserved_ms: int
 
 
-def verdict_on(half: Half, ended: Container[int | None], now_ms: int, rules: Rules) -> Verdict:
+def decision_on(half: Half, ended: Container[int | None], now_ms: int, rules: Rules) -> Decision:
     if half.offset in ended or half.first_offset in ended:
-        return Verdict.OVER
+        return Decision.OVER
     age_ms = now_ms - half.born_ms
     if half.check_count >= rules.check_count_max or age_ms > rules.reserved_ms:
-        return Verdict.GIVE_UP
+        return Decision.GIVE_UP
     if half.immunity_ms is not None:
-        return Verdict.KEEP if age_ms < half.immunity_ms else Verdict.ASK
+        return Decision.KEEP if age_ms < half.immunity_ms else Decision.ASK
     # One from the future would wait for long: the clock of its producer says nothing.
-    return Verdict.WAIT if 0 <= age_ms < rules.timeout_ms else Verdict.ASK
+    return Decision.WAIT if 0 <= age_ms < rules.timeout_ms else Decision.ASK
 
 
 async def keep_checking(broker: Broker) -> None:
@@ -101,7 +105,7 @@ async def check_transactions(broker: Broker) -> None:
     if broker.config.is_slave:
         return
     pending = broker.pending_halves
-    made_topic(broker, HALF_TOPIC, _TOPIC_QUEUE_COUNT)
+    broker.topics.find_or_create(HALF_TOPIC, _TOPIC_QUEUE_COUNT)
     this_round = _Round(broker)
     try:
         record_missing_ends(broker)
@@ -137,7 +141,7 @@ class _Round:
             config.transaction_check_count_max,
             config.store.reserved_hours * _HOUR_MS,
         )
-        self._counts: Counter[Verdict] = Counter()
+        self._counts: Counter[Decision] = Counter()
 
     def step(self) -> bool:
         """Deals with a few half messages; whether there are others.
@@ -149,11 +153,11 @@ class _Round:
         progress = pending.progress
         batch = pending.next_halves()
         # All before the first is put again: what is put has to be filed before the next look.
-        verdicts = [self._verdict_on(half) for half in batch.messages]
-        for half, verdict in zip(batch.messages, verdicts, strict=True):
-            if half.queue_offset >= self._end or verdict is Verdict.WAIT:
+        decisions = [self._decision_on(half) for half in batch.messages]
+        for half, decision in zip(batch.messages, decisions, strict=True):
+            if half.queue_offset >= self._end or decision is Decision.WAIT:
                 return False
-            self._carry_out(verdict, half)
+            self._carry_out(decision, half)
             pending.pass_by(half.queue_offset + 1)
         pending.pass_by(batch.next_offset)
         return progress < pending.progress < self._end
@@ -162,46 +166,46 @@ class _Round:
         if self._counts:
             log.info(
                 "checked transactions: asked about %d, kept %d, gave up %d; now at offset %d of %d",
-                self._counts[Verdict.ASK],
-                self._counts[Verdict.KEEP],
-                self._counts[Verdict.GIVE_UP],
+                self._counts[Decision.ASK],
+                self._counts[Decision.KEEP],
+                self._counts[Decision.GIVE_UP],
                 self._pending.progress,
                 self._pending.end,
             )
 
-    def _verdict_on(self, half: StoredMessage) -> Verdict:
+    def _decision_on(self, half: StoredMessage) -> Decision:
         facts = facts_of(half, self._rules)
         now_ms = self._broker.clock.now_ms()
-        verdict = verdict_on(facts, self._pending.ended, now_ms, self._rules)
+        decision = decision_on(facts, self._pending.ended, now_ms, self._rules)
         is_doubtful = half.queue_offset < self._pending.doubtful_end
-        if is_doubtful and verdict in _ACTS and self._was_dealt_with(verdict, half):
-            return Verdict.OVER
-        return verdict
+        if is_doubtful and decision in _ACTS and self._was_dealt_with(decision, half):
+            return Decision.OVER
+        return decision
 
-    def _was_dealt_with(self, verdict: Verdict, half: StoredMessage) -> bool:
+    def _was_dealt_with(self, decision: Decision, half: StoredMessage) -> bool:
         """Before a crash that took the progress with it."""
         try:
-            if verdict is Verdict.GIVE_UP and is_given_up(self._broker, half):
+            if decision is Decision.GIVE_UP and is_given_up(self._broker, half):
                 return True
             return open_copy(self._broker, half) is not half
         except Refused as refused:
             _check_is_at_fault(half, refused)
             return True
 
-    def _carry_out(self, verdict: Verdict, half: StoredMessage) -> None:
-        if verdict not in _ACTS:
+    def _carry_out(self, decision: Decision, half: StoredMessage) -> None:
+        if decision not in _ACTS:
             return
         broker = self._broker
         try:
-            real_place(half)  # Who belongs nowhere is refused before anything is stored.
-            if verdict is Verdict.GIVE_UP:
-                made_topic(broker, TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
-                put_outgoing(broker, given_up(half))
-            elif verdict is Verdict.KEEP:
-                put_half(broker, kept(half))
+            real_queue(half)  # Who belongs nowhere is refused before anything is stored.
+            if decision is Decision.GIVE_UP:
+                broker.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
+                append_message(broker, given_up(half))
+            elif decision is Decision.KEEP:
+                append_half(broker, kept(half))
             else:
                 _ask(broker, half)
-            self._counts[verdict] += 1
+            self._counts[decision] += 1
         except Refused as refused:
             _check_is_at_fault(half, refused)
 
@@ -222,13 +226,15 @@ def _ask(broker: Broker, half: StoredMessage) -> None:
     producer = _reachable_producer(broker, group)
     if producer is None and broker.producers.members(group):
         # They read too slowly. That nobody was asked must not bring the end of asking nearer.
-        put_half(broker, kept(half))
+        append_half(broker, kept(half))
         return
     again = renewed(half, check_count_of(half) + 1)
-    appended = put_half(broker, again)
+    appended = append_half(broker, again)
     if producer is not None:
         command = _question(broker, half, again, appended)
-        _when_readable(broker, appended, lambda: _tell(producer, command))
+        # With sync flush the answer could come before the half message it is about can be read.
+        end = appended.physical_offset + appended.size
+        broker.safety.when_safe(end, lambda: _tell(producer, command), Late.FORGET)
 
 
 def _reachable_producer(broker: Broker, group: str) -> Connection | None:
@@ -240,7 +246,9 @@ def _reachable_producer(broker: Broker, group: str) -> Connection | None:
     return None
 
 
-def _question(broker: Broker, half: StoredMessage, again: Outgoing, appended: Appended) -> Command:
+def _question(
+    broker: Broker, half: StoredMessage, again: NewMessage, appended: Appended
+) -> Command:
     unique_key = half.properties.get(Property.UNIQUE_KEY)
     header = CheckTransactionHeader(
         tran_state_table_offset=appended.queue_offset,
@@ -252,19 +260,6 @@ def _question(broker: Broker, half: StoredMessage, again: Outgoing, appended: Ap
     )
     record = question_record(half, again, appended)
     return Command(RequestCode.CHECK_TRANSACTION_STATE, fields=fields_of(header), body=record)
-
-
-def _when_readable(broker: Broker, appended: Appended, tell: Callable[[], None]) -> None:
-    """With sync flush the answer could come before the half message it is about can be read."""
-    if not broker.is_sync_flush:
-        tell()
-        return
-
-    def tell_if_safe(outcome: Outcome) -> None:
-        if outcome is Outcome.DURABLE:
-            tell()
-
-    broker.durability.wait(appended.physical_offset + appended.size, tell_if_safe)
 
 
 def _tell(producer: Connection, command: Command) -> None:

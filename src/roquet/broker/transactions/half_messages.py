@@ -8,15 +8,16 @@
     kept       the same, because it is too early to ask
     given up   TRANS_CHECK_MAX_TIME_TOPIC, queue 0: the half message, asked about too often
 
-Nothing here stores anything. When each of them is written is said in `transactions.py` and
-`transaction_check.py`.
+Nothing here stores anything. When each of them is written is said in `phases.py` and
+`check_back.py`.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
-from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.messages.arrivals import QueueName
+from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.transactions.pending_halves import HALF_QUEUE_ID, OVER_TAG
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
@@ -46,12 +47,7 @@ _NOT_FOR_HALVES: Final[dict[str, None]] = dict.fromkeys(
 )
 
 
-class Place(NamedTuple):
-    topic: str
-    queue_id: int
-
-
-def half_of(message: Outgoing, producer_group: str) -> Outgoing:
+def half_of(message: NewMessage, producer_group: str) -> NewMessage:
     changes: dict[str, str | None] = {
         **_NOT_FOR_HALVES,
         Property.REAL_TOPIC: message.topic,
@@ -69,20 +65,20 @@ def half_of(message: Outgoing, producer_group: str) -> Outgoing:
     return half.with_properties(**changes)
 
 
-def committed(half: StoredMessage) -> Outgoing:
+def committed(half: StoredMessage) -> NewMessage:
     """Raises Refused if nobody can say where it belongs."""
-    place = real_place(half)
+    queue = real_queue(half)
     return replace(
-        Outgoing.copy_of(half),
-        topic=place.topic,
-        queue_id=place.queue_id,
+        NewMessage.copy_of(half),
+        topic=queue.topic,
+        queue_id=queue.queue_id,
         sys_flag=half.sys_flag & ~_TRANSACTION_MASK | _COMMIT,
         prepared_transaction_offset=half.physical_offset,
     )
 
 
-def op_message(half_offset: int, store_host: bytes, now_ms: int) -> Outgoing:
-    return Outgoing(
+def op_message(half_offset: int, store_host: bytes, now_ms: int) -> NewMessage:
+    return NewMessage(
         topic=OP_HALF_TOPIC,
         queue_id=HALF_QUEUE_ID,
         body=b"%d" % half_offset,
@@ -93,11 +89,11 @@ def op_message(half_offset: int, store_host: bytes, now_ms: int) -> Outgoing:
     )
 
 
-def renewed(half: StoredMessage, check_count: int) -> Outgoing:
+def renewed(half: StoredMessage, check_count: int) -> NewMessage:
     return _once_more(half).with_properties(**{Property.TRANSACTION_CHECK_TIMES: str(check_count)})
 
 
-def kept(half: StoredMessage) -> Outgoing:
+def kept(half: StoredMessage) -> NewMessage:
     """Its producer knows only the first of all copies, so that one's offset is noted down.
 
     Apache counts this as asked, and so would give up on a long wish not to be asked. We do not.
@@ -106,30 +102,30 @@ def kept(half: StoredMessage) -> Outgoing:
     return _once_more(half).with_properties(**{Property.PREPARED_QUEUE_OFFSET: first})
 
 
-def given_up(half: StoredMessage) -> Outgoing:
-    return replace(Outgoing.copy_of(half), topic=TOO_MANY_CHECKS_TOPIC, queue_id=0)
+def given_up(half: StoredMessage) -> NewMessage:
+    return replace(NewMessage.copy_of(half), topic=TOO_MANY_CHECKS_TOPIC, queue_id=0)
 
 
-def resumed(message: StoredMessage) -> Outgoing:
+def resumed(message: StoredMessage) -> NewMessage:
     """A half message that was given up, to be asked about again as if it never had been."""
-    again = replace(Outgoing.copy_of(message), topic=HALF_TOPIC, queue_id=HALF_QUEUE_ID)
+    again = replace(NewMessage.copy_of(message), topic=HALF_TOPIC, queue_id=HALF_QUEUE_ID)
     return again.with_properties(**{Property.TRANSACTION_CHECK_TIMES: "0"})
 
 
-def question_record(half: StoredMessage, again: Outgoing, appended: Appended) -> bytes:
+def question_record(half: StoredMessage, again: NewMessage, appended: Appended) -> bytes:
     """The record that a producer is shown: at home in its real queue, but with the offsets of
     the renewed half message, for these are what it has to answer with.
     """
-    place = real_place(half)
+    queue = real_queue(half)
     draft = RecordDraft(
-        queue_id=place.queue_id,
+        queue_id=queue.queue_id,
         flag=half.flag,
         sys_flag=half.sys_flag,
         born_timestamp=half.born_timestamp,
         born_host=half.born_host,
         store_host=half.store_host,
         body=half.body,
-        topic=place.topic.encode(),
+        topic=queue.topic.encode(),
         properties=again.properties.encode(),
         reconsume_times=half.reconsume_times,
     )
@@ -144,7 +140,7 @@ def question_record(half: StoredMessage, again: Outgoing, appended: Appended) ->
     return bytes(record)
 
 
-def real_place(half: StoredMessage) -> Place:
+def real_queue(half: StoredMessage) -> QueueName:
     """Raises Refused."""
     topic = half.properties.get(Property.REAL_TOPIC)
     queue_id = half.properties.get(Property.REAL_QUEUE_ID, "")
@@ -153,9 +149,9 @@ def real_place(half: StoredMessage) -> Place:
             ResponseCode.SYSTEM_ERROR,
             f"the message at {half.physical_offset} does not say where it belongs",
         )
-    return Place(topic, int(queue_id))
+    return QueueName(topic, int(queue_id))
 
 
-def _once_more(half: StoredMessage) -> Outgoing:
+def _once_more(half: StoredMessage) -> NewMessage:
     # Apache loses the user's flag here. Whoever compares the stores has to find the same.
-    return replace(Outgoing.copy_of(half), flag=0, reconsume_times=0)
+    return replace(NewMessage.copy_of(half), flag=0, reconsume_times=0)

@@ -8,7 +8,7 @@ for each that is over.
 Progress survives in the table of offsets, where Apache keeps it: as that of the group
 CID_RMQ_SYS_TRANS in both topics. Two things must not be forgotten with the end of the log when
 the power fails: the copy of a half message that was put again, and the message that a commit
-wrote. So `settle` lets the table have only progress that the log on disk has caught up with.
+wrote. So `commit_progress` lets the table have only what the log on disk has caught up with.
 """
 
 import logging
@@ -21,7 +21,7 @@ from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import Limits
+from roquet.store.queue_reading import ReadLimits
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ HALF_QUEUE_ID: Final = 0
 OVER_TAG: Final = "d"
 
 _OFFSET_DIGITS_MAX: Final = 18  # as many as every int64 has room for
-_BATCH: Final = Limits(count_max=32, size_max=256 * 1024)
+_BATCH: Final = ReadLimits(count_max=32, size_max=256 * 1024)
 
 
 def half_offsets_of(op: StoredMessage) -> list[int]:
@@ -48,7 +48,7 @@ class _Progress(NamedTuple):
     op_offset: int
 
 
-class Batch(NamedTuple):
+class QueueMessages(NamedTuple):
     """Messages of one queue. Some may be missing: what cannot be read is passed over."""
 
     messages: list[StoredMessage]
@@ -63,7 +63,7 @@ class PendingHalves:
         self._store = store
         self._offsets = offsets
         self._op_progress = 0
-        self._unsettled = _Progress(0, 0, 0)
+        self._noted = _Progress(0, 0, 0)
         self.progress = 0
         self.ended = OffsetSet(0)
         # Half messages before this one are from before the start. Some may be copies of each
@@ -81,7 +81,7 @@ class PendingHalves:
         end = self.end
         self.progress = self._saved(HALF_TOPIC)
         self._op_progress = self._saved(OP_HALF_TOPIC)
-        self._unsettled = _Progress(self._store.log_end, self.progress, self._op_progress)
+        self._noted = _Progress(self._store.log_end, self.progress, self._op_progress)
         self.doubtful_end = end
         # Not from the progress on: a half message of Apache's may name an older one as its first.
         self.ended = OffsetSet(self._store.min_offset(HALF_TOPIC, HALF_QUEUE_ID))
@@ -106,7 +106,7 @@ class PendingHalves:
     def op_appended(self, offset: int) -> None:
         self._op_progress = min(self._op_progress, offset)
 
-    def next_halves(self) -> Batch:
+    def next_halves(self) -> QueueMessages:
         """The next ones from the first on that is not over."""
         self.pass_by(self.ended.next_absent(self.progress))
         return self._read(HALF_TOPIC, self.progress)
@@ -127,22 +127,22 @@ class PendingHalves:
         self._op_progress = batch.next_offset
         return is_moving
 
-    def settle(self) -> None:
+    def commit_progress(self) -> None:
         """Lets the table of offsets have what is safe by now; to be called every now and then."""
         synced_end = self._store.synced_end
         now = _Progress(self._store.log_end, self.progress, self._op_progress)
         if synced_end >= now.log_end:
             self._save(now)
-        elif synced_end >= self._unsettled.log_end:
-            self._save(self._unsettled)
+        elif synced_end >= self._noted.log_end:
+            self._save(self._noted)
         else:
             return
-        self._unsettled = now
+        self._noted = now
 
-    def _save(self, settled: _Progress) -> None:
+    def _save(self, progress: _Progress) -> None:
         for topic, offset in (
-            (HALF_TOPIC, settled.half_offset),
-            (OP_HALF_TOPIC, settled.op_offset),
+            (HALF_TOPIC, progress.half_offset),
+            (OP_HALF_TOPIC, progress.op_offset),
         ):
             known = self._offsets.find(TRANSACTION_GROUP, topic, HALF_QUEUE_ID)
             # Where there are no transactions, the table stays without them.
@@ -155,7 +155,7 @@ class PendingHalves:
         saved = self._offsets.find(TRANSACTION_GROUP, topic, HALF_QUEUE_ID)
         return low if saved is None else max(low, min(saved, high))
 
-    def _read(self, topic: str, offset: int) -> Batch:
+    def _read(self, topic: str, offset: int) -> QueueMessages:
         result = self._store.read(topic, HALF_QUEUE_ID, offset, _BATCH)
         messages = []
         for record in result.records:
@@ -163,4 +163,4 @@ class PendingHalves:
                 messages.append(read_record(record))
             except BadMessage as error:
                 log.error("%s: passed over: %s", topic, error)  # noqa: TRY400  It says it all.
-        return Batch(messages, result.next_offset)
+        return QueueMessages(messages, result.next_offset)

@@ -15,8 +15,8 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.messages.appending import refusal
-from roquet.broker.messages.new_message import Outgoing, put_outgoing
-from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_place
+from roquet.broker.messages.new_message import NewMessage, append_message
+from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_queue
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.headers.sending import SendMessageHeader
@@ -47,7 +47,7 @@ def begins_transaction(header: SendMessageHeader) -> bool:
     return not (is_delayed and header.reconsume_times)
 
 
-def prepare(broker: Broker, message: Outgoing, producer_group: str) -> Appended:
+def prepare(broker: Broker, message: NewMessage, producer_group: str) -> Appended:
     """Stores what is sent as a half message. Raises Refused; then nothing was stored."""
     if broker.config.refuse_transactions:
         raise Refused(ResponseCode.NO_PERMISSION, "this broker takes no transactions")
@@ -57,12 +57,12 @@ def prepare(broker: Broker, message: Outgoing, producer_group: str) -> Appended:
         raise Refused(
             ResponseCode.MESSAGE_ILLEGAL, f"{size} bytes of properties leave no room for the check"
         )
-    return put_half(broker, half)
+    return append_half(broker, half)
 
 
-def put_half(broker: Broker, half: Outgoing) -> Appended:
+def append_half(broker: Broker, half: NewMessage) -> Appended:
     """Raises Refused; then nothing was stored."""
-    appended = put_outgoing(broker, half)
+    appended = append_message(broker, half)
     broker.pending_halves.half_appended(appended.queue_offset)
     return appended
 
@@ -96,7 +96,7 @@ def is_given_up(broker: Broker, half: StoredMessage) -> bool:
 
 def commit(broker: Broker, half: StoredMessage) -> int:
     """Delivers what was prepared; the end of that in the log. Raises Refused."""
-    appended = put_outgoing(broker, committed(half))
+    appended = append_message(broker, committed(half))
     pending = broker.pending_halves
     pending.ended.add(half.queue_offset)
     try:
@@ -124,7 +124,7 @@ def record_missing_ends(broker: Broker) -> None:
 
 def _record_end(broker: Broker, half_offset: int) -> Appended:
     message = op_message(half_offset, broker.store_host, broker.clock.now_ms())
-    appended = put_outgoing(broker, message)
+    appended = append_message(broker, message)
     broker.pending_halves.op_appended(appended.queue_offset)
     return appended
 
@@ -144,7 +144,7 @@ def _is_committed(broker: Broker, half: StoredMessage, copies: list[StoredMessag
     return any(
         found.sys_flag & _TRANSACTION_MASK == _COMMIT
         and found.prepared_transaction_offset in places
-        for found in _found_by_key(broker, real_place(half).topic, half)
+        for found in _found_by_key(broker, real_queue(half).topic, half)
     )
 
 

@@ -145,7 +145,7 @@ class KeyIndex:
             self._files.append(file)
             kept += 1
         if entries[kept:]:
-            distrust(self._settled_timestamp)
+            distrust(self._boundary_timestamp)
         for entry in entries[kept:]:
             self._disk.remove(self._directory / entry.name)
         if entries[kept:]:
@@ -169,7 +169,7 @@ class KeyIndex:
         time is one between two files, or messages at the beginning of the second were lost.
         """
         # Read first: what is filed from now on needs another round.
-        timestamp = self._settled_timestamp
+        timestamp = self._boundary_timestamp
         has_new_file, self._has_new_file = self._has_new_file, False
         for file in tuple(self._files):
             file.sync()
@@ -178,7 +178,7 @@ class KeyIndex:
         return timestamp
 
     @property
-    def _settled_timestamp(self) -> int:
+    def _boundary_timestamp(self) -> int:
         """The end of the newest full file behind which nothing of the same millisecond follows."""
         for file, next_file in reversed(list(pairwise(self._files))):
             end = file.header.end_timestamp

@@ -40,8 +40,8 @@ from roquet.store.offline.snapshotting import (
     segments_of,
 )
 from roquet.store.queue_reading import (
-    Limits,
-    QueueReader,
+    MessageReader,
+    ReadLimits,
     ReadResult,
     ReadStatus,
     store_time_of,
@@ -55,7 +55,7 @@ _Good = TypeVar("_Good", LogRecord, Stretch)
 _NO_LIMIT: Final = 1 << 60
 _OPEN_TRIES: Final = 3
 # Messages that are taken from a queue at once.
-_PORTION: Final = Limits(1024, 16 << 20)
+_PORTION: Final = ReadLimits(1024, 16 << 20)
 
 
 @final
@@ -80,7 +80,7 @@ class StoreReader:
             read_count_max_in_memory=_NO_LIMIT,
             read_size_max_in_memory=_NO_LIMIT,
         )
-        self._reader = QueueReader(self._log, config, self.damages.append, is_writable=False)
+        self._reader = MessageReader(self._log, config, self.damages.append, is_writable=False)
 
     @classmethod
     def open(cls, root: Path, *, commit_log: Path | None = None, disk: Disk | None = None) -> Self:
@@ -240,7 +240,7 @@ class StoreReader:
         queue = self._queues.get((topic.encode(), queue_id))
         return 0 if queue is None else queue.max_offset
 
-    def read(self, topic: str, queue_id: int, offset: int, limits: Limits) -> ReadResult:
+    def read(self, topic: str, queue_id: int, offset: int, limits: ReadLimits) -> ReadResult:
         """As `MessageStore.read`, but every record is compared with its checksum."""
         queue = self._queues.get((topic.encode(), queue_id))
         if queue is None:
@@ -262,7 +262,7 @@ class StoreReader:
         max_offset = self.max_offset(topic, queue_id)
         end = max_offset if end is None else min(end, max_offset)
         while offset < end:
-            limits = Limits(min(end - offset, _PORTION.count_max), _PORTION.size_max)
+            limits = ReadLimits(min(end - offset, _PORTION.count_max), _PORTION.size_max)
             result = self.read(topic, queue_id, offset, limits)
             yield from result.records
             offset = result.next_offset

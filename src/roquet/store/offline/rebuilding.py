@@ -29,7 +29,7 @@ from roquet.store.layout import StoreLayout
 from roquet.store.log_scan import LogRecord
 from roquet.store.offline.index_audit import entries_of
 from roquet.store.offline.reading import StoreReader
-from roquet.store.queues import QueueTable, queues_on_disk
+from roquet.store.queues import ConsumeQueues, queues_on_disk
 
 _USUAL: Final = StoreConfig(root=Path())
 
@@ -54,7 +54,7 @@ class Rebuilt(NamedTuple):
         ]
 
 
-def rebuild_queues(reader: StoreReader, queues: QueueTable, deletions: Deletions) -> Rebuilt:
+def rebuild_queues(reader: StoreReader, queues: ConsumeQueues, deletions: Deletions) -> Rebuilt:
     """Fill `queues`, which are empty, from the log. Raises OSError."""
     dispatcher = Dispatcher(
         queues,

@@ -25,7 +25,7 @@ from roquet.store.offline.rebuilding import (
     rebuild_queues,
 )
 from roquet.store.ownership import Ownership
-from roquet.store.queues import QueueTable
+from roquet.store.queues import ConsumeQueues
 
 
 def repair(root: Path, clock: Clock, disk: Disk) -> Rebuilt:
@@ -63,7 +63,7 @@ def _build(layout: StoreLayout, workshop: StoreLayout, clock: Clock, disk: Disk)
     with StoreReader.open(layout.root, disk=disk) as reader:
         config = index_config_of(reader)
         with (
-            closing(QueueTable(disk, workshop, queue_file_size_of(disk, layout))) as queues,
+            closing(ConsumeQueues(disk, workshop, queue_file_size_of(disk, layout))) as queues,
             closing(KeyIndex(disk, workshop.index, clock, config)) as index,
         ):
             rebuilt = rebuild_queues(reader, queues, loaded_deletions(disk, layout))

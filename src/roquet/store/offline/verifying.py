@@ -33,7 +33,7 @@ from roquet.store.offline.rebuilding import (
     queue_file_size_of,
     rebuild_queues,
 )
-from roquet.store.queues import QueueTable, queues_on_disk
+from roquet.store.queues import ConsumeQueues, queues_on_disk
 
 
 class Verification(NamedTuple):
@@ -52,7 +52,7 @@ def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
     queue_file_size = queue_file_size_of(disk, layout)
     with (
         StoreReader.open(layout.root, disk=disk) as reader,
-        closing(QueueTable(disk, layout_of(scratch), queue_file_size)) as queues,
+        closing(ConsumeQueues(disk, layout_of(scratch), queue_file_size)) as queues,
     ):
         rebuilt = rebuild_queues(reader, queues, loaded_deletions(disk, layout))
         extent = LogExtent(

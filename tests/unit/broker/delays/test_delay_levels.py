@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.delays.delay_levels import DelayLevels
-from roquet.broker.delays.slice import TURN_SIZE_MAX, Turn
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.delays.slice import SLICE_SIZE_MAX, DeliverySlice
+from roquet.broker.tables.durable_state import DurableState
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.config import FlushMode
@@ -46,7 +46,7 @@ def levels_of(
     delays_ms: tuple[int, ...] = DELAYS_MS,
 ) -> DelayLevels:
     """As a broker starts that finds `offsets` in its file."""
-    state = SettledState(DelayOffsetTable(offset_table=offsets or {}))
+    state = DurableState(DelayOffsetTable(offset_table=offsets or {}))
     return DelayLevels(store, clock, delays_ms, state)
 
 
@@ -57,10 +57,10 @@ def test_a_message_is_due_when_its_level_says(
     put_delayed(store, b"5 s", level=2)
     assert levels.next_due_ms() == START_MS + 5_000
     clock.advance(4.999)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == []
     clock.advance(0.001)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"5 s"]
     assert levels.next_due_ms() is None
 
@@ -75,7 +75,7 @@ def test_messages_of_a_level_come_in_their_order_and_those_of_others_by_their_ti
     put_delayed(store, b"7 s, first", level=1)
     put_delayed(store, b"7 s, second", level=1)
     clock.advance(30)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"7 s, first", b"7 s, second", b"10 s", b"11 s"]
 
 
@@ -94,12 +94,12 @@ def test_many_come_in_batches_and_turns(
     for number in range(10):
         put_delayed(store, b"%d" % number)
     clock.advance(1)
-    levels.deliver(Turn(receiver, clock, count_max=7, batch_max=3))
+    levels.deliver(DeliverySlice(receiver, clock, count_max=7, batch_max=3))
     assert [len(batch) for batch in receiver.batches] == [3, 3, 1]
     next_due_ms = levels.next_due_ms()
     assert next_due_ms is not None
     assert next_due_ms <= clock.now_ms()
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"%d" % number for number in range(10)]
 
 
@@ -108,11 +108,11 @@ def test_large_messages_come_one_by_one(
 ) -> None:
     levels = levels_of(store, clock)
     for _ in range(2):
-        put_delayed(store, bytes(TURN_SIZE_MAX))
+        put_delayed(store, bytes(SLICE_SIZE_MAX))
     clock.advance(1)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert len(receiver.bodies) == 1
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert len(receiver.bodies) == 2
 
 
@@ -123,12 +123,12 @@ def test_what_cannot_be_taken_now_comes_again(
     for body in (b"1", b"2"):
         put_delayed(store, body)
     clock.advance(1)
-    levels.deliver(Turn(receiver, clock, count_max=1))
+    levels.deliver(DeliverySlice(receiver, clock, count_max=1))
     receiver.is_closed = True
     with pytest.raises(NotNow):
-        levels.deliver(Turn(receiver, clock))
+        levels.deliver(DeliverySlice(receiver, clock))
     receiver.is_closed = False
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"1", b"2"]
 
 
@@ -138,7 +138,7 @@ def test_a_start_goes_on_where_the_file_says(
     for number in range(4):
         put_delayed(store, b"%d" % number)
     clock.advance(1)
-    levels_of(store, clock, {1: 2}).deliver(Turn(receiver, clock))
+    levels_of(store, clock, {1: 2}).deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"2", b"3"]
 
 
@@ -152,7 +152,7 @@ def test_a_file_that_is_not_of_this_store_is_corrected(
     levels = levels_of(store, clock, {1: offset})
     put_delayed(store, b"new")
     clock.advance(1)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies[-1:] == [b"new"]
     assert len(receiver.bodies) == (4 if offset < 0 else 1)
 
@@ -167,7 +167,7 @@ def test_messages_that_expired_are_passed_over(
     assert queue is not None
     queue.min_offset = 2
     clock.advance(1)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"2"]
 
 
@@ -182,7 +182,7 @@ def test_a_damaged_message_is_passed_over(
     assert file is not None
     file.mapping[bad.physical_offset : bad.physical_offset + 8] = bytes(8)
     clock.advance(1)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"1", b"3"]
     assert levels.next_due_ms() is None
 
@@ -192,7 +192,7 @@ def test_a_message_without_a_level_is_due_at_once(
 ) -> None:
     put_delayed(store, DELAY="none")
     levels = levels_of(store, clock)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"late"]
 
 
@@ -202,7 +202,7 @@ def test_messages_of_a_level_that_is_not_set_up_any_more_are_delivered(
     put_delayed(store, b"10 s", level=3)
     levels = levels_of(store, clock, delays_ms=DELAYS_MS[:1])
     clock.advance(10)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"10 s"]
 
 
@@ -214,10 +214,10 @@ def test_with_sync_flush_nothing_is_delivered_before_it_is_on_disk(
     put_delayed(store)
     clock.advance(1)
     assert levels.next_due_ms() is None
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == []
     store.flush()
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"late"]
     store.close()
 
@@ -239,10 +239,10 @@ def test_when_the_clock_is_put_back_a_message_waits_once_more_but_not_longer(
     put_back(clock, 3_600)
     assert levels.next_due_ms() == clock.now_ms() + 5_000
     clock.advance(4.9)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == []
     clock.advance(0.1)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"1", b"2"]
 
 
@@ -256,7 +256,7 @@ def test_messages_that_came_after_the_clock_was_put_back_wait_for_their_time(
     clock.advance(3)
     put_delayed(store, b"after", level=2)
     clock.advance(2)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"before"]
     assert levels.next_due_ms() == clock.now_ms() + 3_000
 
@@ -267,7 +267,7 @@ def test_a_clock_that_is_put_forward_brings_delivery_forward(
     levels = levels_of(store, clock)
     put_delayed(store)
     put_back(clock, -3_600)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"late"]
 
 
@@ -280,18 +280,18 @@ def test_the_file_says_what_was_delivered_when_that_is_on_disk(
     levels = levels_of(store, clock, {18: 7})
     put_delayed(store, level=2)
     clock.advance(5)
-    levels.deliver(Turn(receiver, clock))
+    levels.deliver(DeliverySlice(receiver, clock))
     levels.propose()
-    levels.state.settle(store.synced_end)
+    levels.state.confirm(store.synced_end)
     assert levels.state.value.offset_table == {18: 7}
     store.flush()
-    levels.state.settle(store.synced_end)
+    levels.state.confirm(store.synced_end)
     # What is not set up here is kept for whoever sets it up again.
     assert levels.state.value.offset_table == {1: 0, 2: 1, 3: 0, 18: 7}
 
 
 @pytest.mark.parametrize("name", ["v49_clean", "v49_crashed", "v55_clean", "v55_crashed"])
 def test_files_of_apache_are_read(name: str) -> None:
-    state = SettledState(DelayOffsetTable())
+    state = DurableState(DelayOffsetTable())
     state.load(golden_state(name, "delayOffset.json"))
     assert state.value.offset_table[1] > 0

@@ -8,9 +8,9 @@ import pytest
 
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
-from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timers import TimerProgress, Timers
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.store.message_store import MessageStore
@@ -36,8 +36,8 @@ def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
 def delays_of(store: MessageStore, clock: FakeClock | SystemClock) -> Delays:
     return Delays(
         clock,
-        DelayLevels(store, clock, LEVELS_MS, SettledState(DelayOffsetTable())),
-        Timers(store, clock, SettledState(TimerProgress())),
+        DelayLevels(store, clock, LEVELS_MS, DurableState(DelayOffsetTable())),
+        Timers(store, clock, DurableState(TimerProgress())),
     )
 
 
@@ -119,7 +119,7 @@ async def test_neither_levels_nor_timers_hold_up_the_others(
     clock.advance(1)
     receiver = Receiver()
     for _ in range(6):
-        delays.deliver(Turn(receiver, clock, count_max=1))
+        delays.deliver(DeliverySlice(receiver, clock, count_max=1))
     assert set(receiver.bodies[:2]) == set(receiver.bodies[2:4]) == {b"level", b"timer"}
 
 
@@ -129,9 +129,9 @@ async def test_both_files_follow_the_disk(
     put_delayed(store)
     put_timer(store, START_MS + 1_000)
     clock.advance(1)
-    delays.deliver(Turn(Receiver(), clock))
+    delays.deliver(DeliverySlice(Receiver(), clock))
     delays.propose()
     store.flush()
-    delays.settle(store.synced_end)
+    delays.confirm(store.synced_end)
     assert delays.levels.state.value.offset_table[1] == 1
     assert delays.timers.state.value.next_offset == 1

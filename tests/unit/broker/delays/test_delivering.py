@@ -18,9 +18,9 @@ from roquet.broker.delays.delivering import (
     deliver_delayed,
     redeliver,
     save_progress,
-    turn_length_s,
+    slice_length_s,
 )
-from roquet.broker.delays.slice import BATCH_COUNT_MAX, Turn
+from roquet.broker.delays.slice import BATCH_COUNT_MAX, DeliverySlice
 from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import SystemClock
@@ -59,7 +59,7 @@ def deliver(broker: Broker) -> None:
     """All that is due now."""
     due_ms = broker.delays.next_due_ms
     while due_ms is not None and due_ms <= broker.clock.now_ms():
-        broker.delays.deliver(Turn(partial(redeliver, broker), broker.clock))
+        broker.delays.deliver(DeliverySlice(partial(redeliver, broker), broker.clock))
         due_ms = broker.delays.next_due_ms
 
 
@@ -230,7 +230,7 @@ class BusyClock(FakeClock):
 def test_others_keep_four_fifths_of_the_time(
     since_last_s: float, is_alone: bool, length_s: float
 ) -> None:
-    assert turn_length_s(since_last_s, is_alone=is_alone) == pytest.approx(length_s)
+    assert slice_length_s(since_last_s, is_alone=is_alone) == pytest.approx(length_s)
 
 
 async def test_a_turn_ends_when_its_time_is_over(tmp_path: Path) -> None:

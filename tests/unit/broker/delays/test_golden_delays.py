@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from roquet.broker.delays.delivering import redelivery
 from roquet.broker.delays.postponing import postponed
-from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.messages.retries import next_level, sent_back
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.properties import parse_properties
@@ -67,20 +67,20 @@ def failed(store: str) -> list[Golden]:
     ]
 
 
-def fields_of(message: Outgoing | StoredMessage) -> dict[str, object]:
+def fields_of(message: NewMessage | StoredMessage) -> dict[str, object]:
     """All that a sender decides; the properties as a map."""
-    text = message.properties if isinstance(message, Outgoing) else message.property_text
+    text = message.properties if isinstance(message, NewMessage) else message.property_text
     same = ("topic", "queue_id", "body", "flag", "sys_flag", "reconsume_times")
     hosts = ("born_timestamp", "born_host", "store_host", "prepared_transaction_offset")
     members: dict[str, object] = {name: getattr(message, name) for name in (*same, *hosts)}
     return members | {"properties": parse_properties(text)}
 
 
-def as_sent(stored: StoredMessage) -> Outgoing:
+def as_sent(stored: StoredMessage) -> NewMessage:
     """The send that became a delayed message; the golden ones kept what level was asked for."""
     properties = stored.properties
     return replace(
-        Outgoing.copy_of(stored),
+        NewMessage.copy_of(stored),
         topic=properties["REAL_TOPIC"],
         queue_id=int(properties["REAL_QID"]),
     ).with_properties(

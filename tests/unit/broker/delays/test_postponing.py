@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.delays import postponing
-from roquet.broker.delays.postponing import TIMER_DELAY_MS_MAX, postponed, put_when_due
-from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.delays.postponing import TIMER_DELAY_MS_MAX, append_when_due, postponed
+from roquet.broker.messages.new_message import NewMessage
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import SysFlag
@@ -17,9 +17,9 @@ from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.drafts import BORN_HOST, STORE_HOST
-from tests.support.eventually import eventually
 from tests.support.fake_clock import START_MS
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.late_disk import stop_disk, sync_disk, until_late
 from tests.support.stores import bodies, small_config
 
 REAL_PLACE = {"REAL_TOPIC": "TopicA", "REAL_QID": "7"}
@@ -31,8 +31,8 @@ async def bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
         yield started
 
 
-def outgoing(sys_flag: int = 0, /, **properties: str) -> Outgoing:
-    return Outgoing(
+def new_message(sys_flag: int = 0, /, **properties: str) -> NewMessage:
+    return NewMessage(
         topic="TopicA",
         queue_id=7,
         body=b"later",
@@ -44,24 +44,24 @@ def outgoing(sys_flag: int = 0, /, **properties: str) -> Outgoing:
     )
 
 
-def place_of(message: Outgoing | None) -> tuple[str, int]:
+def place_of(message: NewMessage | None) -> tuple[str, int]:
     assert message is not None
     return message.topic, message.queue_id
 
 
-def properties_of(message: Outgoing | None) -> dict[str, str]:
+def properties_of(message: NewMessage | None) -> dict[str, str]:
     assert message is not None
     return parse_properties(message.properties)
 
 
 async def test_a_level_is_a_queue(bed: BrokerBed) -> None:
-    waiting = postponed(bed.broker, outgoing(DELAY="5", WAIT="true"))
+    waiting = postponed(bed.broker, new_message(DELAY="5", WAIT="true"))
     assert place_of(waiting) == (SCHEDULE_TOPIC, 4)
     assert properties_of(waiting) == {"DELAY": "5", "WAIT": "true"} | REAL_PLACE
 
 
 async def test_there_is_a_last_level(bed: BrokerBed) -> None:
-    waiting = postponed(bed.broker, outgoing(DELAY="99"))
+    waiting = postponed(bed.broker, new_message(DELAY="99"))
     assert place_of(waiting) == (SCHEDULE_TOPIC, 17)
     assert properties_of(waiting)["DELAY"] == "18"
 
@@ -83,15 +83,15 @@ async def test_there_is_a_last_level(bed: BrokerBed) -> None:
 async def test_a_message_that_is_due_waits_nowhere(
     bed: BrokerBed, properties: dict[str, str]
 ) -> None:
-    assert postponed(bed.broker, outgoing(**properties)) is None
-    put_when_due(bed.broker, outgoing(**properties))
+    assert postponed(bed.broker, new_message(**properties)) is None
+    append_when_due(bed.broker, new_message(**properties))
     assert bodies(bed.broker.store, "TopicA", 7) == [b"later"]
 
 
 @pytest.mark.parametrize("flag", [SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK])
 async def test_old_forms_of_transactions_wait_nowhere(bed: BrokerBed, flag: SysFlag) -> None:
-    assert postponed(bed.broker, outgoing(flag, DELAY="3")) is None
-    assert postponed(bed.broker, outgoing(SysFlag.TRANSACTION_COMMIT, DELAY="3")) is not None
+    assert postponed(bed.broker, new_message(flag, DELAY="3")) is None
+    assert postponed(bed.broker, new_message(SysFlag.TRANSACTION_COMMIT, DELAY="3")) is not None
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ async def test_old_forms_of_transactions_wait_nowhere(bed: BrokerBed, flag: SysF
 async def test_a_timer_can_be_asked_for_in_three_ways(
     bed: BrokerBed, name: str, value: str
 ) -> None:
-    waiting = postponed(bed.broker, outgoing(**{name: value}))
+    waiting = postponed(bed.broker, new_message(**{name: value}))
     assert place_of(waiting) == (TIMER_TOPIC, 0)
     noted = {name: value, "TIMER_OUT_MS": str(START_MS + 60_000)}
     assert properties_of(waiting) == noted | REAL_PLACE
@@ -113,9 +113,9 @@ async def test_a_timer_can_be_asked_for_in_three_ways(
 
 async def test_of_several_ways_the_first_counts(bed: BrokerBed) -> None:
     every_way = {"TIMER_DELIVER_MS": "1", "TIMER_DELAY_MS": "5000", "TIMER_DELAY_SEC": "61"}
-    waiting = postponed(bed.broker, outgoing(**every_way))
+    waiting = postponed(bed.broker, new_message(**every_way))
     assert properties_of(waiting)["TIMER_OUT_MS"] == str(START_MS + 60_000)
-    by_level = postponed(bed.broker, outgoing(**every_way, DELAY="2"))
+    by_level = postponed(bed.broker, new_message(**every_way, DELAY="2"))
     assert place_of(by_level) == (SCHEDULE_TOPIC, 1)
     assert not properties_of(by_level).keys() & every_way.keys()
 
@@ -139,13 +139,13 @@ async def test_what_cannot_be_is_refused_as_apache_refuses_it(
     bed: BrokerBed, properties: dict[str, str], code: ResponseCode
 ) -> None:
     with pytest.raises(Refused) as refused:
-        put_when_due(bed.broker, outgoing(**properties))
+        append_when_due(bed.broker, new_message(**properties))
     assert refused.value.code == code
     assert bed.broker.store.log_end == 0
 
 
 async def test_three_days_are_not_too_long(bed: BrokerBed) -> None:
-    longest = outgoing(TIMER_DELAY_MS=str(TIMER_DELAY_MS_MAX))
+    longest = new_message(TIMER_DELAY_MS=str(TIMER_DELAY_MS_MAX))
     assert place_of(postponed(bed.broker, longest)) == (TIMER_TOPIC, 0)
 
 
@@ -154,16 +154,16 @@ async def test_so_many_timers_wait_and_no_more(
 ) -> None:
     monkeypatch.setattr(postponing, "TIMER_COUNT_MAX", 2)
     for _ in range(2):
-        put_when_due(bed.broker, outgoing(TIMER_DELAY_SEC="60"))
+        append_when_due(bed.broker, new_message(TIMER_DELAY_SEC="60"))
     with pytest.raises(Refused) as refused:
-        put_when_due(bed.broker, outgoing(TIMER_DELAY_SEC="60"))
+        append_when_due(bed.broker, new_message(TIMER_DELAY_SEC="60"))
     assert refused.value.code == ResponseCode.SYSTEM_ERROR
-    put_when_due(bed.broker, outgoing(DELAY="1"))
+    append_when_due(bed.broker, new_message(DELAY="1"))
 
 
 async def test_the_topic_of_timers_is_made_with_the_first_one(bed: BrokerBed) -> None:
     assert TIMER_TOPIC not in bed.broker.topics
-    put_when_due(bed.broker, outgoing(TIMER_DELAY_SEC="60"))
+    append_when_due(bed.broker, new_message(TIMER_DELAY_SEC="60"))
     topic = bed.broker.topics.find(TIMER_TOPIC)
     assert topic is not None
     assert topic.read_queue_nums == 1
@@ -174,7 +174,7 @@ async def test_the_topic_of_timers_is_made_with_the_first_one(bed: BrokerBed) ->
 async def test_who_delivers_is_woken(bed: BrokerBed, properties: dict[str, str]) -> None:
     waiting = asyncio.create_task(bed.broker.delays.until_due())
     await asyncio.sleep(0)
-    put_when_due(bed.broker, outgoing(**properties))
+    append_when_due(bed.broker, new_message(**properties))
     async with asyncio.timeout(5):
         await waiting
 
@@ -186,7 +186,7 @@ async def test_with_sync_flush_who_delivers_is_woken_when_the_message_can_be_rea
     async with broker_bed(tmp_path, store=store, disk=FaultyDisk(tmp_path)) as bed:
         waiting = asyncio.create_task(bed.broker.delays.until_due())
         await asyncio.sleep(0)
-        put_when_due(bed.broker, outgoing(DELAY="1"))
+        append_when_due(bed.broker, new_message(DELAY="1"))
         async with asyncio.timeout(5):
             await waiting
         assert bed.broker.delays.next_due_ms == START_MS + 1_000
@@ -195,17 +195,12 @@ async def test_with_sync_flush_who_delivers_is_woken_when_the_message_can_be_rea
 async def test_with_sync_flush_a_disk_that_is_late_wakes_late(tmp_path: Path) -> None:
     store = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=store) as bed:
-        durability = bed.broker.durability
-        bed.broker.store._flusher.stop()
+        stop_disk(bed)
         waiting = asyncio.create_task(bed.broker.delays.until_due())
         await asyncio.sleep(0)
-        put_when_due(bed.broker, outgoing(DELAY="1"))
-        bed.clock.advance(60)
-        # All who wait are told, and who delivers waits once more.
-        await eventually(
-            lambda: {each.deadline_s > 1_060 for each in durability._waiters} == {True}
-        )
+        append_when_due(bed.broker, new_message(DELAY="1"))
+        await until_late(bed.broker.safety, bed.clock, bed.connect())
         assert not waiting.done()
-        bed.broker.store._flusher.tick()
+        sync_disk(bed)
         async with asyncio.timeout(5):
             await waiting

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.delays.slice import TURN_SIZE_MAX, Turn
+from roquet.broker.delays.slice import SLICE_SIZE_MAX, DeliverySlice
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress, out_ms
-from roquet.broker.tables.durable_state import SettledState
+from roquet.broker.tables.durable_state import DurableState
 from roquet.protocol.errors import BadBody
 from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore
@@ -38,14 +38,14 @@ def timers_of(
     store: MessageStore, clock: FakeClock, progress: TimerProgress | None = None
 ) -> Timers:
     """As a broker starts that finds `progress` in its file."""
-    return Timers(store, clock, SettledState(progress or TimerProgress()))
+    return Timers(store, clock, DurableState(progress or TimerProgress()))
 
 
 def deliver(timers: Timers, receiver: Receiver, clock: FakeClock) -> None:
     """All that is due now."""
     next_due_ms = timers.next_due_ms()
     while next_due_ms is not None and next_due_ms <= clock.now_ms():
-        timers.deliver(Turn(receiver, clock))
+        timers.deliver(DeliverySlice(receiver, clock))
         next_due_ms = timers.next_due_ms()
 
 
@@ -53,7 +53,7 @@ def saved(timers: Timers, store: MessageStore) -> TimerProgress:
     """What the file has when everything is on disk."""
     timers.propose()
     store.flush()
-    timers.state.settle(store.synced_end)
+    timers.state.confirm(store.synced_end)
     return timers.state.value
 
 
@@ -99,7 +99,7 @@ def test_new_messages_are_looked_at_soon(store: MessageStore, clock: FakeClock) 
     assert timers.next_due_ms() is None
     put_timer(store, START_MS + 90_000)
     assert timers.next_due_ms() == START_MS
-    timers.deliver(Turn(Receiver(), clock))
+    timers.deliver(DeliverySlice(Receiver(), clock))
     next_due_ms = timers.next_due_ms()
     assert next_due_ms is not None
     assert START_MS < next_due_ms <= START_MS + 90_000
@@ -123,7 +123,7 @@ def test_many_come_in_turns(store: MessageStore, clock: FakeClock, receiver: Rec
     for number in range(10):
         put_timer(store, START_MS + 1_000, b"%d" % number)
     clock.advance(1)
-    timers.deliver(Turn(receiver, clock, count_max=7, batch_max=3))
+    timers.deliver(DeliverySlice(receiver, clock, count_max=7, batch_max=3))
     assert [len(batch) for batch in receiver.batches] == [3, 3, 1]
     deliver(timers, receiver, clock)
     assert receiver.bodies == [b"%d" % number for number in range(10)]
@@ -134,10 +134,10 @@ def test_large_messages_come_one_by_one(
 ) -> None:
     timers = timers_of(store, clock)
     for _ in range(2):
-        put_timer(store, START_MS + 1_000, bytes(TURN_SIZE_MAX))
+        put_timer(store, START_MS + 1_000, bytes(SLICE_SIZE_MAX))
     clock.advance(1)
-    timers.deliver(Turn(receiver, clock))  # looks at the first one
-    timers.deliver(Turn(receiver, clock))
+    timers.deliver(DeliverySlice(receiver, clock))  # looks at the first one
+    timers.deliver(DeliverySlice(receiver, clock))
     assert len(receiver.bodies) <= 2
     assert [len(batch) for batch in receiver.batches] == [1] * len(receiver.bodies)
     deliver(timers, receiver, clock)
@@ -152,7 +152,7 @@ def test_what_cannot_be_taken_now_comes_again(
     clock.advance(1)
     receiver.is_closed = True
     with pytest.raises(NotNow):
-        timers.deliver(Turn(receiver, clock))
+        timers.deliver(DeliverySlice(receiver, clock))
     receiver.is_closed = False
     deliver(timers, receiver, clock)
     assert receiver.bodies == [b"timer"]
@@ -178,7 +178,7 @@ def test_messages_that_expired_are_passed_over(
     timers = timers_of(store, clock)
     for number in range(3):
         put_timer(store, START_MS + 1_000, b"%d" % number)
-    timers.deliver(Turn(receiver, clock))
+    timers.deliver(DeliverySlice(receiver, clock))
     queue = store._queues.find(TIMER_TOPIC.encode(), 0)
     assert queue is not None
     queue.min_offset = 2
@@ -238,13 +238,13 @@ def test_what_came_after_the_file_was_written_is_delivered_even_if_the_clock_wen
 def test_a_file_is_not_replaced_before_all_that_it_speaks_of_was_looked_at(
     store: MessageStore, clock: FakeClock, receiver: Receiver
 ) -> None:
-    for _ in range(300):  # more than are looked at in one turn
+    for _ in range(300):  # more than are looked at in one slice
         put_timer(store, START_MS + 900_000)
     progress = TimerProgress(first_offset=0, next_offset=300, delivered_until_s=START_MS // 1000)
     timers = timers_of(store, clock, progress)
-    timers.deliver(Turn(receiver, clock))
+    timers.deliver(DeliverySlice(receiver, clock))
     assert saved(timers, store) is progress
-    timers.deliver(Turn(receiver, clock))
+    timers.deliver(DeliverySlice(receiver, clock))
     assert saved(timers, store).delivered_until_s > progress.delivered_until_s
 
 
@@ -256,7 +256,7 @@ def test_the_file_never_knows_more_than_the_disk(
     clock.advance(1)
     deliver(timers, receiver, clock)
     timers.propose()
-    timers.state.settle(store.synced_end)
+    timers.state.confirm(store.synced_end)
     assert timers.state.value == TimerProgress()
 
 

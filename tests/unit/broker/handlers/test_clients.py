@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.handlers.clients import expire_clients
 from roquet.broker.settings.config import BrokerRole
-from roquet.broker.tables.clients import SILENCE_S_MAX
 from roquet.broker.tables.queue_locks import LOCK_TIME_S
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.group_config import GroupConfig
@@ -26,7 +24,6 @@ from roquet.protocol.headers.clients import (
     UnregisterClientHeader,
 )
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
-from tests.support.eventually import eventually
 from tests.support.golden_frames import golden_frames
 
 READS = {"g": ["TopicA"]}
@@ -111,28 +108,11 @@ async def test_nobody_is_told_where_that_is_switched_off(tmp_path: Path, silence
         assert await notified_groups(client) == []
 
 
-async def test_who_sends_no_heartbeat_is_cut_off_and_the_others_take_over(bed: BrokerBed) -> None:
-    silent, producer, alive = bed.connect(), bed.connect(), bed.connect()
-    await silent.beat("c1", reads=READS)
-    await producer.beat("p1", sends=["p"])
-    bed.clock.advance(SILENCE_S_MAX)
-    await alive.beat("c2", reads=READS)
-    expire_clients(bed.broker)
-    assert await consumer_ids(alive) == ["c1", "c2"]
-    await alive.all_asked()
-    bed.clock.advance(1)
-    expire_clients(bed.broker)
-    assert await consumer_ids(alive) == ["c2"]
-    assert await notified_groups(alive) == ["g"]
-    await eventually(lambda: silent.is_closed and producer.is_closed)
-    assert not alive.is_closed
-
-
 async def test_a_new_group_gets_its_settings_and_the_topic_of_its_retries(
     bed: BrokerBed, client: BedClient
 ) -> None:
     bed.broker.groups.update(GroupConfig(group_name="wide", retry_queue_nums=3))
-    assert (bed.unsaved_files, bed.wants_to_register) == ([], False)
+    bed.forget_wishes()
     await client.beat("c1", reads={"g": ["TopicA"], "wide": []})
     assert bed.unsaved_files == ["topics.json", "subscriptionGroup.json"]
     assert bed.wants_to_register

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roquet.broker.delays.slice import Turn
+from roquet.broker.delays.slice import DeliverySlice
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
@@ -35,7 +35,7 @@ async def test_a_slave_is_told_what_the_disk_knows_and_no_more(
     delays.levels._levels[0].offset = 6
     delays.propose()
     assert await told() == {}
-    delays.settle(bed.broker.store.log_end)
+    delays.confirm(bed.broker.store.log_end)
     assert (await told())[1] == 6
 
 
@@ -43,7 +43,7 @@ async def test_an_operator_sees_how_far_each_level_is(bed: BrokerBed, client: Be
     for _ in range(3):
         put_delayed(bed.broker.store, level=2)
     bed.clock.advance(5)
-    bed.broker.delays.deliver(Turn(Receiver(), bed.clock, count_max=2))
+    bed.broker.delays.deliver(DeliverySlice(Receiver(), bed.clock, count_max=2))
     reply = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields())
     table = read_body(KvTable, reply.body).table
     assert {name: value for name, value in table.items() if name.startswith("schedule")} == {

@@ -19,8 +19,10 @@ from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.properties import parse_properties
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
+from tests.support.eventually import eventually
 from tests.support.full_disk import FullDisk
 from tests.support.golden_frames import GoldenFrame, golden_frames
+from tests.support.late_disk import stop_disk, until_late
 from tests.support.stores import messages, small_config
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -217,6 +219,20 @@ async def test_with_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path) -> 
         client.answer(await client.asked())
         assert (await client.replied()).code == ResponseCode.SUCCESS
         assert bed.broker.store.synced_end == bed.broker.store.log_end > 0
+
+
+async def test_with_sync_flush_a_copy_that_is_late_on_disk_is_no_failure(tmp_path: Path) -> None:
+    config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
+    async with broker_bed(tmp_path, store=config) as bed:
+        client = bed.connect()
+        await client.beat("asker", sends=["askers"])
+        stop_disk(bed)
+        send(client)
+        client.answer(await client.asked())
+        await eventually(lambda: bed.broker.store.log_end > 0)
+        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        assert (await client.replied()).code == ResponseCode.SUCCESS
+        assert client.connection.parked_count == 0
 
 
 # --- recorded ---

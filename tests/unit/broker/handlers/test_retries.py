@@ -1,5 +1,6 @@
 """Send-backs: what becomes of messages that a consumer could not handle."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from msgspec.structs import replace, replace as changed
 
 from roquet.broker.broker import Broker
 from roquet.broker.tables.topics import TopicFlag
+from roquet.net.limits import ConnectionLimits
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -19,6 +21,7 @@ from roquet.store.errors import SyncFailed
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.eventually import eventually
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.late_disk import stop_disk, until_late
 from tests.support.stores import bodies, messages, small_config
 
 
@@ -178,6 +181,31 @@ async def test_with_sync_flush_a_consumer_hears_nothing_before_the_disk_has_it(
         reply = await send_back(bed.connect(), offset)
         assert reply.code == ResponseCode.SUCCESS
         assert bed.broker.store.synced_end == bed.broker.store.log_end
+
+
+async def test_a_send_back_that_is_late_on_disk_is_left_to_the_consumer(tmp_path: Path) -> None:
+    store = small_config(tmp_path, flush_mode=FlushMode.SYNC)
+    async with broker_bed(tmp_path, store=store) as bed:
+        offset = bed.put().physical_offset
+        await eventually(lambda: bed.broker.store.synced_end == bed.broker.store.log_end)
+        stop_disk(bed)
+        asking = asyncio.create_task(send_back(bed.connect(), offset))
+        await asyncio.sleep(0)
+        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        assert (await asking).code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_send_back_for_which_there_is_no_room_to_wait_is_not_stored(
+    tmp_path: Path,
+) -> None:
+    store = small_config(tmp_path, flush_mode=FlushMode.SYNC)
+    async with broker_bed(tmp_path, store=store) as bed:
+        offset = bed.put().physical_offset
+        await eventually(lambda: bed.broker.store.synced_end == bed.broker.store.log_end)
+        end = bed.broker.store.log_end
+        reply = await send_back(bed.connect(ConnectionLimits(parked_count_max=0)), offset)
+        assert reply.code == ResponseCode.SYSTEM_BUSY
+        assert bed.broker.store.log_end == end
 
 
 async def test_a_send_back_that_the_disk_did_not_take_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.net.limits import Limits
+from roquet.net.limits import ConnectionLimits
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import CommandFlag, Permission, RequestCode, ResponseCode
@@ -24,6 +24,7 @@ from roquet.protocol.messages.record import read_record
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import VERSION_5_5_0, BedClient, BrokerBed, broker_bed
 from tests.support.eventually import eventually
+from tests.support.late_disk import stop_disk, until_late
 from tests.support.stores import small_config
 
 V4_9_7 = 407
@@ -315,12 +316,28 @@ async def test_a_sender_waits_for_the_disk_as_long_as_the_operator_wants(tmp_pat
         assert (await reply).code == ResponseCode.FLUSH_DISK_TIMEOUT
 
 
+async def test_with_sync_flush_a_late_disk_is_told_with_the_place_of_the_message(
+    tmp_path: Path,
+) -> None:
+    config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
+    async with broker_bed(tmp_path, store=config) as bed:
+        stop_disk(bed)
+        asking = asyncio.create_task(send(bed.connect(), header("Fresh")))
+        await asyncio.sleep(0)
+        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        reply = await asking
+        assert reply.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        told = read_header(SendMessageReplyHeader, reply.fields)
+        assert parse_offset_id(told.msg_id).physical_offset == 0
+        assert (told.queue_id, told.queue_offset) == (0, 0)
+
+
 async def test_who_may_not_wait_for_the_disk_is_refused_before_anything_is_stored(
     tmp_path: Path,
 ) -> None:
     config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=config) as bed:
-        client = bed.connect(Limits(parked_count_max=0))
+        client = bed.connect(ConnectionLimits(parked_count_max=0))
         reply = await send(client, header("Fresh"))
         assert reply.code == ResponseCode.SYSTEM_BUSY
         assert bed.broker.store.log_end == 0

@@ -1,5 +1,6 @@
 """What clients and operators ask about transactions, and what they are refused."""
 
+import asyncio
 import errno
 import os
 from contextlib import AsyncExitStack
@@ -17,6 +18,7 @@ from roquet.store.config import FlushMode
 from roquet.store.errors import SyncFailed
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.golden_frames import golden_frames
+from tests.support.late_disk import stop_disk, sync_disk, until_late
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import messages, small_config
 from tests.support.transactional import (
@@ -165,6 +167,22 @@ async def test_with_sync_flush_no_end_is_acknowledged_that_the_disk_has_not(
         assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
         with pytest.raises(SyncFailed):
             await stack.aclose()
+
+
+async def test_with_sync_flush_an_end_that_is_late_on_disk_is_still_waited_for(
+    tmp_path: Path,
+) -> None:
+    config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
+    async with broker_bed(tmp_path, store=config) as bed:
+        client = bed.connect()
+        half = await begin(bed, client, "a")
+        stop_disk(bed)
+        ending = asyncio.create_task(end(client, half, COMMIT))
+        await asyncio.sleep(0)
+        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        assert not ending.done()
+        sync_disk(bed)
+        assert (await ending).code == ResponseCode.SUCCESS
 
 
 # --- asking again (323) ---

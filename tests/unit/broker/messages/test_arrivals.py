@@ -87,24 +87,24 @@ async def test_a_pull_whose_filter_does_not_match_sleeps_on(arrivals: Arrivals) 
 async def test_what_is_not_on_disk_yet_wakes_nobody_until_it_is(arrivals: Arrivals) -> None:
     puller = Puller()
     arrivals.wait(puller.sleeper, 15)
-    arrivals.announce_when_durable("orders", 3, 100)
-    arrivals.announce_when_durable("orders", 3, 200)
+    arrivals.announce_when_safe("orders", 3, 100)
+    arrivals.announce_when_safe("orders", 3, 200)
     await asyncio.sleep(0)
     assert puller.look_count == 1
-    arrivals.log_is_durable(100)
+    arrivals.log_is_safe(100)
     await eventually(lambda: puller.look_count == 2)
     puller.message_count = 1
-    arrivals.log_is_durable(200)
+    arrivals.log_is_safe(200)
     await eventually(lambda: puller.answers)
 
 
 async def test_a_queue_is_announced_once_when_all_of_it_is_on_disk(arrivals: Arrivals) -> None:
     puller = Puller()
     arrivals.wait(puller.sleeper, 15)
-    arrivals.announce_when_durable("orders", 3, 100)
-    arrivals.log_is_durable(100)
+    arrivals.announce_when_safe("orders", 3, 100)
+    arrivals.log_is_safe(100)
     await eventually(lambda: puller.look_count == 2)
-    arrivals.log_is_durable(300)
+    arrivals.log_is_safe(300)
     await asyncio.sleep(0)
     assert puller.look_count == 2
 

@@ -1,5 +1,6 @@
 """The consumer groups of a broker."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -191,3 +192,36 @@ def test_a_slave_becomes_a_copy_of_its_master() -> None:
     assert slave.version == master.version
     assert slave.change_count == 1
     assert slave.find("bills") == group("bills")
+
+
+CHANGES: list[Callable[[GroupTable], object]] = [
+    lambda groups: groups.find_or_create("new", may_create=True),
+    lambda groups: groups.update(group("old", retry_max_times=1)),
+    lambda groups: groups.delete("old"),
+    lambda groups: groups.replace_all(GroupConfigTable()),
+]
+NO_CHANGES: list[Callable[[GroupTable], object]] = [
+    lambda groups: groups.find_or_create("old", may_create=True),
+    lambda groups: groups.delete("new"),
+    lambda groups: groups.load(b"{}"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_is_announced_once_it_can_be_seen(
+    change: Callable[[GroupTable], object],
+) -> None:
+    groups = table(group("old"))
+    seen: list[tuple[bytes, int]] = []
+    groups.on_change = lambda: seen.append((groups.to_bytes(), groups.change_count))
+    change(groups)
+    assert seen == [(groups.to_bytes(), 1)]
+
+
+@pytest.mark.parametrize("change", NO_CHANGES)
+def test_what_is_no_change_is_not_announced(change: Callable[[GroupTable], object]) -> None:
+    groups = table(group("old"))
+    announced: list[int] = []
+    groups.on_change = lambda: announced.append(1)
+    change(groups)
+    assert announced == []

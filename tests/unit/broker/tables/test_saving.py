@@ -92,9 +92,14 @@ async def test_a_change_during_the_write_needs_another_one(
     assert content(tmp_path) == "2"
 
 
-async def test_a_full_disk_is_told_to_who_waits_and_logged_for_the_rest(
-    saver: Saver, table: Table, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_full_disk_is_told_to_who_waits_and_tried_again_for_the_rest(
+    saver: Saver,
+    table: Table,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("roquet.broker.tables.saving.RETRY_PAUSE_S", 0.01)
     (tmp_path / "table.json.tmp").mkdir()  # nothing can be written aside now
     table.change()
     with pytest.raises(StateNotSaved):
@@ -103,7 +108,6 @@ async def test_a_full_disk_is_told_to_who_waits_and_logged_for_the_rest(
         saver.save_soon()
         await eventually(lambda: "table not saved" in caplog.text)
         (tmp_path / "table.json.tmp").rmdir()
-        saver.save_soon()
         await eventually(lambda: content(tmp_path) == "1")
 
 

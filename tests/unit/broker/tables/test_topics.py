@@ -1,5 +1,6 @@
 """The topics of a broker."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +311,42 @@ def test_a_slave_becomes_a_copy_of_its_master() -> None:
     assert slave.version == master.version
     assert slave.change_count == 1
     assert slave.find("bills") == topic("bills", 1)
+
+
+# --- who follows it ---
+
+CHANGES: list[Callable[[TopicTable], object]] = [
+    lambda topics: topics.create_by_send("new", "parent", 1, may_create=True),
+    lambda topics: topics.find_or_create("new", 1),
+    lambda topics: topics.update(topic("old", 8)),
+    lambda topics: topics.delete("old"),
+    lambda topics: topics.set_ordered({"old"}),
+    lambda topics: topics.announce_anew(),
+    lambda topics: topics.replace_all(TopicConfigTable()),
+]
+NO_CHANGES: list[Callable[[TopicTable], object]] = [
+    lambda topics: topics.find_or_create("old", 1),
+    lambda topics: topics.delete("new"),
+    lambda topics: topics.set_ordered(()),
+    lambda topics: topics.load(b"{}"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_is_announced_once_it_can_be_seen(
+    change: Callable[[TopicTable], object],
+) -> None:
+    topics = table(topic("old"), topic("parent", perm=7))
+    seen: list[tuple[bytes, int]] = []
+    topics.on_change = lambda: seen.append((topics.to_bytes(), topics.change_count))
+    change(topics)
+    assert seen == [(topics.to_bytes(), 1)]
+
+
+@pytest.mark.parametrize("change", NO_CHANGES)
+def test_what_is_no_change_is_not_announced(change: Callable[[TopicTable], object]) -> None:
+    topics = table(topic("old"))
+    announced: list[int] = []
+    topics.on_change = lambda: announced.append(1)
+    change(topics)
+    assert announced == []

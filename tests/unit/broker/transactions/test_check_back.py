@@ -12,13 +12,13 @@ from hypothesis import given, strategies as st
 
 from roquet.broker.settings.config import BrokerRole
 from roquet.broker.transactions.check_back import (
+    Decision,
     Half,
     Rules,
-    Verdict,
     check_transactions,
+    decision_on,
     facts_of,
     keep_checking,
-    verdict_on,
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
@@ -30,6 +30,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.full_disk import FullDisk
 from tests.support.golden_stores import unpack_store
+from tests.support.late_disk import stop_disk, sync_disk, until_late
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import small_config
 from tests.support.transactional import (
@@ -54,37 +55,37 @@ RULES = Rules(timeout_ms=6_000, check_count_max=15, reserved_ms=72 * 3_600_000)
 
 
 @pytest.mark.parametrize(
-    ("half", "verdict"),
+    ("half", "decision"),
     [
-        (Half(5, NOW - 60_000), Verdict.ASK),
-        (Half(5, NOW - 6_000), Verdict.ASK),
-        (Half(5, NOW - 5_999), Verdict.WAIT),
-        (Half(5, NOW), Verdict.WAIT),
+        (Half(5, NOW - 60_000), Decision.ASK),
+        (Half(5, NOW - 6_000), Decision.ASK),
+        (Half(5, NOW - 5_999), Decision.WAIT),
+        (Half(5, NOW), Decision.WAIT),
         # The clock of its producer is ahead.
-        (Half(5, NOW + 1), Verdict.ASK),
-        (Half(5, NOW + 3_600_000), Verdict.ASK),
-        (Half(5, NOW - 60_000, check_count=14), Verdict.ASK),
-        (Half(5, NOW - 60_000, check_count=15), Verdict.GIVE_UP),
-        (Half(5, NOW, check_count=16), Verdict.GIVE_UP),
-        (Half(5, NOW - RULES.reserved_ms), Verdict.ASK),
-        (Half(5, NOW - RULES.reserved_ms - 1), Verdict.GIVE_UP),
-        (Half(5, NOW - 60_000, immunity_ms=60_001), Verdict.KEEP),
-        (Half(5, NOW - 60_000, immunity_ms=60_000), Verdict.ASK),
-        (Half(5, NOW, immunity_ms=0), Verdict.ASK),
-        (Half(5, NOW + 1, immunity_ms=1), Verdict.KEEP),
-        (Half(5, NOW - 1, check_count=15, immunity_ms=60_000), Verdict.GIVE_UP),
-        (Half(3, NOW - 60_000), Verdict.OVER),
-        (Half(3, NOW), Verdict.OVER),
-        (Half(5, NOW - 60_000, first_offset=3), Verdict.OVER),
-        (Half(5, NOW - 60_000, first_offset=4), Verdict.ASK),
-        (Half(3, NOW, check_count=99), Verdict.OVER),
+        (Half(5, NOW + 1), Decision.ASK),
+        (Half(5, NOW + 3_600_000), Decision.ASK),
+        (Half(5, NOW - 60_000, check_count=14), Decision.ASK),
+        (Half(5, NOW - 60_000, check_count=15), Decision.GIVE_UP),
+        (Half(5, NOW, check_count=16), Decision.GIVE_UP),
+        (Half(5, NOW - RULES.reserved_ms), Decision.ASK),
+        (Half(5, NOW - RULES.reserved_ms - 1), Decision.GIVE_UP),
+        (Half(5, NOW - 60_000, immunity_ms=60_001), Decision.KEEP),
+        (Half(5, NOW - 60_000, immunity_ms=60_000), Decision.ASK),
+        (Half(5, NOW, immunity_ms=0), Decision.ASK),
+        (Half(5, NOW + 1, immunity_ms=1), Decision.KEEP),
+        (Half(5, NOW - 1, check_count=15, immunity_ms=60_000), Decision.GIVE_UP),
+        (Half(3, NOW - 60_000), Decision.OVER),
+        (Half(3, NOW), Decision.OVER),
+        (Half(5, NOW - 60_000, first_offset=3), Decision.OVER),
+        (Half(5, NOW - 60_000, first_offset=4), Decision.ASK),
+        (Half(3, NOW, check_count=99), Decision.OVER),
     ],
 )
-def test_a_half_message_gets_its_verdict(half: Half, verdict: Verdict) -> None:
-    assert verdict_on(half, {3}, NOW, RULES) is verdict
+def test_a_half_message_is_decided_about(half: Half, decision: Decision) -> None:
+    assert decision_on(half, {3}, NOW, RULES) is decision
 
 
-def naive_verdict(half: Half, ended: set[int], now_ms: int, rules: Rules) -> Verdict:
+def naive_decision(half: Half, ended: set[int], now_ms: int, rules: Rules) -> Decision:
     """What the specification says, one sentence after the other."""
     is_over = bool(ended & {half.offset, half.first_offset})
     is_hopeless = half.check_count >= rules.check_count_max
@@ -95,14 +96,14 @@ def naive_verdict(half: Half, ended: set[int], now_ms: int, rules: Rules) -> Ver
     else:
         is_asked_from_ms = half.born_ms + half.immunity_ms
     if is_over:
-        return Verdict.OVER
+        return Decision.OVER
     if is_hopeless or is_expired:
-        return Verdict.GIVE_UP
+        return Decision.GIVE_UP
     if half.immunity_ms is None and is_from_the_future:
-        return Verdict.ASK
+        return Decision.ASK
     if now_ms >= is_asked_from_ms:
-        return Verdict.ASK
-    return Verdict.WAIT if half.immunity_ms is None else Verdict.KEEP
+        return Decision.ASK
+    return Decision.WAIT if half.immunity_ms is None else Decision.KEEP
 
 
 small = st.integers(0, 40)
@@ -121,10 +122,10 @@ small = st.integers(0, 40)
     now_ms=st.integers(0, 200),
     rules=st.builds(Rules, small, st.integers(1, 4), st.integers(50, 150)),
 )
-def test_verdicts_are_those_of_the_specification(
+def test_decisions_are_those_of_the_specification(
     half: Half, ended: set[int], now_ms: int, rules: Rules
 ) -> None:
-    assert verdict_on(half, ended, now_ms, rules) is naive_verdict(half, ended, now_ms, rules)
+    assert decision_on(half, ended, now_ms, rules) is naive_decision(half, ended, now_ms, rules)
 
 
 def test_facts_are_read_from_a_record_and_what_cannot_be_read_is_as_good_as_absent() -> None:
@@ -360,7 +361,7 @@ async def test_a_round_leaves_its_progress_where_apache_looks_for_it(
     await round_after(bed, 6)
     bed.broker.store._flusher.want()
     await eventually(lambda: bed.broker.store.synced_end == bed.broker.store.log_end)
-    bed.broker.pending_halves.settle()
+    bed.broker.pending_halves.commit_progress()
     offsets = bed.broker.offsets
     assert offsets.find("CID_RMQ_SYS_TRANS", HALF_TOPIC, 0) == 3
     assert offsets.find("CID_RMQ_SYS_TRANS", OP_TOPIC, 0) == 3
@@ -474,6 +475,26 @@ async def test_with_sync_flush_a_producer_is_asked_when_it_can_answer(tmp_path: 
         reply = await end(producer, asked_about(await producer.asked()), COMMIT)
         assert reply.code == ResponseCode.SUCCESS
         assert delivered(bed) == [b"a"]
+
+
+async def test_with_sync_flush_a_late_disk_leaves_the_question_to_the_next_round(
+    tmp_path: Path,
+) -> None:
+    config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
+    async with broker_bed(tmp_path, store=config) as bed:
+        producer = await member(bed, "one")
+        await begin(bed, producer, "a")
+        stop_disk(bed)
+        await round_after(bed, 6)
+        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        sync_disk(bed)
+        await eventually(lambda: bed.broker.pending_halves.end == 2)
+        assert await producer.all_asked() == []
+        checking = asyncio.create_task(check_transactions(bed.broker))
+        await eventually(lambda: bed.broker.store.log_end > bed.broker.store.synced_end)
+        sync_disk(bed)
+        assert (await producer.asked()).code == RequestCode.CHECK_TRANSACTION_STATE
+        await checking
 
 
 async def test_rounds_come_in_the_interval_that_is_configured(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from roquet.broker.messages.new_message import Outgoing
+from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.transactions.half_messages import (
     committed,
     given_up,
@@ -13,7 +13,7 @@ from roquet.broker.transactions.half_messages import (
     kept,
     op_message,
     question_record,
-    real_place,
+    real_queue,
     renewed,
     resumed,
 )
@@ -70,7 +70,7 @@ def by_apache(message: StoredMessage) -> Written:
     )
 
 
-def by_us(message: Outgoing) -> Written:
+def by_us(message: NewMessage) -> Written:
     return Written(
         message.topic,
         message.queue_id,
@@ -114,14 +114,14 @@ def test_a_half_message_is_written_as_apache_does(store: str) -> None:
     first = [half for half in halves(store) if "TRANSACTION_CHECK_TIMES" not in half.properties]
     assert len(first) >= 6
     for half in first:
-        place = real_place(half)
+        place = real_queue(half)
         sent = {
             name: value
             for name, value in half.properties.items()
             if name not in ("REAL_TOPIC", "REAL_QID")
         }
         send = replace(
-            Outgoing.copy_of(half), topic=place.topic, queue_id=place.queue_id, sys_flag=4
+            NewMessage.copy_of(half), topic=place.topic, queue_id=place.queue_id, sys_flag=4
         )
         text = "\x02".join(f"{name}\x01{value}" for name, value in sent.items())
         assert by_us(half_of(replace(send, properties=text), "other")) == by_apache(half)
@@ -188,8 +188,8 @@ def test_a_producer_is_shown_the_record_that_apache_shows() -> None:
 # --- beyond what was recorded ---
 
 
-def sent(**members: object) -> Outgoing:
-    message = Outgoing(
+def sent(**members: object) -> NewMessage:
+    message = NewMessage(
         topic="TopicA",
         queue_id=3,
         body=b"pay",
@@ -201,7 +201,9 @@ def sent(**members: object) -> Outgoing:
     return replace(message, **members)
 
 
-def stored(message: Outgoing, queue_offset: int = 7, physical_offset: int = 4096) -> StoredMessage:
+def stored(
+    message: NewMessage, queue_offset: int = 7, physical_offset: int = 4096
+) -> StoredMessage:
     draft = RecordDraft(
         queue_id=message.queue_id,
         flag=message.flag,
@@ -280,4 +282,4 @@ def test_what_is_resumed_begins_to_count_again() -> None:
 )
 def test_a_message_that_belongs_nowhere_is_refused(properties: str) -> None:
     with pytest.raises(Refused, match="where it belongs"):
-        real_place(stored(sent(properties=properties)))
+        real_queue(stored(sent(properties=properties)))

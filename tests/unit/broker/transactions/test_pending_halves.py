@@ -187,9 +187,9 @@ def test_op_messages_are_passed_by_up_to_the_first_that_is_needed(store: Message
     pending.pass_by(3)
     while pending.pass_ops():
         pass
-    pending.settle()
+    pending.commit_progress()
     store.flush()
-    pending.settle()
+    pending.commit_progress()
     assert saved(pending) == (3, 3)
 
 
@@ -202,7 +202,7 @@ def test_all_op_messages_are_passed_by_when_all_half_messages_are(store: Message
     while pending.pass_ops():
         pass
     store.flush()
-    pending.settle()
+    pending.commit_progress()
     assert saved(pending) == (50, 50)
     assert len(pending.ended._bits) <= 1
 
@@ -233,7 +233,7 @@ def test_a_queue_that_begins_anew_is_followed(store: MessageStore) -> None:
     assert open_offsets(pending) == [0]
     assert pending.unrecorded == []
     store.flush()
-    pending.settle()
+    pending.commit_progress()
     assert saved(pending) == (0, 0)
 
 
@@ -244,10 +244,10 @@ def test_the_table_does_not_know_more_than_the_disk(store: MessageStore) -> None
     put_halves(store, 4)
     pending = loaded(store)
     pending.pass_by(2)
-    pending.settle()
+    pending.commit_progress()
     assert saved(pending) == (None, None)
     store.flush()
-    pending.settle()
+    pending.commit_progress()
     assert saved(pending) == (2, None)
 
 
@@ -257,21 +257,21 @@ def test_progress_is_saved_also_when_the_log_never_rests(store: MessageStore) ->
     pending = loaded(store)
     pending.pass_by(1)
     put_halves(store, 1)
-    pending.settle()  # The copies of these half messages are not safe.
+    pending.commit_progress()  # The copies of these half messages are not safe.
     assert saved(pending) == (None, None)
     store.flush()
     put_halves(store, 1)
     pending.pass_by(3)
-    pending.settle()  # Those of the first are by now.
+    pending.commit_progress()  # Those of the first are by now.
     assert saved(pending) == (1, None)
     store.flush()
     put_halves(store, 1)
-    pending.settle()
+    pending.commit_progress()
     assert saved(pending) == (3, None)
 
 
 def test_without_transactions_the_table_stays_as_it_is(store: MessageStore) -> None:
     pending = loaded(store)
-    pending.settle()
+    pending.commit_progress()
     assert saved(pending) == (None, None)
     assert pending._offsets.change_count == 0

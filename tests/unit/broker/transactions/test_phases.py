@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.messages.new_message import put_outgoing
+from roquet.broker.messages.new_message import append_message
 from roquet.broker.transactions.check_back import check_transactions
 from roquet.broker.transactions.half_messages import committed, op_message
 from roquet.broker.transactions.phases import begins_transaction
@@ -448,7 +448,7 @@ async def test_an_older_copy_that_apache_ended_is_the_end_of_all(
     await begin(bed, producer, "a")
     await round_after(bed, 60)
     await producer.all_asked()
-    put_outgoing(bed.broker, op_message(0, bed.broker.store_host, 0))
+    append_message(bed.broker, op_message(0, bed.broker.store_host, 0))
     async with broker_bed(killed(bed, "killed")) as again:
         client = await member(again)
         await round_after(again, 120)
@@ -461,7 +461,7 @@ async def test_after_a_crash_all_keys_are_filed_before_ends_are_looked_for(
     await begin(bed, producer, "a")
     for _ in range(3000):  # more than two looks would file
         bed.put(b"")
-    put_outgoing(bed.broker, committed(halves(bed)[0]))  # the first step of a commit
+    append_message(bed.broker, committed(halves(bed)[0]))  # the first step of a commit
     async with broker_bed(killed(bed, "killed")) as again:
         client = await member(again)
         await round_after(again, 60)
@@ -514,7 +514,7 @@ async def live(bed: BrokerBed, producer: BedClient) -> None:
         await round_after(bed, 60)
         for question in await producer.all_asked():
             await answer(producer, question)
-        bed.broker.pending_halves.settle()
+        bed.broker.pending_halves.commit_progress()
         await bed.broker.offset_saver.until_saved()
 
 

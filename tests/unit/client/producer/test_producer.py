@@ -469,7 +469,6 @@ async def test_a_new_broker_is_found(cluster: LiveCluster) -> None:
         await sending.send(Message(TOPIC, b"x"))
         await cluster.start_broker("broker-b")
         cluster.brokers["broker-b"].topics.find_or_create(TOPIC, 4)
-        cluster.brokers["broker-b"].registrar.refresh_soon()
         names: set[str] = set()
         async with asyncio.timeout(PATIENT_S):
             while len(names) < 2:

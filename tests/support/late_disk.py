@@ -1,0 +1,30 @@
+"""A disk that takes too long, for brokers that wait for it."""
+
+from roquet.broker.messages.safety import Late, Safety
+from roquet.net.router import Reply, Request
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.command import Command
+from roquet.protocol.headers.addressed import NoFields
+from tests.support.broker_bed import BedClient, BrokerBed
+from tests.support.fake_clock import FakeClock
+
+_LONG_S = 60.0
+_NEVER = 2**62
+
+
+def stop_disk(bed: BrokerBed) -> None:
+    """Nothing gets there any more, but by `sync_disk`."""
+    bed.broker.store._flusher.stop()
+
+
+def sync_disk(bed: BrokerBed) -> None:
+    bed.broker.store._flusher.tick()
+
+
+async def until_late(safety: Safety, clock: FakeClock, probe: BedClient) -> None:
+    """The deadline of everybody who waits by now is over, and they have noticed."""
+    request = Request(NoFields(), Command(RequestCode.SEND_MESSAGE), probe.connection)
+    # Deadlines come in the order of the line, so what joins it now is the last to be late.
+    safety.reply_when_safe(request, _NEVER, Reply(), Late.IGNORE)
+    clock.advance(_LONG_S)
+    await probe.replied()

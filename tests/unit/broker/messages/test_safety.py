@@ -1,0 +1,296 @@
+"""Who waits until what they stored is safe, and what they are told when it is not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from roquet.broker.messages.safety import Late, Safety
+from roquet.net.errors import Refused
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
+from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
+from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import read_header
+from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
+from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.headers.offsets import OffsetReplyHeader
+from roquet.store.errors import SyncFailed
+from tests.support.broker_bed import BrokerBed, broker_bed
+from tests.support.eventually import eventually
+from tests.support.fake_clock import FakeClock
+from tests.support.late_disk import until_late
+
+TIMEOUT_S = 5.0
+REPLY = Reply(header=OffsetReplyHeader(offset=7))
+EVERY_REPLY = [Late.SAY_SO, Late.REFUSE, Late.IGNORE, Late.WAIT_ON]
+
+
+class Line:
+    """A safety whose disk does what the test says, and a client that waits for replies."""
+
+    def __init__(
+        self, bed: BrokerBed, limits: ConnectionLimits = DEFAULT_LIMITS, *, is_awaited: bool = True
+    ) -> None:
+        self.client = bed.connect(limits)
+        self.probe = bed.connect()
+        self.clock = FakeClock()
+        self.called: list[str] = []
+        self.safe_ends: list[int] = []
+        self.safety = Safety(
+            self.clock, TIMEOUT_S, is_awaited=is_awaited, on_safe=self.safe_ends.append
+        )
+
+    def when_safe(self, name: str, end: int, late: Late = Late.WAIT_ON) -> None:
+        self.safety.when_safe(end, lambda: self.called.append(name), late)
+
+    def reply(
+        self, end: int, late: Late, opaque: int = 1, serializer: int = SERIALIZER_JSON
+    ) -> Reply | Owed | bytes:
+        return self.safety.reply_when_safe(self.request(opaque, serializer), end, REPLY, late)
+
+    def request(self, opaque: int = 1, serializer: int = SERIALIZER_JSON) -> Request[NoFields]:
+        command = Command(RequestCode.SEND_MESSAGE, opaque, serializer=serializer)
+        return Request(NoFields(), command, self.client.connection)
+
+    async def deadline(self) -> None:
+        """Returns when the deadline of everybody is over, and they know it."""
+        await until_late(self.safety, self.clock, self.probe)
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
+    async with broker_bed(tmp_path) as bed:
+        yield bed
+
+
+@pytest.fixture
+async def line(bed: BrokerBed) -> AsyncIterator[Line]:
+    line = Line(bed)
+    yield line
+    line.safety.close()
+
+
+def in_flush_thread(safety: Safety, *ends: int) -> None:
+    def run() -> None:
+        for end in ends:
+            safety.flushed(end)
+
+    thread = Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+# --- safe ---
+
+
+async def test_one_round_releases_all_that_it_covers_in_their_order(line: Line) -> None:
+    for name, end in (("a", 100), ("b", 200), ("c", 300)):
+        line.when_safe(name, end)
+    in_flush_thread(line.safety, 250)
+    await eventually(lambda: line.called == ["a", "b"])
+    in_flush_thread(line.safety, 300)
+    await eventually(lambda: line.called == ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("serializer", [SERIALIZER_JSON, SERIALIZER_BINARY])
+@pytest.mark.parametrize("late", EVERY_REPLY)
+async def test_a_reply_goes_out_as_it_is_when_what_it_tells_of_is_safe(
+    line: Line, late: Late, serializer: int
+) -> None:
+    assert line.reply(100, late, serializer=serializer) is OWED
+    assert line.client.connection.parked_count == 1
+    in_flush_thread(line.safety, 100)
+    reply = await line.client.replied()
+    assert (reply.code, reply.opaque, reply.serializer) == (ResponseCode.SUCCESS, 1, serializer)
+    assert read_header(OffsetReplyHeader, reply.fields).offset == 7
+    assert line.client.connection.parked_count == 0
+
+
+async def test_whoever_follows_the_log_is_told_of_every_round_even_if_nobody_waits(
+    line: Line,
+) -> None:
+    in_flush_thread(line.safety, 100)
+    await eventually(lambda: line.safe_ends == [100])
+    in_flush_thread(line.safety, 250)
+    await eventually(lambda: line.safe_ends == [100, 250])
+
+
+async def test_nobody_is_told_by_the_flush_thread_itself(line: Line) -> None:
+    line.when_safe("a", 100)
+    in_flush_thread(line.safety, 100, 150, 200)
+    assert line.called == []
+    await eventually(lambda: line.called == ["a"])
+
+
+async def test_a_round_during_the_hand_over_is_not_lost(line: Line) -> None:
+    line.safety.when_safe(100, lambda: in_flush_thread(line.safety, 200))
+    line.when_safe("b", 200)
+    in_flush_thread(line.safety, 100)
+    await eventually(lambda: line.called == ["b"])
+
+
+async def test_what_is_safe_already_is_not_waited_for(line: Line) -> None:
+    in_flush_thread(line.safety, 100)
+    await eventually(lambda: line.safe_ends == [100])
+    line.when_safe("a", 100)
+    assert line.called == ["a"]
+    assert line.reply(100, Late.SAY_SO) is REPLY
+
+
+@pytest.mark.parametrize("late", EVERY_REPLY)
+async def test_with_async_flush_everything_is_safe_at_once(bed: BrokerBed, late: Late) -> None:
+    line = Line(bed, is_awaited=False)
+    line.when_safe("a", 100)
+    assert line.called == ["a"]
+    assert line.reply(100, late) is REPLY
+
+
+async def test_a_one_way_request_leaves_nothing_behind(line: Line) -> None:
+    request = line.request()
+    request.command.flag = int(CommandFlag.ONEWAY)
+    answer = line.safety.reply_when_safe(request, 100, REPLY, Late.SAY_SO)
+    assert encode_answer(request.command, answer) is None
+    assert line.client.connection.parked_count == 0
+
+
+async def test_a_client_that_is_gone_hears_nothing_and_stops_nobody(
+    line: Line, bed: BrokerBed
+) -> None:
+    line.reply(100, Late.SAY_SO)
+    line.client.leave()
+    line.client = bed.connect()
+    line.reply(100, Late.SAY_SO, opaque=2)
+    in_flush_thread(line.safety, 100)
+    assert (await line.client.replied()).opaque == 2
+
+
+async def test_replies_that_wait_count_against_the_limit_of_their_connection(
+    bed: BrokerBed,
+) -> None:
+    line = Line(bed, ConnectionLimits(parked_count_max=1))
+    line.safety.check_room(line.request())
+    line.reply(100, Late.SAY_SO)
+    with pytest.raises(Refused, match="OVERLOAD"):
+        line.safety.check_room(line.request())
+    line.safety.close()
+
+
+# --- late ---
+
+
+@pytest.mark.parametrize("serializer", [SERIALIZER_JSON, SERIALIZER_BINARY])
+async def test_late_a_send_hears_of_the_timeout_and_where_its_message_is(
+    line: Line, serializer: int
+) -> None:
+    line.reply(100, Late.SAY_SO, serializer=serializer)
+    line.clock.advance(TIMEOUT_S)
+    reply = await line.client.replied()
+    assert (reply.code, reply.opaque, reply.serializer) == (
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        1,
+        serializer,
+    )
+    assert read_header(OffsetReplyHeader, reply.fields).offset == 7
+
+
+async def test_late_a_send_back_is_an_error(line: Line) -> None:
+    line.reply(100, Late.REFUSE)
+    line.clock.advance(TIMEOUT_S)
+    reply = await line.client.replied()
+    assert (reply.code, reply.opaque) == (ResponseCode.SYSTEM_ERROR, 1)
+    assert "not on disk in time" in (reply.remark or "")
+
+
+async def test_late_the_copy_of_a_reply_does_not_matter(line: Line) -> None:
+    line.reply(100, Late.IGNORE)
+    line.clock.advance(TIMEOUT_S)
+    assert (await line.client.replied()).code == ResponseCode.SUCCESS
+
+
+async def test_late_the_end_of_a_transaction_is_still_waited_for(line: Line) -> None:
+    line.reply(100, Late.WAIT_ON)
+    await line.deadline()
+    assert line.client.connection.parked_count == 1
+    in_flush_thread(line.safety, 100)
+    assert (await line.client.replied()).code == ResponseCode.SUCCESS
+
+
+async def test_late_who_delivers_is_woken_late(line: Line) -> None:
+    line.when_safe("a", 100)
+    line.when_safe("b", 200)
+    await line.deadline()
+    assert line.called == []
+    in_flush_thread(line.safety, 100)
+    await eventually(lambda: line.called == ["a"])
+    in_flush_thread(line.safety, 200)
+    await eventually(lambda: line.called == ["a", "b"])
+
+
+async def test_late_a_producer_is_not_asked_any_more(line: Line) -> None:
+    line.when_safe("a", 100, Late.FORGET)
+    await line.deadline()
+    in_flush_thread(line.safety, 100)
+    await eventually(lambda: line.safe_ends == [100])
+    assert line.called == []
+
+
+async def test_nobody_is_late_before_their_own_deadline(line: Line) -> None:
+    line.reply(100, Late.SAY_SO)
+    line.clock.advance(TIMEOUT_S - 1)
+    line.reply(200, Late.SAY_SO, opaque=2)
+    line.clock.advance(2)
+    assert (await line.client.replied()).code == ResponseCode.FLUSH_DISK_TIMEOUT
+    in_flush_thread(line.safety, 200)
+    reply = await line.client.replied()
+    assert (reply.code, reply.opaque) == (ResponseCode.SUCCESS, 2)
+
+
+# --- failed ---
+
+
+@pytest.mark.parametrize("late", EVERY_REPLY)
+async def test_after_a_failed_sync_nothing_is_acknowledged_ever_again(
+    line: Line, late: Late, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_send_back = late is Late.REFUSE
+    code = ResponseCode.SYSTEM_ERROR if is_send_back else ResponseCode.SERVICE_NOT_AVAILABLE
+    line.reply(100, late)
+    line.safety.flush_failed(SyncFailed("input/output error"))
+    reply = await line.client.replied()
+    assert (reply.code, reply.opaque) == (code, 1)
+    assert line.client.connection.parked_count == 0
+    answer = line.reply(200, late)
+    assert isinstance(answer, Reply)
+    assert answer.code == code
+    assert line.safety.has_failed.is_set()
+    assert "input/output error" in caplog.text
+
+
+@pytest.mark.parametrize("late", [Late.WAIT_ON, Late.FORGET])
+async def test_after_a_failed_sync_nothing_that_waits_is_done(line: Line, late: Late) -> None:
+    line.when_safe("a", 100, late)
+    line.safety.flush_failed(SyncFailed("input/output error"))
+    await line.safety.has_failed.wait()
+    line.when_safe("b", 200, late)
+    in_flush_thread(line.safety, 200)
+    await eventually(lambda: line.safe_ends == [200])
+    assert line.called == []
+
+
+async def test_who_waits_on_hears_of_the_failure_too(line: Line) -> None:
+    line.reply(100, Late.WAIT_ON)
+    await line.deadline()
+    line.safety.flush_failed(SyncFailed("input/output error"))
+    assert (await line.client.replied()).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_a_closed_line_leaves_no_timer_and_nobody_behind(line: Line) -> None:
+    line.when_safe("a", 100)
+    line.safety.close()
+    line.clock.advance(10)
+    in_flush_thread(line.safety, 100)
+    await asyncio.sleep(0.6)  # longer than a sweep takes to come
+    assert line.called == []
