@@ -27,8 +27,7 @@ _POLL_S = 0.05
 _LOG_TAIL_SIZE = 3000
 _BOOTED = "boot success"
 
-# What a broker listens on besides its port: the fast port below and the replication port above.
-_FAST_PORT_DISTANCE = -2
+# The replication port is the one above a broker's own.
 _REPLICATION_PORT_DISTANCE = 1
 
 _SMALL_PATIENT_BROKER = {
@@ -201,7 +200,7 @@ class ApacheBroker(ApacheServer):
             version,
             "org.apache.rocketmq.broker.BrokerStartup",
             directory,
-            free_port(_FAST_PORT_DISTANCE, _REPLICATION_PORT_DISTANCE),
+            free_port(),
             properties,
         )
         self.broker_name = broker_name
