@@ -253,18 +253,22 @@ cdef bint _has_lost_checksum(
     const uint8_t* start, Py_ssize_t position, const Head* head
 ) noexcept:
     """The same as in `log_scan.py`, of a record that does not end with the mark of a checksum."""
-    cdef Py_ssize_t in_last_sector, index
+    cdef Py_ssize_t last_written, index
     if (
         CHECKSUM_MARK_SIZE <= head.properties_size < CHECKSUM_SIZE
         and not memcmp(head.properties, _CHECKSUM_MARK, CHECKSUM_MARK_SIZE)
     ):
         return False
-    in_last_sector = min(head.properties_size, (position + head.size - 1) % _SECTOR_SIZE + 1)
-    for index in range(head.size - in_last_sector, head.size):
+    last_written = min(
+        head.properties_size,
+        (position + head.size - 1) % _SECTOR_SIZE + 1,
+        CHECKSUM_SIZE - CHECKSUM_MARK_SIZE,
+    )
+    for index in range(head.size - last_written, head.size):
         if start[index]:
             break
     else:
-        if in_last_sector:
+        if last_written:
             return True
     return _has_its_digits(start, head)
 
