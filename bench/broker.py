@@ -102,7 +102,7 @@ def start(
 ) -> Server:
     """A broker without a name server; it is up when it answers."""
     directory.mkdir(parents=True)
-    port = free_port(-2, 1)
+    port = free_port()
     config = directory / "broker.conf"
     config.write_text(
         f"brokerName={name}\nlistenPort={port}\nbrokerIP1=127.0.0.1\nbindAddress=127.0.0.1\n"

@@ -8,7 +8,7 @@ import ast
 import logging
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -250,6 +250,45 @@ DRAWERS = frozenset(
 def test_there_are_no_drawers() -> None:
     drawers = [name for name in tracked() if DRAWERS & set(Path(name).with_suffix("").parts)]
     assert not drawers
+
+
+# Tests of what no single module is.
+OF_NO_MODULE = {
+    "tests/unit/broker/delays/test_golden_delays.py": "stores recorded from Apache",
+    "tests/unit/broker/handlers/test_golden_replies.py": "replies recorded from Apache",
+    "tests/unit/namesrv/test_golden_replies.py": "replies recorded from Apache",
+    "tests/unit/protocol/bodies/test_golden_bodies.py": "bodies recorded from Apache",
+    "tests/unit/protocol/test_golden_frames.py": "frames recorded from Apache",
+    "tests/unit/store/test_golden_stores.py": "stores recorded from Apache",
+    "tests/unit/cli/test_start.py": "which modules the processes of all commands load",
+}
+
+
+def without_a_module(names: Collection[str]) -> list[str]:
+    """Tests below tests/unit whose folder or name is none of a module or package of `src`."""
+    modules = {
+        Path(name).relative_to("src/roquet").with_suffix("")
+        for name in names
+        if name.startswith("src/roquet/") and name.endswith((".py", ".pyx"))
+    }
+    modules |= {module.parent for module in modules if module.name == "__init__"}
+    tests = (Path(name) for name in names if re.search(r"^tests/unit/.*test_\w+\.py$", name))
+    return [
+        str(test)
+        for test in tests
+        if test.relative_to("tests/unit").with_name(test.stem.removeprefix("test_")) not in modules
+    ]
+
+
+def test_unit_tests_stand_where_their_modules_do() -> None:
+    assert set(without_a_module(tracked())) == OF_NO_MODULE.keys()
+
+
+def test_a_unit_test_of_nothing_is_seen() -> None:
+    modules = ["src/roquet/store/__init__.py", "src/roquet/store/zeros.pyx"]
+    good = ["tests/unit/test_store.py", "tests/unit/store/test_zeros.py"]
+    bad = ["tests/unit/test_zeros.py", "tests/unit/stores/test_zeros.py"]
+    assert without_a_module([*modules, *good, *bad, "tests/unit/store/conftest.py"]) == bad
 
 
 def function_sizes(text: str) -> Iterator[tuple[str, int]]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache import HOST, ApacheBroker, ApacheCluster, ApacheNameServer, ServerFailed
-from tests.support.jars import ApacheVersion
+from tests.support.apache import HOST, ApacheBroker, ApacheCluster, ApacheNameServer
+from tests.support.jars import ApacheVersion, JvmNotStarted
 from tests.support.java_client import JavaProducer, JavaPullConsumer, Outgoing, Queue
 from tests.support.java_driver import JavaDriver
 
@@ -52,6 +52,6 @@ def test_a_server_that_cannot_start_shows_its_log(version: ApacheVersion, tmp_pa
     server = ApacheNameServer(version, tmp_path)
     with (
         socket.create_server((HOST, server.port)),
-        pytest.raises(ServerFailed, match="Address already in use"),
+        pytest.raises(JvmNotStarted, match="Address already in use"),
     ):
         server.start()

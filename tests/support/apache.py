@@ -15,20 +15,18 @@ from typing import Self
 
 from roquet.protocol.codes import RequestCode
 from tests.support.blocking_peer import BlockingPeer
-from tests.support.jars import ApacheVersion, jvm_command
+from tests.support.jars import START_TIMEOUT_S, ApacheVersion, JvmNotStarted, jvm_command
 from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 CLUSTER_NAME = "DefaultCluster"
 
-_START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _LOG_TAIL_SIZE = 3000
 _BOOTED = "boot success"
 
-# What a broker listens on besides its port: the fast port below and the replication port above.
-_FAST_PORT_DISTANCE = -2
+# The replication port is the one above a broker's own.
 _REPLICATION_PORT_DISTANCE = 1
 
 _SMALL_PATIENT_BROKER = {
@@ -55,7 +53,7 @@ _SMALL_PATIENT_BROKER = {
 
 
 class ServerFailed(Exception):
-    """A server did not start or stop as it should; the message ends with its log."""
+    """A server did not stop as it should; the message ends with its log."""
 
 
 class ApacheServer:
@@ -88,7 +86,10 @@ class ApacheServer:
         return {"listenPort": str(self.port), "bindAddress": HOST}
 
     def start(self) -> None:
-        """Returns when the server serves. Works again after `stop` and `kill`."""
+        """Returns when the server serves. Works again after `stop` and `kill`.
+
+        Raises JvmNotStarted, which ends with its log.
+        """
         assert self._process is None, "already started"
         configuration_path = self.directory / "server.conf"
         configuration_path.write_text(
@@ -140,14 +141,14 @@ class ApacheServer:
         return _BOOTED in self._log(self._log_start)
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        deadline = time.monotonic() + START_TIMEOUT_S
         while not condition():
             assert self._process is not None
             if self._process.poll() is not None:
-                raise ServerFailed(f"{self} died while it started:\n{self.log_tail()}")
+                raise JvmNotStarted(f"{self} died while it started:\n{self.log_tail()}")
             if time.monotonic() > deadline:
-                raise ServerFailed(
-                    f"{self} was not ready in {_START_TIMEOUT_S} s:\n{self.log_tail()}"
+                raise JvmNotStarted(
+                    f"{self} was not ready in {START_TIMEOUT_S} s:\n{self.log_tail()}"
                 )
             time.sleep(_POLL_S)
 
@@ -201,7 +202,7 @@ class ApacheBroker(ApacheServer):
             version,
             "org.apache.rocketmq.broker.BrokerStartup",
             directory,
-            free_port(_FAST_PORT_DISTANCE, _REPLICATION_PORT_DISTANCE),
+            free_port(),
             properties,
         )
         self.broker_name = broker_name

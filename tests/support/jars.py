@@ -17,6 +17,8 @@ from pathlib import Path
 _ORGANISATION = "org.apache.rocketmq"
 _MODULES = ("rocketmq-namesrv", "rocketmq-broker", "rocketmq-client", "rocketmq-tools")
 _FETCH_TIMEOUT_S = 900.0
+# It takes two or three seconds on a machine that has nothing else to do.
+START_TIMEOUT_S = 120.0
 
 # Java 17 closed what RocketMQ and its libraries reach into. Without the last one a 4.9.7 broker
 # dies while it stops and leaves its store marked as crashed.
@@ -63,6 +65,10 @@ class ApacheVersion(StrEnum):
 
 class JarsUnavailable(Exception):
     """The jars are not in the cache and could not be fetched."""
+
+
+class JvmNotStarted(Exception):
+    """A JVM ended, or said nothing for too long, before it did what it is for."""
 
 
 def jar_directory(version: ApacheVersion) -> Path:

@@ -314,6 +314,7 @@ class JavaPullConsumer(_Client):
         return self._ask("consumerOffset", int, queue=queue)
 
     def update_consumer_offset(self, queue: Queue, offset: int) -> None:
+        """Returns when the broker has it."""
         self._tell("updateConsumerOffset", queue=queue, offset=offset)
 
 

@@ -18,7 +18,9 @@ from typing import IO, Self, TypeVar
 import msgspec
 
 from tests.support.jars import (
+    START_TIMEOUT_S,
     ApacheVersion,
+    JvmNotStarted,
     cache_directory,
     jar_directory,
     jvm_command,
@@ -86,6 +88,7 @@ class JavaDriver:
         directory: Path,
         properties: dict[str, str] | None = None,
     ) -> None:
+        """Returns when the JVM answers. Raises JvmNotStarted."""
         self.version = version
         self._log_path = directory / "driver.log"
         self._ids = count(1)
@@ -109,6 +112,11 @@ class JavaDriver:
         self._answers: IO[bytes] = self._process.stdout
         self._reader = threading.Thread(target=self._read_answers, name=str(self))
         self._reader.start()
+        try:
+            self.call("ready", {}, bool, START_TIMEOUT_S)
+        except DriverGone as error:
+            self.close()
+            raise JvmNotStarted(str(error)) from None
 
     def call(
         self,

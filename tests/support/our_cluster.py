@@ -24,10 +24,6 @@ _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
 _LOG_TAIL_SIZE = 3000
 
-# What a broker listens on besides its port: the fast port below and the replication port above.
-_FAST_PORT_DISTANCE = -2
-_REPLICATION_PORT_DISTANCE = 1
-
 _SMALL_BROKER = {
     # The largest message allowed by default still fits a file.
     "mappedFileSizeCommitLog": str(8 * 1024 * 1024),
@@ -164,7 +160,7 @@ class OurBroker(OurServer):
         configuration: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(directory, r"serves at \S+\n")
-        port = free_port(_FAST_PORT_DISTANCE, _REPLICATION_PORT_DISTANCE)
+        port = free_port()
         self.address = f"{HOST}:{port}"
         self.broker_name = broker_name
         self.store_directory = directory / "store"

@@ -1,22 +1,56 @@
-"""Loopback ports for servers that cannot be told to take port 0."""
+"""Loopback ports for server processes that cannot be told to take any.
 
-import random
+Every process of the tests has a block of ports for itself, so no two servers are given the same
+one, however long they take to start. The blocks are below the ports of our servers that may take
+any, and both are below the ports of outgoing connections.
+"""
+
+import fcntl
+import os
 import socket
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from itertools import cycle
+from pathlib import Path
 
-# Below the range the kernel takes ports for outgoing connections from: a port that is free
-# now is not taken by somebody's client before its server listens.
 _LOWEST = 10_000
-_HIGHEST = 32_000
-_TRIES = 200
+_BLOCK_SIZE = 200
+_BLOCK_COUNT = 50
+# A broker takes the port two below its own, too, and the one above.
+_BROKER_PORTS = 4
+_BELOW = 2
 
 
-def free_port(*neighbours: int) -> int:
-    """A port that is free right now, together with the ports at the given distances from it."""
-    for _ in range(_TRIES):
-        port = random.randrange(_LOWEST, _HIGHEST)
-        if all(_is_free(port + distance) for distance in (0, *neighbours)):
-            return port
-    raise RuntimeError(f"no free port with neighbours {neighbours} in {_TRIES} tries")
+def free_port() -> int:
+    """A port that nobody has; a broker may have it."""
+    for _ in range(_BLOCK_SIZE // _BROKER_PORTS):
+        lowest = next(_turns())
+        if all(map(_is_free, range(lowest, lowest + _BROKER_PORTS))):
+            return lowest + _BELOW
+    raise RuntimeError("all ports of this process are in use")
+
+
+@cache
+def _turns() -> Iterator[int]:
+    """The ports of this process. A port that was given away has a long rest before its turn."""
+    block = _own_block()
+    return cycle(range(block, block + _BLOCK_SIZE, _BROKER_PORTS))
+
+
+def _own_block() -> int:
+    directory = Path(tempfile.gettempdir(), f"roquet-ports-{os.getuid()}")
+    directory.mkdir(exist_ok=True)
+    for number in range(_BLOCK_COUNT):
+        held = os.open(directory / str(number), os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            # Held until this process ends.
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            continue
+        return _LOWEST + number * _BLOCK_SIZE
+    raise RuntimeError(f"{_BLOCK_COUNT} processes of tests have all the ports")
 
 
 def _is_free(port: int) -> bool:

@@ -1,15 +1,19 @@
-"""Tests with real JVMs get a second try: those take their time when the machine has other work.
+"""A test whose JVM did not start gets a second try; whatever else fails has failed.
 
 A pytest plugin. What needed its second try is listed at the end of a run, because it is worth a
 look even if it passed.
 """
 
+from collections.abc import Generator
 from typing import Final
 
 import pytest
 from _pytest.runner import runtestprotocol
 
+from tests.support.jars import JvmNotStarted
+
 _PROPERTY: Final = "passed at its second try"
+_HAS_NO_JVM = pytest.StashKey[bool]()
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -17,7 +21,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    if any(report.failed for report in reports):
+    if item.stash.get(_HAS_NO_JVM, False):
         item._initrequest()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         for report in reports:
@@ -26,6 +30,15 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    if call.excinfo is not None and call.excinfo.errisinstance(JvmNotStarted):
+        item.stash[_HAS_NO_JVM] = True
+    return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

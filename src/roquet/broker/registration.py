@@ -85,18 +85,39 @@ class Registrar:
         self._timeout_s = timeout_s
         self._outages = _Outages(clock)
         self._is_stale = asyncio.Event()
+        self._change_count = 0
+        self._told_count = 0
+        self._round = asyncio.Lock()
 
     def refresh_soon(self) -> None:
         """Topics have changed. Changes that come together are told together."""
+        self._change_count += 1
         self._is_stale.set()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether topics have changed, and not all name servers have been told yet."""
+        return self._told_count < self._change_count
+
+    async def until_told(self) -> None:
+        """Returns when all name servers that can be reached know of the changes so far.
+
+        Those who come while they are being told share one round after that.
+        """
+        change_count = self._change_count
+        async with self._round:
+            if self._told_count < change_count:
+                await self.register()
 
     async def register(self) -> list[Registered]:
         """Tells all name servers now; the answers of those that took it."""
         self._is_stale.clear()
+        change_count = self._change_count
         body = write_body(Registration(topics=self._topic_table()))
         answers = await asyncio.gather(
             *(self._register_at(server, body) for server in self._name_servers)
         )
+        self._told_count = max(self._told_count, change_count)
         taken = [answer for answer in answers if answer is not None]
         self._say_whether_known(is_known=bool(taken))
         return taken

@@ -17,7 +17,7 @@ from roquet.broker.handlers import ROUTES
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.safety import Safety
-from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, free_port
+from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.registration import Identity, Registrar
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
@@ -36,6 +36,7 @@ from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.limits import ConnectionLimits
 from roquet.net.peers import Peers, split_address
+from roquet.net.ports import at_free_port
 from roquet.net.router import Route, Router
 from roquet.net.service import Services
 from roquet.net.serving import Server
@@ -62,10 +63,24 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
     When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
-    NoFreePorts, and OSError when an address cannot be had.
+    and OSError or NoFreePort when an address cannot be had.
     """
-    if config.listen_port == 0:
-        config = replace(config, listen_port=free_port(config.bind_host))
+
+    async def start(port: int) -> tuple[Broker, AsyncExitStack]:
+        return await _started(replace(config, listen_port=port), clock, disk)
+
+    if config.listen_port:
+        broker, running = await start(config.listen_port)
+    else:
+        neighbours = (FAST_PORT_DISTANCE, HA_PORT_DISTANCE)
+        broker, running = await at_free_port(config.bind_host, start, neighbours)
+    async with running:
+        yield broker
+        log.info("%s stops", config.broker_name)
+
+
+async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Broker, AsyncExitStack]:
+    """A broker that answers, and what ends it."""
     # What is put on the stack ends in the opposite order: first nobody finds the broker any
     # more, then nobody is served, then everything is saved.
     async with AsyncExitStack() as stack:
@@ -85,8 +100,7 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
         learn(broker, await broker.registrar.register())
         stack.push_async_callback(broker.registrar.unregister)
         log.info("%s serves at %s:%d", config.broker_name, config.bind_host, config.listen_port)
-        yield broker
-        log.info("%s stops", config.broker_name)
+        return broker, stack.pop_all()
 
 
 def _listener(broker: Broker, routes: Sequence[Route[Broker]]) -> Server:

@@ -42,16 +42,41 @@ _INTERRUPTED: Final = 130  # as shells have it
 def main() -> None:
     gc.set_threshold(_GC_THRESHOLD)
     try:
-        exit_code = run_command(sys.argv[1:])
-        sys.stdout.flush()
+        exit_code = _run_to_the_end(sys.argv[1:])
     except BrokenPipeError:
-        # Whoever read the output has seen enough. What is left of it goes nowhere, or Python
-        # would complain when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read the output has seen enough.
+        exit_code = 1
+    except OSError as error:
+        print(f"roquet: {error}", file=sys.stderr)
         exit_code = 1
     except KeyboardInterrupt:
         exit_code = _INTERRUPTED
+    finally:
+        _drop_unwritten_output()
     sys.exit(exit_code)
+
+
+def _run_to_the_end(arguments: Sequence[str]) -> int:
+    """The exit code of a command whose output is written.
+
+    Raises OSError if it cannot be, and SystemExit if the command has told what is wrong.
+    """
+    try:
+        exit_code = run_command(arguments)
+    except SystemExit as end:
+        if end.code:
+            raise
+        exit_code = 0  # after help
+    sys.stdout.flush()
+    return exit_code
+
+
+def _drop_unwritten_output() -> None:
+    """Python would try to write it once more when it ends, complain, and exit with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_command(arguments: Sequence[str]) -> int:

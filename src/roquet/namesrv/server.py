@@ -33,7 +33,7 @@ async def serve_names(
 ) -> AsyncIterator[NameServer]:
     """A name server that answers while the block runs; `config.port` is the port it got.
 
-    Raises BadStateFile, and OSError when the address cannot be had.
+    Raises BadStateFile, and OSError or NoFreePort when the address cannot be had.
     """
     kv_config_path = config.kv_config_path.expanduser()
     kv_config = KvConfig(StateFile(disk, kv_config_path))

@@ -2,6 +2,7 @@
 
 RoquetError
 ├── Refused                  a handler says no: costs the request, the peer learns the code
+├── NoFreePort               any port would do, and none was to be had
 └── NetError                 a call of ours got no answer
     ├── BadAddress           the text is not "host:port": our caller's fault
     ├── ConnectFailed        nobody answered there: nothing was sent
@@ -21,6 +22,12 @@ class Refused(RoquetError):
         super().__init__(f"{code.name}: {remark}")
         self.code = code
         self.remark = remark
+
+
+class NoFreePort(RoquetError):
+    def __init__(self, host: str) -> None:
+        super().__init__(f"no port at {host} is free; name one that a server may have")
+        self.host = host
 
 
 class NetError(RoquetError):

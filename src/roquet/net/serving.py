@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
+from roquet.net.ports import at_free_port
 from roquet.net.router import Router
 from roquet.net.watch import Watch
 
@@ -45,12 +47,13 @@ class Server:
         return len(self._watch)
 
     async def start(self, host: str, port: int) -> int:
-        """Listens, and returns the port: port 0 takes any free one. Raises OSError."""
+        """Listens, and returns the port: port 0 takes any. Raises OSError or NoFreePort."""
+        if port == 0:
+            return await at_free_port(host, partial(self.start, host))
         self._listener = await asyncio.get_running_loop().create_server(
             self._new_connection, host, port, backlog=_BACKLOG
         )
-        bound_port: int = self._listener.sockets[0].getsockname()[1]
-        return bound_port
+        return port
 
     async def stop(self) -> None:
         """Accepts nobody any more, and closes every connection once its replies are sent."""

@@ -139,12 +139,14 @@ def _has_lost_checksum(mapping: mmap, position: int, end: int, properties: bytes
     """Whether a record that seems to have no checksum is one that had one.
 
     Damage in its name, or in what sets it apart from the property before it, must not turn it
-    into a property like any other. And the sector in which it lay may never have been written.
+    into a property like any other. And its digits may never have been written: because the
+    writer was killed, or because the sector in which they lay was lost.
     """
     if properties[-CHECKSUM_SIZE:].startswith(_CHECKSUM_MARK):
         return properties[:-CHECKSUM_SIZE][-1:] not in (b"", b"\x02")
     in_last_sector = properties[-((end - 1) % _SECTOR_SIZE + 1) :]
-    if in_last_sector and not any(in_last_sector):
+    last_written = in_last_sector[-_CHECKSUM_TAIL_SIZE:]
+    if last_written and not any(last_written):
         return True
     digits = mapping[end - _CHECKSUM_TAIL_SIZE : end - 1]
     if not digits.isdigit():

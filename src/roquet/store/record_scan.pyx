@@ -26,6 +26,7 @@ from roquet.protocol.binary cimport (
 )
 from roquet.protocol.messages.property_text cimport begins_with
 from roquet.protocol.messages.record_layout cimport (
+    CHECKSUM_MARK_SIZE,
     CHECKSUM_SIZE,
     PHYSICAL_OFFSET_AT,
     QUEUE_ID_AT,
@@ -245,20 +246,22 @@ cdef Verdict _check_sums(const RecordParts* record, Py_ssize_t position) noexcep
 cdef bint _has_lost_checksum(const RecordParts* record, Py_ssize_t position) noexcept:
     """The same as in `log_scan.py`, of a record that does not end in a checksum of its own."""
     cdef Span tail = record.properties
-    cdef Py_ssize_t in_last_sector, index
+    cdef Py_ssize_t last_written, index
     if tail.size > CHECKSUM_SIZE:
         tail = Span(record.start + record.size - CHECKSUM_SIZE, CHECKSUM_SIZE)
     if begins_with(tail, checksum_mark()):
         # Too short for one; or what set it apart from the property before it is gone.
         return tail.start != record.properties.start
-    in_last_sector = min(
-        record.properties.size, (position + record.size - 1) % _SECTOR_SIZE + 1
+    last_written = min(
+        record.properties.size,
+        (position + record.size - 1) % _SECTOR_SIZE + 1,
+        CHECKSUM_SIZE - CHECKSUM_MARK_SIZE,
     )
-    for index in range(record.size - in_last_sector, record.size):
+    for index in range(record.size - last_written, record.size):
         if record.start[index]:
             break
     else:
-        if in_last_sector:
+        if last_written:
             return True
     return has_right_digits(record)
 

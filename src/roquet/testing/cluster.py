@@ -1,7 +1,6 @@
 """The embedded cluster: one name server and some brokers on the event loop of the test."""
 
 import asyncio
-import errno
 import string
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -36,7 +35,6 @@ BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
 _HOST: Final = "127.0.0.1"
 _WHAT: Final = "cluster"
 _TIMEOUT_S: Final = 10.0
-_PORT_TRIES: Final = 5
 
 # Small files, which are made quickly, and looks at transactions that notice a clock that moved.
 _SETTINGS: Final = {
@@ -156,15 +154,8 @@ class Cluster:
             return
         config = self._config(name, directory)
         stack = AsyncExitStack()
-        for tries_left in reversed(range(_PORT_TRIES)):
-            try:
-                serving = serve_broker(config, self.clock, _TemporaryDisk())
-                self._brokers[name] = await stack.enter_async_context(serving)
-                break
-            except OSError as error:
-                # Somebody took the port between the look for a free one and the use of it.
-                if error.errno != errno.EADDRINUSE or config.listen_port or not tries_left:
-                    raise
+        serving = serve_broker(config, self.clock, _TemporaryDisk())
+        self._brokers[name] = await stack.enter_async_context(serving)
         self._running[name] = stack
 
     async def stop_name_server(self) -> None:

@@ -43,6 +43,7 @@ public final class Driver {
         Driver driver = new Driver(new PrintStream(System.out, true, StandardCharsets.UTF_8));
         // Libraries print what they like; stdout is for answers alone.
         System.setOut(System.err);
+        driver.commands.put("ready", arguments -> true);
         ProducerCommands.addTo(driver.commands);
         TransactionCommands.addTo(driver.commands);
         PushConsumerCommands.addTo(driver.commands);

@@ -30,9 +30,11 @@ final class PullConsumerCommands {
         commands.put("pull.consumerOffset", onQueue((consumer, queue, arguments) ->
             consumer.fetchConsumeOffset(queue, true)));
         commands.put("pull.updateConsumerOffset", onQueue((consumer, queue, arguments) -> {
-            // The first call alone changes nothing but the client's memory.
-            consumer.updateConsumeOffset(queue, arguments.getLongValue("offset"));
-            consumer.getOffsetStore().persist(queue);
+            // The client's own ways to commit are one-way: a broker with many threads may answer a
+            // question that was asked later first.
+            long offset = arguments.getLongValue("offset");
+            consumer.updateConsumeOffset(queue, offset);
+            consumer.getOffsetStore().updateConsumeOffsetToBroker(queue, offset, false);
             return null;
         }));
         commands.put("pull.shutdown", PullConsumerCommands::shutdown);

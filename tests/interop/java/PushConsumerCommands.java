@@ -19,7 +19,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** Push consumers, concurrent or orderly. Everything else is an option of the client. */
 final class PushConsumerCommands {
     private static final Handles<Running> CONSUMERS = new Handles<>();
-    private static final long SHUTDOWN_MS_MAX = 5000;
+    private static final long SHUTDOWN_MS_MAX = 30_000;
 
     private PushConsumerCommands() {
     }

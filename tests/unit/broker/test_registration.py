@@ -155,6 +155,32 @@ async def test_the_pace_is_asked_for_before_each_wait(
     keeping.cancel()
 
 
+async def test_those_who_wait_until_a_change_is_told_share_a_round(
+    name_server: NameServer, peers: Peers
+) -> None:
+    topics = Topics()
+    rounds: list[int] = []
+
+    def topic_table() -> TopicConfigTable:
+        rounds.append(len(topics.table.topic_config_table))
+        return topics.table
+
+    addresses = [address_of(name_server)]
+    broker = Registrar(peers, SystemClock(), addresses, IDENTITY, topic_table, timeout_s=lambda: 3)
+
+    async def tell(name: str) -> list[str]:
+        topics.add(name)
+        broker.refresh_soon()
+        await broker.until_told()
+        return route_names(name_server, name)
+
+    found = await asyncio.gather(*(tell(f"new{number}") for number in range(20)))
+    assert found == [["broker-a"]] * 20
+    # All but the first came while it was told.
+    assert len(rounds) == 2
+    assert not broker.has_news
+
+
 async def test_order_topics_of_the_operator_are_learnt(
     name_server: NameServer, peers: Peers
 ) -> None:

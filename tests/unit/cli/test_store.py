@@ -31,11 +31,12 @@ def run(*args: str | Path | int) -> Finished:
 
 
 def run_process(output: BinaryIO, *args: str | Path) -> tuple[int, bytes]:
-    """Exit code and standard error."""
+    """Exit code and standard error. Output waits in buffers, as it does for operators."""
     finished = subprocess.run(
         [*MAIN, *map(str, args)],
         stdout=output,
         stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
         timeout=60,
         check=False,
     )
@@ -555,9 +556,9 @@ def test_numbers_are_not_negative(root: Path, option: str) -> None:
     assert run("dump", root, option, "-1").exit_code == 2
 
 
-def test_output_that_cannot_be_written_is_told(root: Path) -> None:
+@pytest.mark.parametrize("words", [("dump",), ("verify",), ("dump", "--help")])
+def test_output_that_cannot_be_written_is_told(root: Path, words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
-        assert run_process(full, "dump", root) == (
-            1,
-            b"roquet store dump: [Errno 28] No space left on device\n",
-        )
+        exit_code, complaints = run_process(full, *words, root)
+    assert exit_code == 1
+    assert re.fullmatch(rb"roquet.*: \[Errno 28\] No space left on device\n", complaints)

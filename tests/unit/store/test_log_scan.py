@@ -155,6 +155,17 @@ def test_a_record_whose_last_sector_was_never_written_is_bad(file: MappedFile, s
         read_log_record(file.mapping, 0, BASE)
 
 
+def test_a_record_that_was_not_written_to_its_end_is_bad(file: MappedFile) -> None:
+    """Its writer was killed: what it had no time for is zero, the checksum above all."""
+    end = write(file, 0, draft(b"some body", properties={"TAGS": "a", "KEYS": "b c"}))
+    for stopped_at in reversed(range(end)):
+        file.mapping[stopped_at] = 0
+        with pytest.raises(BadRecord):
+            scanned(file, end=end)
+        with pytest.raises(BadRecord):
+            read_log_record(file.mapping, 0, BASE)
+
+
 def test_a_property_may_end_in_a_zero(file: MappedFile) -> None:
     end = write(file, 0, draft(properties={"name": "value\0"}, has_checksum=False))
     assert len(scanned(file, end=end)) == 1

@@ -1,9 +1,12 @@
 """Clients come, stay and go; consumers learn who shares their queues, and lock them."""
 
+import asyncio
+import logging
 from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownGroup
+from roquet.broker.handlers.deferred import answer_later
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.subscriptions import check_subscription
 from roquet.broker.notices import tell_members_changed
@@ -11,7 +14,7 @@ from roquet.broker.tables.clients import Client
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
-from roquet.net.router import Reply, Request, on
+from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
 from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
@@ -26,12 +29,17 @@ from roquet.protocol.headers.clients import (
 )
 from roquet.protocol.names import retry_topic
 
+log = logging.getLogger(__name__)
+
 # To a heartbeat of 5.x that left its subscriptions out, because a broker before us knew them:
 # the next one brings them.
 _SEND_ALL: Final = HeartbeatReplyHeader(is_v2_supported=False, is_subscription_changed=True)
+# A name server that does not answer delays a heartbeat no longer: clients wait three seconds.
+_TELL_TIMEOUT_S: Final = 2.0
 
 
-def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply:
+def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Parked:
+    """A consumer that has its answer finds the topic of its retries at the name servers."""
     command = request.command
     beat = read_body(Heartbeat, request.body)
     if beat.without_sub:
@@ -46,6 +54,19 @@ def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply:
             tell_members_changed(broker, consumer.group_name)
     for producer in beat.producer_data_set:
         broker.producers.register(producer.group_name, request.connection, client)
+    # The topic may be news even if an earlier heartbeat, not answered yet, has made it.
+    if beat.consumer_data_set and broker.registrar.has_news:
+        return answer_later(broker, request, lambda: _reply_when_told(broker))
+    return Reply()
+
+
+async def _reply_when_told(broker: Broker) -> Reply:
+    try:
+        async with asyncio.timeout(_TELL_TIMEOUT_S):
+            await broker.registrar.until_told()
+    except TimeoutError:
+        log.warning("name servers take more than %g s to learn of topics", _TELL_TIMEOUT_S)
+        broker.registrar.refresh_soon()
     return Reply()
 
 

@@ -1,12 +1,17 @@
 """Heartbeats, what they set going, and queue locks."""
 
+import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roquet.broker.handlers import clients
 from roquet.broker.settings.config import BrokerRole
 from roquet.broker.tables.queue_locks import LOCK_TIME_S
+from roquet.namesrv.config import NameServerConfig
+from roquet.namesrv.server import serve_names
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
@@ -24,7 +29,9 @@ from roquet.protocol.headers.clients import (
     UnregisterClientHeader,
 )
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
+from tests.support.fake_clock import FakeClock
 from tests.support.golden_frames import golden_frames
+from tests.support.quick_disk import QuickDisk
 
 READS = {"g": ["TopicA"]}
 
@@ -113,14 +120,40 @@ async def test_a_new_group_gets_its_settings_and_the_topic_of_its_retries(
 ) -> None:
     bed.broker.groups.update(GroupConfig(group_name="wide", retry_queue_nums=3))
     bed.forget_wishes()
+    assert bed.unsaved_files == []
     await client.beat("c1", reads={"g": ["TopicA"], "wide": []})
     assert bed.unsaved_files == ["topics.json", "subscriptionGroup.json"]
-    assert bed.wants_to_register
     assert bed.broker.groups.find("g") == GroupConfig(group_name="g")
     for group, queue_count in (("g", 1), ("wide", 3)):
         topic = bed.broker.topics.find(f"%RETRY%{group}")
         assert topic is not None
         assert (topic.read_queue_nums, topic.write_queue_nums) == (queue_count, queue_count)
+
+
+async def test_a_consumer_that_has_its_answer_finds_the_topic_of_its_retries(
+    tmp_path: Path,
+) -> None:
+    config = NameServerConfig(port=0, kv_config_path=tmp_path / "kv.json")
+    async with serve_names(config, FakeClock(), QuickDisk()) as names:
+        address = f"127.0.0.1:{names.config.port}"
+        async with broker_bed(tmp_path / "broker", name_servers=(address,)) as bed:
+            # Clients may say it twice without waiting, and none of the answers comes too early.
+            async def is_found_after_a_beat() -> bool:
+                await bed.connect().beat("c1", reads=READS)
+                return names.routes.route("%RETRY%g") is not None
+
+            assert all(await asyncio.gather(is_found_after_a_beat(), is_found_after_a_beat()))
+
+
+async def test_a_name_server_that_is_silent_does_not_keep_consumers_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "_TELL_TIMEOUT_S", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with broker_bed(tmp_path, name_servers=(address,)) as bed:
+            await bed.connect().beat("c1", reads=READS)
+            assert bed.wants_to_register
 
 
 @pytest.mark.parametrize(

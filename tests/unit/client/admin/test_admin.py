@@ -99,7 +99,7 @@ async def member(cluster: LiveCluster) -> AsyncIterator[str]:
     await instance.open(30, 30)
     try:
         await instance.routes.existing(TOPIC)
-        await eventually(lambda: cluster.brokers["broker-a"].consumers.find(GROUP))
+        await instance.heartbeats.beat()
         yield instance.id
     finally:
         await instance.close()

@@ -9,7 +9,7 @@ import pytest
 
 from roquet.testing import BlockingCluster
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 # It brings its own cluster; `make demo` runs it.
 STANDS_ALONE = {"demo.py"}
 

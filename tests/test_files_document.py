@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 STORES = ROOT / "tests" / "golden" / "store"
 
 _PLACE = re.compile(r"(v\w+?)/(\S+), byte (\d+)")

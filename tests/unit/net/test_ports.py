@@ -1,0 +1,52 @@
+"""Servers that may have any port get one that nobody else is given meanwhile."""
+
+import errno
+import socket
+
+import pytest
+
+from roquet.net import ports
+from roquet.net.errors import NoFreePort
+from roquet.net.ports import at_free_port, free_port
+
+HOST = "127.0.0.1"
+LINUX_FIRST_OUTGOING_PORT = 32_768
+
+
+def test_a_port_is_none_of_outgoing_connections() -> None:
+    assert 1024 <= free_port(HOST) < LINUX_FIRST_OUTGOING_PORT
+
+
+def test_its_neighbours_are_free_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port(HOST, -2)
+    monkeypatch.setattr(ports, "PORTS", (port,))
+    with socket.create_server((HOST, port - 2)):
+        assert free_port(HOST, 1) == port
+        with pytest.raises(NoFreePort, match=HOST):
+            free_port(HOST, -2)
+
+
+async def test_whoever_finds_the_port_taken_gets_another_one() -> None:
+    tried: list[int] = []
+
+    async def start(port: int) -> str:
+        tried.append(port)
+        if len(tried) < 3:
+            raise OSError(errno.EADDRINUSE, "somebody was quicker")
+        return "started"
+
+    assert await at_free_port(HOST, start) == "started"
+    assert len(tried) == 3
+
+
+async def test_other_failures_are_not_tried_again() -> None:
+    async def start(_port: int) -> None:
+        raise OSError(errno.EACCES, "not allowed")
+
+    with pytest.raises(OSError, match="not allowed"):
+        await at_free_port(HOST, start)
+
+
+def test_a_host_that_is_elsewhere_is_no_lack_of_ports() -> None:
+    with pytest.raises(OSError, match="assign"):
+        free_port("192.0.2.1")
