@@ -179,6 +179,17 @@ class BrokerBed:
         savers = (broker.topic_saver, broker.group_saver, broker.offset_saver)
         return [saver._name for saver in savers if saver._is_wanted.is_set()]
 
+    @property
+    def has_saved_offsets(self) -> bool:
+        """Whether the file of offsets has all that the table has."""
+        saver = self.broker.offset_saver
+        return saver._saved_count == self.broker.offsets.change_count
+
+    @property
+    def sleeper_count(self) -> int:
+        """How many pulls wait for messages."""
+        return sum(map(len, self.broker.arrivals._by_queue.values()))
+
     def forget_wishes(self) -> None:
         """What is to be saved or registered from now on is news."""
         self.broker.registrar._is_stale.clear()

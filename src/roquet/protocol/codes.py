@@ -264,7 +264,6 @@ class Permission(IntFlag):
 # Version numbers are ordinals of Apache's releases; behaviour hangs on some of them.
 VERSION_3_0_11: Final = 37  # registration bodies carry filter servers from here
 VERSION_3_4_9: Final = 121  # maxReconsumeTimes is obeyed from here
-VERSION_4_1_0: Final = 232  # SQL92 pulls are allowed from here
 VERSION_4_9_3: Final = 399  # last client that leaves `_UNIQUE_KEY_QUERY` out of its signature
 VERSION_4_9_4: Final = 401  # routes are strict JSON from here
 VERSION_5_0_0: Final = 413  # compressed registration has one more section from here

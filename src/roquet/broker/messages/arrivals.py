@@ -56,10 +56,6 @@ class Arrivals:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    @property
-    def sleeper_count(self) -> int:
-        return sum(map(len, self._by_queue.values()))
-
     def wait(self, sleeper: Sleeper, timeout_s: float) -> None:
         """Registers `sleeper`, lets it look once more, and keeps it if it found nothing."""
         if self._is_closed:

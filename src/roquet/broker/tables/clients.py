@@ -5,7 +5,7 @@ sends anything: whoever calls learns which groups changed and tells their member
 connection is does not matter here; it only has to be hashable.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from itertools import islice
 from typing import Final, Generic, NamedTuple, TypeVar, final
 
@@ -48,9 +48,6 @@ class Consumers(Generic[C]):
         self._roster: _Roster[C] = _Roster()
         self._groups: dict[str, ConsumerGroup[C]] = {}
         self.find: Final[Callable[[str], ConsumerGroup[C] | None]] = self._groups.get
-
-    def __iter__(self) -> Iterator["ConsumerGroup[C]"]:
-        return iter(tuple(self._groups.values()))
 
     def register(self, connection: C, client: Client, data: ConsumerData) -> bool:
         """Takes a heartbeat; whether the members of the group have to be told.

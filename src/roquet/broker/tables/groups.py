@@ -73,16 +73,6 @@ class GroupTable:
         attributes = changed_attributes(old.attributes if old else {}, group.attributes)
         return self._put(replace(group, attributes=attributes))
 
-    def disable(self, group: str) -> None:
-        """The group may not consume any more, until an operator says otherwise.
-
-        Raises UnknownGroup.
-        """
-        found = self._groups.get(group)
-        if found is None:
-            raise UnknownGroup(group)
-        self._put(replace(found, consume_enable=False))
-
     def delete(self, group: str) -> bool:
         """Whether it was there."""
         if self._groups.pop(group, None) is None:
@@ -98,14 +88,6 @@ class GroupTable:
             forbidden_table=dict(self._forbidden),
             subscription_group_table=dict(self._groups),
         )
-
-    def replace_all(self, table: GroupConfigTable) -> list[str]:
-        """Becomes a copy of the master's table; returns what was left out for its name."""
-        self._groups.clear()
-        left_out = self._take_over(table)
-        self.change_count += 1
-        self.on_change()
-        return left_out
 
     def to_bytes(self) -> bytes:
         """The content of `subscriptionGroup.json`."""

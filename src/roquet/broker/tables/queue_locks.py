@@ -43,12 +43,6 @@ class QueueLocks:
             if lock is not None and lock.client_id == client_id:
                 del self._locks[queue]
 
-    def owner(self, queue: QueueKey) -> str | None:
-        lock = self._locks.get(queue)
-        if lock is None or lock.end_s < self._clock.monotonic_s():
-            return None
-        return lock.client_id
-
     def forget_ended(self) -> None:
         """Drops locks nobody renewed, so that groups that went away cost nothing."""
         now_s = self._clock.monotonic_s()

@@ -40,10 +40,6 @@ class Saver:
         self._is_wanted = asyncio.Event()
         self._saving = asyncio.Lock()
 
-    @property
-    def is_saved(self) -> bool:
-        return self._saved_count == self._table.change_count
-
     def save_soon(self) -> None:
         self._is_wanted.set()
 

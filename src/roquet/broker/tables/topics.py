@@ -169,14 +169,6 @@ class TopicTable:
         """What name servers are to be told has changed, though no topic has."""
         self._changed()
 
-    def replace_all(self, table: TopicConfigTable) -> list[str]:
-        """Becomes a copy of the master's table; returns what was left out for its name."""
-        self._topics.clear()
-        left_out = self._take_over(table)
-        self.change_count += 1
-        self.on_change()
-        return left_out
-
     def to_bytes(self) -> bytes:
         """The content of `topics.json`."""
         return write_body(self.snapshot())

@@ -15,6 +15,8 @@ import pytest
 from roquet.broker.broker import Broker
 from roquet.broker.handlers import ROUTES, pulling, sending
 from roquet.broker.tables.clients import Client
+from roquet.broker.tables.groups import GroupTable
+from roquet.broker.tables.topics import TopicTable
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.connection import ConsumerConnections, ProducerTable
 from roquet.protocol.bodies.consume_stats import ConsumeOffsets, ConsumeStats, ConsumeStatsList
@@ -134,6 +136,18 @@ def port_of_broker(recorded: list[Exchange]) -> int:
     raise AssertionError("no stored message was recorded")
 
 
+def replace_topics(table: TopicTable, recorded: TopicConfigTable) -> None:
+    for known in tuple(table):
+        table.delete(known.topic_name)
+    table.load(write_body(recorded))
+
+
+def replace_groups(table: GroupTable, recorded: GroupConfigTable) -> None:
+    for known in tuple(table):
+        table.delete(known.group_name)
+    table.load(write_body(recorded))
+
+
 def rebuild(bed: BrokerBed, recorded: list[Exchange]) -> BedClient:
     """Makes the broker know what the recorded one knew; the client that was connected to it."""
     broker = bed.broker
@@ -141,9 +155,9 @@ def rebuild(bed: BrokerBed, recorded: list[Exchange]) -> BedClient:
     for exchange in recorded:
         match body_of(exchange):
             case TopicConfigTable() as topics:
-                broker.topics.replace_all(topics)
+                replace_topics(broker.topics, topics)
             case GroupConfigTable() as groups:
-                broker.groups.replace_all(groups)
+                replace_groups(broker.groups, groups)
             case ConsumerOffsetTable() as offsets:
                 broker.offsets.merge(offsets)
             case TopicStats() as stats:

@@ -80,7 +80,7 @@ async def test_a_group_is_deleted_with_or_without_its_offsets(
     assert "g" not in bed.broker.groups
     assert "g" not in saved_groups(tmp_path)
     assert bool(bed.broker.offsets.topics_of("g")) is has_offsets
-    assert bed.broker.offset_saver.is_saved is not has_offsets
+    assert bed.has_saved_offsets is not has_offsets
 
 
 async def test_deleting_what_is_not_there_is_no_mistake(client: BedClient) -> None:

@@ -209,7 +209,7 @@ async def test_offsets_are_copied_and_saved(
     assert await clone(client, topic) == ResponseCode.SUCCESS
     assert bed.broker.offsets.topics_of("clone") == ["TopicA"]
     assert bed.broker.offsets.find("clone", "TopicA", 0) == 5
-    assert bed.broker.offset_saver.is_saved
+    assert bed.has_saved_offsets
 
 
 async def test_of_a_connected_group_only_what_it_still_reads_is_copied(

@@ -149,7 +149,7 @@ async def test_5_x_tools_have_the_group_moved_here(
     assert table_of(reply) == table
     offsets = moved.broker.offsets
     assert offsets.queues("g", "TopicA") == {0: 2, 1: 1} | table
-    assert moved.broker.offset_saver.is_saved
+    assert moved.has_saved_offsets
     assert {
         queue_id: offset
         for queue_id in (0, 1)
@@ -167,7 +167,7 @@ async def test_a_move_ends_the_waiting_of_a_pull(moved: BrokerBed, client: BedCl
     sleeper = Sleeper(QueueName("TopicA", 0), look, lambda: None)
     moved.broker.arrivals.wait(sleeper, 100)
     await reset(client, BEFORE_ALL, version=VERSION_5_5_0)
-    await eventually(lambda: not moved.broker.arrivals.sleeper_count)
+    await eventually(lambda: not moved.sleeper_count)
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ async def test_a_deleted_topic_leaves_nothing_that_a_new_one_could_find(
     assert "TopicA" not in bed.broker.topics
     assert bed.broker.offsets.topics_of("g") == []
     assert bed.broker.store.max_offset("TopicA", 0) == 0
-    assert bed.broker.offset_saver.is_saved
+    assert bed.has_saved_offsets
     assert "TopicA" not in saved_topics(tmp_path)
     assert bed.put().queue_offset == 0
 

@@ -98,14 +98,6 @@ def test_the_limits_of_retry_queues_can_be_reached(queue_count: int) -> None:
     assert list(groups) == [group("orders", retry_queue_nums=queue_count)]
 
 
-def test_a_group_can_be_disabled() -> None:
-    groups = table(group("orders", retry_max_times=3))
-    groups.disable("orders")
-    assert groups.find("orders") == group("orders", retry_max_times=3, consume_enable=False)
-    with pytest.raises(UnknownGroup):
-        groups.disable("missing")
-
-
 def test_a_deleted_group_is_gone() -> None:
     groups = table(group("orders"))
     assert groups.delete("orders")
@@ -183,22 +175,10 @@ def test_a_broken_file_changes_nothing() -> None:
     assert list(groups) == [group("orders")]
 
 
-def test_a_slave_becomes_a_copy_of_its_master() -> None:
-    master = table(group("orders"))
-    master.find_or_create("bills", may_create=True)
-    slave = table(group("old"))
-    assert slave.replace_all(master.snapshot()) == []
-    assert {each.group_name for each in slave} == {"orders", "bills"}
-    assert slave.version == master.version
-    assert slave.change_count == 1
-    assert slave.find("bills") == group("bills")
-
-
 CHANGES: list[Callable[[GroupTable], object]] = [
     lambda groups: groups.find_or_create("new", may_create=True),
     lambda groups: groups.update(group("old", retry_max_times=1)),
     lambda groups: groups.delete("old"),
-    lambda groups: groups.replace_all(GroupConfigTable()),
 ]
 NO_CHANGES: list[Callable[[GroupTable], object]] = [
     lambda groups: groups.find_or_create("old", may_create=True),

@@ -302,17 +302,6 @@ def test_a_broken_file_changes_nothing() -> None:
     assert list(topics) == [topic("orders")]
 
 
-def test_a_slave_becomes_a_copy_of_its_master() -> None:
-    master = table(topic("orders"), topic("a.b"))
-    master.find_or_create("bills", 1)
-    slave = table(topic("old"))
-    assert slave.replace_all(master.snapshot()) == ["a.b"]
-    assert {each.topic_name for each in slave} == {"orders", "bills"}
-    assert slave.version == master.version
-    assert slave.change_count == 1
-    assert slave.find("bills") == topic("bills", 1)
-
-
 # --- who follows it ---
 
 CHANGES: list[Callable[[TopicTable], object]] = [
@@ -322,7 +311,6 @@ CHANGES: list[Callable[[TopicTable], object]] = [
     lambda topics: topics.delete("old"),
     lambda topics: topics.set_ordered({"old"}),
     lambda topics: topics.announce_anew(),
-    lambda topics: topics.replace_all(TopicConfigTable()),
 ]
 NO_CHANGES: list[Callable[[TopicTable], object]] = [
     lambda topics: topics.find_or_create("old", 1),
