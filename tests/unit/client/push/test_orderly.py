@@ -361,12 +361,18 @@ async def test_closing_begins_nothing_more_and_leaves_what_will_not_end_locked(
         if message.queue == queues[0]:
             may_end.wait(10)
         elif message.body == b"1":
-            asyncio.run_coroutine_threadsafe(reading.close(), loop)
-            closing.wait(0.1)
+            asyncio.run_coroutine_threadsafe(close(), loop)
+            is_closing.wait(10)
+
+    async def close() -> None:
+        closing = asyncio.create_task(reading.close())
+        await asyncio.sleep(0)
+        is_closing.set()
+        await closing
 
     loop = asyncio.get_running_loop()
-    closing = threading.Event()
-    reading = consumer(cluster, listen, close_timeout_s=0.3)
+    is_closing = threading.Event()
+    reading = consumer(cluster, listen, close_timeout_s=1)
     await reading.open()
     locks = cluster.brokers["broker-a"].locks
     await eventually(lambda: owner_of(locks, queues[1]) is None)
