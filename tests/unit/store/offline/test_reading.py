@@ -1,6 +1,7 @@
 import json
 import tarfile
 from collections.abc import Iterator
+from errno import ENOENT
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from roquet.store.queue_reading import ReadLimits, ReadStatus
 from roquet.store.time_search import Boundary
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
+from tests.support.quick_disk import QuickDisk
 from tests.support.stores import crash, open_store, opened
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "store"
@@ -341,3 +343,23 @@ def test_times_of_keys_are_exact(tmp_path: Path) -> None:
         begin = START_MS + 900
         assert found(reader.find_by_key("TopicA", "k", begin, 2**60, 9)) == [b"3", b"4"]
         assert found(reader.find_by_key("TopicA", "k", 0, begin, 9)) == [b"0", b"1", b"2", b"3"]
+
+
+class RacingDisk(QuickDisk):
+    """A broker removes files just before they are opened, some times."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def open(self, path: Path, *, writable: bool) -> int:
+        if self.times and "consumequeue" in path.parts:
+            self.times -= 1
+            raise FileNotFoundError(ENOENT, "No such file", str(path))
+        return super().open(path, writable=writable)
+
+
+def test_a_file_that_a_broker_removes_meanwhile_is_no_failure(root: Path) -> None:
+    with StoreReader.open(root, disk=RacingDisk(2)) as reader:
+        assert found(reader.messages("TopicA", 0)) == everything()
+    with pytest.raises(FileNotFoundError):
+        StoreReader.open(root, disk=RacingDisk(1_000))
