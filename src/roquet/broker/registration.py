@@ -127,12 +127,16 @@ class Registrar:
     ) -> None:
         """Registers after every change, and at least every `period_s`; never returns."""
         while True:
+            is_due = False
             try:
                 async with asyncio.timeout(period_s()):
                     await self._is_stale.wait()
             except TimeoutError:
-                pass
-            on_registered(await self.register())
+                is_due = True
+            async with self._round:
+                # Who waited for it may have told them meanwhile.
+                if is_due or self._is_stale.is_set():
+                    on_registered(await self.register())
 
     async def unregister(self) -> None:
         """The cluster forgets this broker at once instead of after two minutes."""

@@ -155,10 +155,10 @@ async def test_the_pace_is_asked_for_before_each_wait(
     keeping.cancel()
 
 
-async def test_those_who_wait_until_a_change_is_told_share_a_round(
-    name_server: NameServer, peers: Peers
-) -> None:
-    topics = Topics()
+def counted_registrar(
+    peers: Peers, topics: Topics, name_server: NameServer
+) -> tuple[Registrar, list[int]]:
+    """The list gets the number of topics of each round."""
     rounds: list[int] = []
 
     def topic_table() -> TopicConfigTable:
@@ -167,6 +167,14 @@ async def test_those_who_wait_until_a_change_is_told_share_a_round(
 
     addresses = [address_of(name_server)]
     broker = Registrar(peers, SystemClock(), addresses, IDENTITY, topic_table, timeout_s=lambda: 3)
+    return broker, rounds
+
+
+async def test_those_who_wait_until_a_change_is_told_share_a_round(
+    name_server: NameServer, peers: Peers
+) -> None:
+    topics = Topics()
+    broker, rounds = counted_registrar(peers, topics, name_server)
 
     async def tell(name: str) -> list[str]:
         topics.add(name)
@@ -179,6 +187,23 @@ async def test_those_who_wait_until_a_change_is_told_share_a_round(
     # All but the first came while it was told.
     assert len(rounds) == 2
     assert not broker.has_news
+
+
+async def test_a_change_that_somebody_waits_for_is_told_once(
+    name_server: NameServer, peers: Peers
+) -> None:
+    topics = Topics()
+    broker, rounds = counted_registrar(peers, topics, name_server)
+    keeping = asyncio.create_task(broker.keep_registered(lambda: 3600.0, lambda _: None))
+    for number in range(3):
+        await asyncio.sleep(0)  # The keeper waits for a change.
+        topics.add(f"new{number}")
+        broker.refresh_soon()
+        await broker.until_told()
+        assert route_names(name_server, f"new{number}") == ["broker-a"]
+        await asyncio.sleep(0.02)  # A second round would come at once.
+    assert len(rounds) == 3
+    keeping.cancel()
 
 
 async def test_order_topics_of_the_operator_are_learnt(

@@ -112,7 +112,7 @@ def _update_topics(broker: Broker, request: Request[Any], topics: Sequence[Topic
     async def announced() -> Reply:
         reply = await saved(Reply(), broker.topic_saver)
         # Whoever hears of the topic and asks a name server must find it there.
-        await broker.registrar.register()
+        await broker.registrar.until_told()
         return reply
 
     return answer_later(broker, request, announced)
