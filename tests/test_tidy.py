@@ -260,6 +260,8 @@ OF_NO_MODULE = {
     "tests/unit/protocol/bodies/test_golden_bodies.py": "bodies recorded from Apache",
     "tests/unit/protocol/test_golden_frames.py": "frames recorded from Apache",
     "tests/unit/store/test_golden_stores.py": "stores recorded from Apache",
+    "tests/unit/broker/settings/test_changeable_keys.py": "what changed settings do, all over",
+    "tests/unit/namesrv/test_changeable_settings.py": "what changed settings do, all over",
     "tests/unit/cli/test_start.py": "which modules the processes of all commands load",
 }
 

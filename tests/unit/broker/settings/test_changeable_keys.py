@@ -287,6 +287,15 @@ async def _(trial: Trial) -> None:
     assert await trial.pulled_count() in range(1, 9)
 
 
+@effect("maxTransferBytesOnBulkPull")
+async def _(trial: Trial) -> None:
+    for _ in range(9):
+        trial.bed.put(bytes(100))
+    assert await trial.pulled_count(max_msg_bytes=500_000) == 9
+    await trial.change(1_000)
+    assert await trial.pulled_count(max_msg_bytes=500_000) in range(1, 9)
+
+
 @effect("accessMessageInMemoryMaxRatio", {"memory_size": 100_000})
 async def _(trial: Trial) -> None:
     for _ in range(10):
