@@ -33,8 +33,8 @@ from roquet.protocol.record_columns import (
     record_schema,
 )
 from roquet.protocol.record_columns.columns import record_columns
-from roquet.protocol.record_columns.regular import regular_records
-from roquet.protocol.record_columns.starts import _find_magic, find_record_starts
+from roquet.protocol.record_columns.regular import sort_records
+from roquet.protocol.record_columns.starts import find_record_starts
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import RECORD_COUNT, golden_records
 from tests.support.message_rows import rows_in, rows_of
@@ -318,19 +318,13 @@ def test_very_many_properties() -> None:
 )
 def test_records_of_the_common_kind_need_no_scalar_reader(data: bytes) -> None:
     buffer = np.frombuffer(data * 3, np.uint8)
-    records = regular_records(buffer, find_record_starts(buffer))
-    assert records.numbers.tolist() == [0, 1, 2]
-    records.check_bodies()
     for form in PropertiesForm:
-        for wanted in record_columns(form).values():
-            assert len(wanted.of_records(records)) == 3
-
-
-@pytest.mark.parametrize("shift", [0, 1, 2, 3])
-def test_records_are_found_without_a_walk_at_every_alignment(shift: int) -> None:
-    pieces = [record(body=bytes(shift)), *[record(body=bytes(100_000 + shift))] * 20, record()]
-    starts = _find_magic(np.frombuffer(b"".join(pieces), np.uint8))
-    assert starts.tolist() == [sum(map(len, pieces[:count])) for count in range(len(pieces))]
+        columns = record_columns(form).values()
+        needs = {need for column in columns for need in column.needs}
+        starts = find_record_starts(buffer)
+        found = sort_records(buffer, starts, needs, topics=None, check_bodies=True)
+        assert found.regular.numbers.tolist() == [0, 1, 2]
+        assert [len(column.of_records(found.regular)) for column in columns] == [3] * len(columns)
 
 
 class TestDamage:

@@ -18,8 +18,13 @@ import pyarrow.compute as pc
 from roquet.errors import RoquetError
 from roquet.protocol.host import HOST_SIZE_V4, unpack_host
 from roquet.protocol.messages.message import Property, StoredMessage
-from roquet.protocol.record_columns.arrays import gather
-from roquet.protocol.record_columns.regular import FIXED_PART, RegularRecords
+from roquet.protocol.record_columns.regular import (
+    BODY,
+    FIXED_PART,
+    PROPERTIES,
+    TOPIC,
+    RegularRecords,
+)
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 PROPERTY_MAP: Final = pa.map_(pa.string(), pa.string())
@@ -27,6 +32,7 @@ PROPERTY_MAP: Final = pa.map_(pa.string(), pa.string())
 _TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
 _HEX_PAIRS: Final = np.array([b"%02X" % byte for byte in range(256)]).view(np.uint16)
 _OFFSET_ID_SIZE: Final = 32
+_PLACE: Final = ("store_host", "physical_offset")
 
 
 class PropertiesForm(StrEnum):
@@ -48,7 +54,8 @@ class UnknownColumn(RoquetError):
 class Column(NamedTuple):
     name: str
     type: pa.DataType
-    of_records: Callable[[RegularRecords], pa.Array]  # may raise IrregularRows
+    needs: tuple[str, ...]  # fields of the fixed part, and what else is looked at
+    of_records: Callable[[RegularRecords], pa.Array]
     of_message: Callable[[StoredMessage], object]
 
 
@@ -58,17 +65,23 @@ def record_columns(
 ) -> dict[str, Column]:
     """All columns by name, in the order of the schema."""
     columns = (
-        Column("topic", pa.string(), attrgetter("topic_texts"), attrgetter("topic")),
+        Column("topic", pa.string(), (TOPIC,), attrgetter("topic_texts"), attrgetter("topic")),
         _constant("brokerName", broker_name),
         _number("queueId", "queue_id"),
         _number("queueOffset", "queue_offset"),
         _property("tags", Property.TAGS),
         _property("keys", Property.KEYS),
-        Column("body", pa.binary(), attrgetter("body_values"), attrgetter("body")),
+        Column("body", pa.binary(), (BODY,), attrgetter("body_values"), attrgetter("body")),
         _time("bornTimestamp", "born_timestamp"),
         _time("storeTimestamp", "store_timestamp"),
-        Column("msgId", pa.string(), _message_ids, attrgetter("message_id")),
-        Column("offsetMsgId", pa.string(), _offset_ids, attrgetter("offset_id")),
+        Column(
+            "msgId",
+            pa.string(),
+            (PROPERTIES, *_PLACE),
+            _message_ids,
+            attrgetter("message_id"),
+        ),
+        Column("offsetMsgId", pa.string(), _PLACE, _offset_ids, attrgetter("offset_id")),
         _number("reconsumeTimes", "reconsume_times"),
         _number("flag", "flag"),
         _number("sysFlag", "sys_flag"),
@@ -105,6 +118,7 @@ def _constant(name: str, text: str | None) -> Column:
     return Column(
         name,
         pa.string(),
+        (),
         lambda records: pa.repeat(value, records.numbers.size),
         lambda _message: text,
     )
@@ -115,33 +129,42 @@ def _number(name: str, field: str) -> Column:
     return Column(
         name,
         pa.from_numpy_dtype(native),
-        lambda records: pa.array(records.fixed[field].astype(native)),
+        (field,),
+        lambda records: pa.array(records.fixed[field]),
         attrgetter(field),
     )
 
 
 def _time(name: str, field: str) -> Column:
     def of_records(records: RegularRecords) -> pa.Array:
-        times_ms = records.fixed[field].astype(np.int64)
+        times_ms = records.fixed[field]
         is_uncountable = (times_ms > _TIMESTAMP_MS_MAX) | (times_ms < -_TIMESTAMP_MS_MAX)
-        return pa.array(times_ms * 1000, mask=is_uncountable).view(TIMESTAMP)
+        mask = is_uncountable if is_uncountable.any() else None
+        return pa.array(times_ms * 1000, mask=mask).view(TIMESTAMP)
 
     def of_message(message: StoredMessage) -> int | None:
         time_ms: int = getattr(message, field)
         return time_ms * 1000 if abs(time_ms) <= _TIMESTAMP_MS_MAX else None
 
-    return Column(name, TIMESTAMP, of_records, of_message)
+    return Column(name, TIMESTAMP, (field,), of_records, of_message)
 
 
 def _host(name: str, field: str) -> Column:
     def of_records(records: RegularRecords) -> pa.Array:
         # There are few different hosts, so each is formatted once.
-        hosts, host_of_row = np.unique(records.fixed[field], return_inverse=True)
-        texts = [str(unpack_host(int(host).to_bytes(HOST_SIZE_V4))) for host in hosts]
-        return pa.array(texts, pa.string()).take(pa.array(host_of_row))
+        hosts = pa.array(records.fixed[field]).dictionary_encode()
+        texts = [
+            str(unpack_host(host.to_bytes(HOST_SIZE_V4, signed=True)))
+            for host in hosts.dictionary.to_pylist()
+        ]
+        return pa.array(texts, pa.string()).take(hosts.indices)
 
     return Column(
-        name, pa.string(), of_records, lambda message: str(unpack_host(getattr(message, field)))
+        name,
+        pa.string(),
+        (field,),
+        of_records,
+        lambda message: str(unpack_host(getattr(message, field))),
     )
 
 
@@ -149,30 +172,23 @@ def _property(name: str, property_name: str) -> Column:
     return Column(
         name,
         pa.string(),
-        lambda records: _property_values(records, property_name.encode()),
+        (PROPERTIES,),
+        lambda records: records.property_values(property_name.encode()),
         lambda message: message.properties.get(property_name),
     )
 
 
-def _property_values(records: RegularRecords, name: bytes) -> pa.Array:
-    pairs = records.property_pairs
-    if not pairs.values.starts.size:
-        return pa.nulls(records.numbers.size, pa.string())
-    wanted = pairs.last_named(name)
-    return gather(pairs.texts, pairs.values.only(wanted), pa.string(), missing=wanted < 0)
-
-
 def _message_ids(records: RegularRecords) -> pa.Array:
-    ids = _property_values(records, Property.UNIQUE_KEY.encode())
+    ids = records.property_values(Property.UNIQUE_KEY.encode())
     return pc.coalesce(ids, _offset_ids(records)) if ids.null_count else ids
 
 
 def _offset_ids(records: RegularRecords) -> pa.Array:
     """Store host and physical offset in upper-case hex."""
     count = records.numbers.size
-    parts = np.empty((count, 2), ">u8")
-    parts[:, 0] = records.fixed["store_host"]
-    parts[:, 1] = records.fixed["physical_offset"].view(">u8")
+    parts = np.empty((count, 2), ">i8")
+    for index, field in enumerate(_PLACE):
+        parts[:, index] = records.fixed[field]
     texts = _HEX_PAIRS[parts.view(np.uint8)]
     offsets = np.arange(0, (count + 1) * _OFFSET_ID_SIZE, _OFFSET_ID_SIZE, dtype=np.int32)
     return pa.Array.from_buffers(
@@ -180,22 +196,25 @@ def _offset_ids(records: RegularRecords) -> pa.Array:
     )
 
 
-def _property_maps(records: RegularRecords) -> pa.Array:
-    pairs = records.property_pairs.without_repeats()
-    names = gather(pairs.texts, pairs.names, pa.string())
-    values = gather(pairs.texts, pairs.values, pa.string())
-    return pa.MapArray.from_arrays(pa.array(pairs.row_bounds, pa.int32()), names, values)
-
-
 _PROPERTIES: Final[dict[PropertiesForm, tuple[Column, ...]]] = {
     PropertiesForm.NONE: (),
     PropertiesForm.STRING: (
         Column(
-            "properties", pa.string(), attrgetter("property_texts"), attrgetter("property_text")
+            "properties",
+            pa.string(),
+            (PROPERTIES,),
+            attrgetter("property_texts"),
+            attrgetter("property_text"),
         ),
     ),
     PropertiesForm.MAP: (
-        Column("properties", PROPERTY_MAP, _property_maps, lambda m: list(m.properties.items())),
+        Column(
+            "properties",
+            PROPERTY_MAP,
+            (PROPERTIES,),
+            attrgetter("property_maps"),
+            lambda message: list(message.properties.items()),
+        ),
     ),
 }
 COLUMN_NAMES: Final = tuple(record_columns())

@@ -1,6 +1,6 @@
 """From a buffer of records to a RecordBatch: regular records at once, the others one by one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,10 +10,10 @@ import pyarrow as pa
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import ReadBuffer
-from roquet.protocol.record_columns.arrays import Bytes, IrregularRows, Positions
+from roquet.protocol.record_columns.arrays import Bytes, Positions
 from roquet.protocol.record_columns.columns import Column, PropertiesForm, choose_columns
 from roquet.protocol.record_columns.irregular import read_irregular
-from roquet.protocol.record_columns.regular import RegularRecords, regular_records
+from roquet.protocol.record_columns.regular import SortedRecords, sort_records
 from roquet.protocol.record_columns.starts import check_record_starts, find_record_starts
 
 # A log file of the usual size. With all that irregular records may grow to, a column stays
@@ -26,6 +26,7 @@ def decode_records(
     names: Sequence[str] | None = None,
     *,
     starts: npt.ArrayLike | None = None,
+    topics: Collection[str] | None = None,
     properties: PropertiesForm = PropertiesForm.STRING,
     broker_name: str | None = None,
     check_bodies: bool = True,
@@ -33,8 +34,9 @@ def decode_records(
     """The messages of a pull reply or of a slice of a log file, as the columns `names`.
 
     By default it is all columns and all records. `starts` says where the wanted records begin,
-    in ascending order. Without `check_bodies` regular bodies are not compared with their CRC,
-    which takes about as long as decoding them. Nothing in the result refers to `data`.
+    in ascending order. Records of other `topics` are left out before anything of them is decoded
+    or checked but their sizes. Without `check_bodies` regular bodies are not compared with their
+    CRC, which takes about as long as decoding them. Nothing in the result refers to `data`.
     Raises BadMessage for anything that is not a record, TooLarge and UnknownColumn.
     """
     columns = choose_columns(names, properties, broker_name)
@@ -45,24 +47,21 @@ def decode_records(
         positions = find_record_starts(buffer)
     else:
         positions = check_record_starts(buffer, starts)
-    arrays = _decode(buffer, positions, columns, check_bodies=check_bodies)
-    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
-
-
-def _decode(
-    buffer: Bytes, starts: Positions, columns: Sequence[Column], *, check_bodies: bool
-) -> list[pa.Array]:
-    if not starts.size:
-        return [pa.array([], column.type) for column in columns]
-    regular, arrays = _decode_regular(
-        regular_records(buffer, starts), columns, check_bodies=check_bodies
+    needs = {need for column in columns for need in column.needs}
+    found = sort_records(buffer, positions, needs, topics=topics, check_bodies=check_bodies)
+    return pa.RecordBatch.from_arrays(
+        _arrays_of(buffer, positions, found, columns), names=[column.name for column in columns]
     )
-    if regular.numbers.size == starts.size:
+
+
+def _arrays_of(
+    buffer: Bytes, starts: Positions, found: SortedRecords, columns: Sequence[Column]
+) -> list[pa.Array]:
+    arrays = [column.of_records(found.regular) for column in columns]
+    if not found.irregular_numbers.size:
         return arrays
-    is_irregular = np.ones(starts.size, np.bool_)
-    is_irregular[regular.numbers] = False
-    messages, numbers = read_irregular(buffer, starts, np.flatnonzero(is_irregular))
-    order = pa.array(np.argsort(np.concatenate((regular.numbers, numbers)), kind="stable"))
+    messages, numbers = read_irregular(buffer, starts, found.irregular_numbers)
+    order = pa.array(np.argsort(np.concatenate((found.regular.numbers, numbers)), kind="stable"))
     return [
         pa.concat_arrays([array, _array_of(column, messages)]).take(order)
         for column, array in zip(columns, arrays, strict=True)
@@ -71,18 +70,3 @@ def _decode(
 
 def _array_of(column: Column, messages: Sequence[StoredMessage]) -> pa.Array:
     return pa.array([column.of_message(message) for message in messages], column.type)
-
-
-def _decode_regular(
-    records: RegularRecords, columns: Sequence[Column], *, check_bodies: bool
-) -> tuple[RegularRecords, list[pa.Array]]:
-    """The arrays of `columns`, and the records in them, which may be fewer than were given."""
-    while records.numbers.size:
-        try:
-            if check_bodies:
-                records.check_bodies()
-            return records, [column.of_records(records) for column in columns]
-        except IrregularRows as found:
-            # Each check looks at rows one by one, so it cannot fail again without these.
-            records = records.only(~found.rows)
-    return records, [pa.array([], column.type) for column in columns]

@@ -1,32 +1,29 @@
 """Records of the common kind, many at once: magic V1, IPv4, plain body, fitting sizes.
 
-The fixed part of a record is read as one numpy structure; body, topic and properties
-are known by where they lie. Layout: see `record.py`. Every record that is different in
-any way is left to the scalar reader, which also finds the words for what is wrong with it.
+One compiled pass tells them from the others and says where their parts lie. What columns are
+made of is gathered from there when the first column asks for it.
 """
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from roquet.protocol.messages.message import SysFlag
-from roquet.protocol.messages.record import CRC_MASK, LAYOUTS, MAGIC_V1, TOPIC_SIZE_MAX_V1
-from roquet.protocol.record_columns.arrays import (
-    Bytes,
-    Mask,
-    Positions,
-    Slices,
-    checked_utf8,
-    gather,
-    refuse_rows,
-    values_at,
+from roquet.protocol.messages.record import LAYOUTS
+from roquet.protocol.record_columns.arrays import Bounds, Bytes, Pairs, Positions, Spans, gathered
+from roquet.protocol.record_columns.property_pairs import find_named, find_pairs, find_repeats
+from roquet.protocol.record_columns.surveying import (
+    CHECK_BODY_CRC,
+    CHECK_PROPERTY_TEXT,
+    CHECK_TOPIC_TEXT,
+    IRREGULAR,
+    REGULAR,
+    survey_records,
 )
-from roquet.protocol.record_columns.property_pairs import PropertyPairs, find_pairs
 
 FIXED_PART: Final = np.dtype(
     [
@@ -39,9 +36,9 @@ FIXED_PART: Final = np.dtype(
         ("physical_offset", ">i8"),
         ("sys_flag", ">i4"),
         ("born_timestamp", ">i8"),
-        ("born_host", ">u8"),
+        ("born_host", ">i8"),
         ("store_timestamp", ">i8"),
-        ("store_host", ">u8"),
+        ("store_host", ">i8"),
         ("reconsume_times", ">i4"),
         ("prepared_transaction_offset", ">i8"),
         ("body_size", ">i4"),
@@ -49,85 +46,127 @@ FIXED_PART: Final = np.dtype(
 )
 assert FIXED_PART.itemsize == LAYOUTS[0].size
 
-IRREGULAR_FLAGS: Final = (
-    SysFlag.COMPRESSED | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.INNER_BATCH
-).value
+# Parts of a record that a column may need besides its numbers.
+BODY: Final = "body"
+TOPIC: Final = "topic"
+PROPERTIES: Final = "properties"
+_TEXT_CHECKS: Final = {BODY: 0, TOPIC: CHECK_TOPIC_TEXT, PROPERTIES: CHECK_PROPERTY_TEXT}
+
+
+@dataclass(frozen=True)
+class PropertyPairs:
+    """All pairs of all rows in their order."""
+
+    pairs: Pairs
+    bounds: Bounds
+
+    def without_repeats(self, data: Bytes) -> "PropertyPairs":
+        """Of equal names in a row only the last."""
+        found = find_repeats(data, self.pairs, self.bounds)
+        if found is None:
+            return self
+        is_kept = np.frombuffer(found, np.uint8) == 0
+        kept_before = np.concatenate(([0], np.cumsum(is_kept, dtype=np.int32)), dtype=np.int32)
+        return PropertyPairs(self.pairs[is_kept], kept_before[self.bounds])
 
 
 @dataclass(frozen=True)
 class RegularRecords:
     """Some records of a buffer; what several columns need is worked out once, on demand."""
 
-    buffer: Bytes
+    data: Bytes
     numbers: Positions  # which records of the buffer these are
-    fixed: npt.NDArray[Any]  # of type FIXED_PART
-    bodies: Slices
-    topics: Slices
-    properties: Slices
-
-    def only(self, chosen: Mask) -> "RegularRecords":
-        return RegularRecords(
-            self.buffer,
-            self.numbers[chosen],
-            self.fixed[chosen],
-            self.bodies.only(chosen),
-            self.topics.only(chosen),
-            self.properties.only(chosen),
-        )
+    fixed: Mapping[str, npt.NDArray[Any]]
+    bodies: Spans
+    topics: Spans
+    properties: Spans
 
     @cached_property
     def body_values(self) -> pa.Array:
-        return gather(self.buffer, self.bodies, pa.binary())
+        return gathered(self.data, self.bodies, pa.binary())
 
     @cached_property
     def topic_texts(self) -> pa.Array:
-        """Raises IrregularRows where a topic is no UTF-8."""
-        return checked_utf8(gather(self.buffer, self.topics, pa.string()))
+        return gathered(self.data, self.topics, pa.string())
 
     @cached_property
     def property_texts(self) -> pa.Array:
-        """Raises IrregularRows where properties are no UTF-8."""
-        return checked_utf8(gather(self.buffer, self.properties, pa.string()))
+        return gathered(self.data, self.properties, pa.string())
 
     @cached_property
     def property_pairs(self) -> PropertyPairs:
-        """Raises IrregularRows where properties are of an odd form."""
-        return find_pairs(self.buffer, self.properties)
+        pairs, bounds = find_pairs(self.data, self.properties)
+        return PropertyPairs(
+            np.frombuffer(pairs, np.int32).reshape(-1, 4), np.frombuffer(bounds, np.int32)
+        )
 
-    def check_bodies(self) -> None:
-        """Raises IrregularRows where a body breaks its CRC; the scalar reader says so."""
-        crcs = np.fromiter(map(crc32, self.body_values.to_pylist()), np.int64, self.numbers.size)
-        refuse_rows(np.flatnonzero(crcs & CRC_MASK != self.fixed["body_crc"]), crcs.size)
+    def property_values(self, name: bytes) -> pa.Array:
+        """Of each record the last value of this name, or null."""
+        found = self.property_pairs
+        spans = find_named(self.data, found.pairs, found.bounds, name)
+        return gathered(self.data, np.frombuffer(spans, np.int32).reshape(-1, 2), pa.string())
+
+    @cached_property
+    def property_maps(self) -> pa.Array:
+        found = self.property_pairs.without_repeats(self.data)
+        names = gathered(self.data, found.pairs[:, :2], pa.string())
+        values = gathered(self.data, found.pairs[:, 2:], pa.string())
+        return pa.MapArray.from_arrays(pa.array(found.bounds), names, values)
 
 
-def regular_records(buffer: Bytes, starts: Positions) -> RegularRecords:
-    """The regular ones among the records at `starts`, which lie inside the buffer."""
-    fixed = values_at(buffer, starts, FIXED_PART)
-    body_sizes = fixed["body_size"].astype(np.int64)
-    body_starts = starts + FIXED_PART.itemsize
-    body_ends = body_starts + body_sizes
-    # A body size that lies leads anywhere, so positions are clipped before they are used. The
-    # parts of such a record do not add up, which takes it out below.
-    topic_sizes = buffer[np.clip(body_ends, 0, buffer.size - 1)]
-    topic_starts = body_ends + 1
-    topic_ends = topic_starts + topic_sizes
-    property_sizes = values_at(buffer, np.clip(topic_ends, 0, buffer.size - 2), ">i2")
-    property_starts = topic_ends + 2
-    property_ends = property_starts + property_sizes
-    is_regular = (
-        (fixed["magic"] == MAGIC_V1)
-        & (fixed["sys_flag"] & IRREGULAR_FLAGS == 0)
-        & (body_sizes >= 0)
-        & (topic_sizes <= TOPIC_SIZE_MAX_V1)
-        & (property_sizes >= 0)
-        & (property_ends == starts + fixed["size"])
+@dataclass(frozen=True)
+class SortedRecords:
+    """The records of the wanted topics."""
+
+    regular: RegularRecords
+    irregular_numbers: Positions
+
+
+def sort_records(
+    data: Bytes,
+    starts: Positions,
+    needs: Iterable[str],
+    *,
+    topics: Collection[str] | None,
+    check_bodies: bool,
+) -> SortedRecords:
+    """What lies at `starts`; of regular records with the numbers and texts that are in `needs`."""
+    checks = CHECK_BODY_CRC if check_bodies else 0
+    fixed: dict[str, npt.NDArray[Any]] = {}
+    for need in needs:
+        if need in _TEXT_CHECKS:
+            checks |= _TEXT_CHECKS[need]
+        else:
+            fixed[need] = np.empty(starts.size, FIXED_PART[need].newbyteorder("="))
+    spans = np.empty((3, starts.size, 2), np.int32)
+    kinds = np.frombuffer(
+        survey_records(
+            data,
+            starts,
+            None if topics is None else _topic_names(topics),
+            checks,
+            [(_position_of(field), values) for field, values in fixed.items()],
+            spans,
+        ),
+        np.uint8,
     )
-    records = RegularRecords(
-        buffer,
-        np.arange(starts.size),
-        fixed,
-        Slices(body_starts, body_ends),
-        Slices(topic_starts, topic_ends),
-        Slices(property_starts, property_ends),
+    numbers = np.flatnonzero(kinds == REGULAR)
+    count = numbers.size
+    regular = RegularRecords(
+        data,
+        numbers,
+        {field: values[:count] for field, values in fixed.items()},
+        *spans[:, :count],
     )
-    return records if is_regular.all() else records.only(is_regular)
+    return SortedRecords(regular, np.flatnonzero(kinds == IRREGULAR))
+
+
+def _topic_names(topics: Collection[str]) -> frozenset[bytes]:
+    assert not isinstance(topics, str), "several topics, not the letters of one"
+    # What cannot be in a valid text finds nothing but an invalid one.
+    return frozenset(topic.encode("utf-8", "surrogatepass") for topic in topics)
+
+
+def _position_of(field: str) -> int:
+    assert FIXED_PART.fields is not None
+    return int(FIXED_PART.fields[field][1])

@@ -1,0 +1,3 @@
+from roquet.protocol.record_columns.arrays import Bytes, Spans
+
+def gather(data: Bytes, spans: Spans) -> tuple[bytes, bytes]: ...
