@@ -8,7 +8,7 @@ from roquet.protocol.binary cimport int32_t, int64_t, uint8_t
 
 cdef enum:
     _SIZE_MAX = 0x7FFFFFFF
-    _SHORT_SIZE = 16
+    _SHORT_SIZE = 32
 
 
 def gather(const uint8_t[::1] data not None, const int32_t[:, :] spans not None):

@@ -6,10 +6,16 @@ A pair is four int32 positions in the data: where its name begins and ends, and 
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from roquet.protocol.binary cimport int32_t, uint8_t, uint64_t
 from roquet.protocol.messages.record_layout cimport SEPARATOR
+
+cdef extern from "<endian.h>":
+    uint64_t le64toh(uint64_t) noexcept nogil
+
+cdef extern from *:
+    int __builtin_ctzll(unsigned long long) noexcept nogil
 
 cdef enum:
     _EQUALS = 1
@@ -57,28 +63,54 @@ def find_pairs(const uint8_t[::1] data not None, const int32_t[:, ::1] texts not
     return pairs, bounds
 
 
+cdef struct Splitter:
+    Pair* pairs
+    Py_ssize_t count
+    Py_ssize_t room
+    int32_t name_start
+    int32_t name_end  # before the name's start, until it is known
+
+
 cdef Py_ssize_t _split(
     const uint8_t* data, int32_t at, int32_t end, Pair* pairs, Py_ssize_t room
 ) noexcept:
     """Fills in the pairs of one text; returns how many."""
-    cdef Py_ssize_t count = 0
-    cdef int32_t name_start, name_end
+    cdef Splitter splitter = Splitter(pairs, 0, room, at, at - 1)
+    cdef uint64_t word, found
+    while end - at >= <int32_t>sizeof(word):
+        memcpy(&word, data + at, sizeof(word))
+        word = le64toh(word)
+        # The high bit of each byte that is 2 or less: nothing carries from one to the next.
+        found = ~(
+            ((word & <uint64_t>0x7F7F7F7F7F7F7F7F) + <uint64_t>0x7D7D7D7D7D7D7D7D) | word
+        ) & <uint64_t>0x8080808080808080
+        while found:
+            _take(&splitter, data, at + (__builtin_ctzll(found) >> 3))
+            found &= found - 1
+        at += <int32_t>sizeof(word)
     while at < end:
-        name_start = at
-        while at < end and data[at] != _EQUALS and data[at] != SEPARATOR:
-            at += 1
-        name_end = at
-        if at == end or data[at] == SEPARATOR:
-            at += 1
-            continue
+        _take(&splitter, data, at)
         at += 1
-        while at < end and data[at] != SEPARATOR:
-            at += 1
-        if name_end > name_start and at > name_end + 1 and count < room:
-            pairs[count] = Pair(name_start, name_end, name_end + 1, at)
-            count += 1
-        at += 1
-    return count
+    _close(&splitter, end)
+    return splitter.count
+
+
+cdef inline void _take(Splitter* splitter, const uint8_t* data, int32_t at) noexcept:
+    if data[at] == SEPARATOR:
+        _close(splitter, at)
+        splitter.name_start = at + 1
+        splitter.name_end = at
+    elif data[at] == _EQUALS and splitter.name_end < splitter.name_start:
+        splitter.name_end = at
+
+
+cdef inline void _close(Splitter* splitter, int32_t end) noexcept:
+    """Notes the pair that ends here, if it has a name and a value."""
+    if splitter.name_start < splitter.name_end < end - 1 and splitter.count < splitter.room:
+        splitter.pairs[splitter.count] = Pair(
+            splitter.name_start, splitter.name_end, splitter.name_end + 1, end
+        )
+        splitter.count += 1
 
 
 def find_repeats(
@@ -88,36 +120,35 @@ def find_repeats(
 ):
     """A byte for each pair, 1 if a later one of its text has the same name; None without such."""
     cdef Py_ssize_t count = pairs.shape[0]
-    cdef const Pair* first = _checked_pairs(data, pairs, bounds)
     cdef bytearray is_repeat = bytearray(count)
     cdef uint8_t* is_repeat_at = <uint8_t*>PyByteArray_AS_STRING(is_repeat)
-    cdef Py_ssize_t index, repeat_count = 0
+    cdef Py_ssize_t index, begin, end, repeat_count = 0
     for index in range(bounds.shape[0] - 1):
-        if bounds[index + 1] - bounds[index] <= _FEW_PAIRS:
-            repeat_count += _note_few(
-                &data[0], first, bounds[index], bounds[index + 1], is_repeat_at
-            )
+        begin = bounds[index]
+        end = bounds[index + 1]
+        _check_row(pairs, begin, end)
+        if end - begin <= _FEW_PAIRS:
+            repeat_count += _note_few(data, <const Pair*>&pairs[0, 0], begin, end, is_repeat_at)
         else:
-            repeat_count += _note_many(
-                &data[0], first, bounds[index], bounds[index + 1], is_repeat_at
-            )
+            repeat_count += _note_many(data, <const Pair*>&pairs[0, 0], begin, end, is_repeat_at)
     return is_repeat if repeat_count else None
 
 
 cdef Py_ssize_t _note_few(
-    const uint8_t* data, const Pair* pairs, Py_ssize_t begin, Py_ssize_t end, uint8_t* is_repeat
-) noexcept:
+    const uint8_t[::1] data, const Pair* pairs, Py_ssize_t begin, Py_ssize_t end, uint8_t* is_repeat
+) except -1:
     cdef Py_ssize_t index, later, repeat_count = 0
     cdef uint64_t bit, seen = 0
+    cdef Name name
     for index in range(end - 1, begin - 1, -1):
-        bit = _print(data, &pairs[index])
+        name = _name_of(data, &pairs[index])
+        bit = _print(name)
         if not seen & bit:
             # The usual case, and it takes no comparison.
             seen |= bit
             continue
         for later in range(index + 1, end):
-            if _has_name(data, &pairs[later], data + pairs[index].name_start,
-                         pairs[index].name_end - pairs[index].name_start):
+            if _is_named(data, &pairs[later], name):
                 is_repeat[index] = 1
                 repeat_count += 1
                 break
@@ -125,20 +156,18 @@ cdef Py_ssize_t _note_few(
 
 
 cdef Py_ssize_t _note_many(
-    const uint8_t* data, const Pair* pairs, Py_ssize_t begin, Py_ssize_t end, uint8_t* is_repeat
+    const uint8_t[::1] data, const Pair* pairs, Py_ssize_t begin, Py_ssize_t end, uint8_t* is_repeat
 ) except -1:
     cdef Py_ssize_t index, repeat_count = 0
     cdef set seen = set()
-    cdef bytes name
+    cdef Name name
     for index in range(end - 1, begin - 1, -1):
-        name = PyBytes_FromStringAndSize(
-            <const char*>data + pairs[index].name_start,
-            pairs[index].name_end - pairs[index].name_start,
-        )
-        if name in seen:
+        name = _name_of(data, &pairs[index])
+        text = PyBytes_FromStringAndSize(<const char*>name.at, name.size)
+        if text in seen:
             is_repeat[index] = 1
             repeat_count += 1
-        seen.add(name)
+        seen.add(text)
     return repeat_count
 
 
@@ -149,55 +178,55 @@ def find_named(
     bytes name not None,
 ):
     """Two int32 for each text: where the value of this name begins and ends, or -1 twice."""
-    cdef const Pair* first = _checked_pairs(data, pairs, bounds)
     cdef Py_ssize_t count = bounds.shape[0] - 1
     cdef bytes spans = PyBytes_FromStringAndSize(NULL, 2 * count * sizeof(int32_t))
     cdef int32_t* span_at = <int32_t*>PyBytes_AS_STRING(spans)
-    cdef const uint8_t* name_at = <const uint8_t*>PyBytes_AS_STRING(name)
-    cdef Py_ssize_t name_size = PyBytes_GET_SIZE(name)
+    cdef Name wanted = Name(<const uint8_t*>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+    cdef const Pair* found
     cdef Py_ssize_t index, pair
     for index in range(count):
+        _check_row(pairs, bounds[index], bounds[index + 1])
         span_at[2 * index] = span_at[2 * index + 1] = -1
         for pair in range(bounds[index + 1] - 1, bounds[index] - 1, -1):
-            if _has_name(&data[0], &first[pair], name_at, name_size):
-                span_at[2 * index] = first[pair].value_start
-                span_at[2 * index + 1] = first[pair].value_end
+            found = <const Pair*>&pairs[pair, 0]
+            if _is_named(data, found, wanted):
+                span_at[2 * index] = found.value_start
+                span_at[2 * index + 1] = found.value_end
                 break
     return spans
 
 
-cdef const Pair* _checked_pairs(
-    const uint8_t[::1] data, const int32_t[:, ::1] pairs, const int32_t[::1] bounds
-) except? NULL:
-    """The first pair. Makes sure that bounds are those of pairs, and names lie in the data."""
-    cdef Py_ssize_t index
-    if pairs.shape[1] != 4 or not bounds.shape[0] or bounds[0] < 0:
-        raise IndexError("these are no pairs")
-    for index in range(bounds.shape[0] - 1):
-        if bounds[index] > bounds[index + 1]:
-            raise IndexError(f"the pairs of text {index} end before they begin")
-    if bounds[bounds.shape[0] - 1] > pairs.shape[0]:
-        raise IndexError("there are fewer pairs than their bounds say")
-    for index in range(pairs.shape[0]):
-        if not 0 < pairs[index, 0] < pairs[index, 1] <= data.shape[0]:
-            raise IndexError(f"the name of pair {index} lies outside of the data")
-    return <const Pair*>&pairs[0, 0]
+cdef inline int _check_row(
+    const int32_t[:, ::1] pairs, Py_ssize_t begin, Py_ssize_t end
+) except -1:
+    if not 0 <= begin <= end <= pairs.shape[0] or pairs.shape[1] != 4:
+        raise IndexError(f"there are no pairs from {begin} to {end}")
+    return 0
 
 
-cdef inline bint _has_name(
-    const uint8_t* data, const Pair* pair, const uint8_t* name, Py_ssize_t size
-) noexcept:
-    return pair.name_end - pair.name_start == size and not memcmp(
-        data + pair.name_start, name, size
+cdef struct Name:
+    const uint8_t* at
+    Py_ssize_t size
+
+
+cdef inline Name _name_of(const uint8_t[::1] data, const Pair* pair) except *:
+    if not 0 <= pair.name_start < pair.name_end <= data.shape[0]:
+        raise IndexError(f"no name lies from {pair.name_start} to {pair.name_end}")
+    return Name(&data[pair.name_start], pair.name_end - pair.name_start)
+
+
+cdef inline bint _is_named(const uint8_t[::1] data, const Pair* pair, Name name) except -1:
+    return pair.name_end - pair.name_start == name.size and not memcmp(
+        _name_of(data, pair).at, name.at, name.size
     )
 
 
-cdef inline uint64_t _print(const uint8_t* data, const Pair* pair) noexcept:
+cdef inline uint64_t _print(Name name) noexcept:
     """One bit of 64 that equal names share, and others mostly do not."""
     cdef uint64_t mix = (
-        <uint64_t>(pair.name_end - pair.name_start) * 3
-        + data[pair.name_start] * 7
-        + data[pair.name_end - 1] * 13
-        + data[(pair.name_start + pair.name_end) >> 1] * 29
+        <uint64_t>name.size * 3
+        + name.at[0] * 7
+        + name.at[name.size - 1] * 13
+        + name.at[name.size >> 1] * 29
     )
     return <uint64_t>1 << (mix & 63)
