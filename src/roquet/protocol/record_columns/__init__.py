@@ -14,13 +14,16 @@ from roquet.protocol.record_columns.columns import (
 )
 from roquet.protocol.record_columns.decoder import DATA_SIZE_MAX, decode_records
 from roquet.protocol.record_columns.irregular import IRREGULAR_SIZE_MAX
+from roquet.protocol.record_columns.log_slices import FoundRecords, find_records
 
 __all__ = [
     "COLUMN_NAMES",
     "DATA_SIZE_MAX",
     "IRREGULAR_SIZE_MAX",
+    "FoundRecords",
     "PropertiesForm",
     "UnknownColumn",
     "decode_records",
+    "find_records",
     "record_schema",
 ]

@@ -1,0 +1,158 @@
+"""The records of a slice of the log that begins or ends anywhere, even inside a record.
+
+A record says where it lies in the log, and its size leads to the next one. A copy of a record
+inside a body says another place; but a body can be written to claim the right one, so claims
+alone prove nothing. What proves it is the record around the body, which begins before it:
+
+    |<- window, as long as the largest record ->|
+    ------[R          ][R    ][R      [c]    ][R   |    ][R    ]----- R records, c claims to be one
+                                                begin
+
+In every window that is as long as the largest record there is, a record begins; so where all that
+claims to be a record in a window leads to the same first start behind `begin`, that is the
+true one. Where claims contradict each other, the window before that one is asked, and so on down to
+the anchor or to the first byte.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from roquet.protocol.messages.record import MAGIC_BLANK, ReadBuffer
+from roquet.protocol.record_columns.arrays import Bytes, Positions, values_at
+from roquet.protocol.record_columns.walking import CLAIM_SIZE, find_claims, walk_records
+
+# Twice the body that brokers take unless told otherwise, with any topic and properties.
+RECORD_SIZE_MAX: Final = 8 * 1024 * 1024
+
+_SIZE_AND_MAGIC: Final = Struct(">ii")
+
+
+class FoundRecords(NamedTuple):
+    starts: Positions  # in the data, as `decode_records` takes them
+    # The physical offset up to which records are known. Before `end`, it is where no whole record
+    # begins: the data ends inside of it, or it is damaged. What is behind damage is found by
+    # asking again with a `begin` behind it.
+    stop: int
+
+
+def find_records(
+    data: ReadBuffer,
+    *,
+    base: int,
+    begin: int,
+    end: int,
+    anchor: int | None = None,
+    record_size_max: int = RECORD_SIZE_MAX,
+) -> FoundRecords:
+    """The records whose first byte lies between the physical offsets `begin` and `end`.
+
+    `base` is the physical offset of byte 0 of `data`, which is part of one log file and should hold
+    the last record whole. `anchor` is one at or before `begin` where a record is known to begin;
+    the first byte of a file always is.
+
+    The answer is exact, whatever bodies hold, if no record is larger than `record_size_max`, and
+    data reaches back from `begin` by as much or to the anchor. With less before `begin`, it is
+    right unless somebody wrote the end of a cut body for that very place in the log.
+    """
+    buffer = np.frombuffer(data, np.uint8)
+    log = _Log(buffer, base, record_size_max)
+    first, last = begin - base, end - base
+    if not 0 <= first <= last or not (anchor is None or base <= anchor <= begin):
+        raise ValueError(f"slice {begin} to {end} with anchor {anchor} does not follow {base}")
+    start = log.first_start(first, None if anchor is None else anchor - base)
+    if start is None:
+        start = log.guess_start(first, last)
+    starts, stop = walk_records(buffer, start, last, base)
+    return FoundRecords(np.frombuffer(starts, np.int64), base + stop)
+
+
+class _Log(NamedTuple):
+    data: Bytes
+    base: int
+    record_size_max: int
+
+    def first_start(self, first: int, anchor: int | None) -> int | None:
+        """Where the first record at or behind `first` begins, by what lies before it."""
+        low, floor = first, anchor or 0
+        earliest = None
+        while low > floor:
+            high, low = low, max(floor, low - self.record_size_max)
+            if low == anchor:
+                _, stop = walk_records(self.data, anchor, first, self.base)
+                return stop if stop >= first else None
+            starts = self._starts_behind(low, first)
+            led_to = [start for claim, start in starts.items() if claim < high]
+            if not led_to:
+                break
+            if len(set(led_to)) == 1:
+                return led_to[0]
+            # Of contradicting claims, the earlier one has the later one inside.
+            earliest = starts[min(starts)]
+        return first if first == anchor else earliest
+
+    def guess_start(self, first: int, last: int) -> int:
+        """Where a record begins whose chain holds longest, the earliest of several such.
+
+        A copy inside a body that is cut off leads nowhere: behind its body is a topic.
+        """
+        claims = self._claims(first, last)
+        if not claims.size:
+            # So far it was possible to look.
+            return max(first, min(last, self.data.size - CLAIM_SIZE + 1))
+        horizon = min(last, int(claims[0]) + 2 * self.record_size_max)
+        nearby = claims[claims <= claims[0] + self.record_size_max]
+        return max(nearby.tolist(), key=self._reaches(nearby, horizon).__getitem__)
+
+    def _starts_behind(self, low: int, first: int) -> dict[int, int]:
+        """For each claim from `low` on the start at or behind `first` that it leads to, if any."""
+        claims = self._claims(low, first)
+        if not claims.size:
+            return {}
+        ends = claims + values_at(self.data, claims, ">i4")
+        if ends[-1] >= first and (ends[:-1] == claims[1:]).all():
+            # The usual case: a single chain.
+            return dict.fromkeys(claims.tolist(), int(ends[-1]))
+        starts: dict[int, int] = {}
+        for claim, end in zip(reversed(claims.tolist()), reversed(ends.tolist()), strict=True):
+            end = self._behind_blank(end)
+            if end >= first:
+                starts[claim] = end
+            elif end in starts:
+                starts[claim] = starts[end]
+        return starts
+
+    def _reaches(self, claims: Positions, horizon: int) -> dict[int, int]:
+        """How far the chain of each claim holds, or that it holds to the horizon."""
+        reaches: dict[int, int] = {}
+        ends = claims + values_at(self.data, claims, ">i4")
+        for claim, end in zip(reversed(claims.tolist()), reversed(ends.tolist()), strict=True):
+            if end in reaches:
+                reaches[claim] = reaches[end]
+            else:
+                starts, stop = walk_records(self.data, claim, horizon, self.base)
+                if self._is_cut_off(stop):
+                    stop = horizon
+                # The members of one chain come to the same end.
+                members = (claim, *np.frombuffer(starts, np.int64).tolist())
+                reaches.update(dict.fromkeys(members, min(stop, horizon)))
+        return reaches
+
+    def _is_cut_off(self, position: int) -> bool:
+        """Whether something claims to be a record there that goes on behind the data."""
+        claims = self._claims(position, position + 1)
+        if not claims.size:
+            return False
+        size = int(values_at(self.data, claims, ">i4")[0])
+        return self.data.size - position < size <= self.record_size_max
+
+    def _claims(self, begin: int, end: int) -> Positions:
+        return np.frombuffer(find_claims(self.data, begin, end, self.base), np.int64)
+
+    def _behind_blank(self, position: int) -> int:
+        """The end of the blank that begins there, or just there."""
+        if position + _SIZE_AND_MAGIC.size > self.data.size:
+            return position
+        size, magic = _SIZE_AND_MAGIC.unpack_from(self.data.data, position)
+        return position + max(size, 0) if magic == MAGIC_BLANK else position
