@@ -108,6 +108,14 @@ def test_a_slice_without_what_lies_before_it_finds_its_records_at_every_cut() ->
         assert found.stop == log.end or not found.starts.size
 
 
+def test_a_slice_with_little_before_it_does_not_believe_the_end_of_a_cut_body() -> None:
+    log = mixed_log().add()
+    for first in range(BASE, log.end, 3):
+        for begin in range(first, min(first + 300, log.starts[-1]), 7):
+            found = find_records(log.data[first - BASE :], base=first, begin=begin, end=log.end)
+            assert [first + start for start in found.starts] == log.between(begin, log.end)
+
+
 def test_data_that_ends_inside_a_record_stops_where_it_begins() -> None:
     log = mixed_log()
     for size in range(len(log.data) + 1):

@@ -9,9 +9,8 @@ alone prove nothing. What proves it is the record around the body, which begins 
                                                 begin
 
 In every window that is as long as the largest record there is, a record begins; so where all that
-claims to be a record in a window leads to the same first start behind `begin`, that is the
-true one. Where claims contradict each other, the window before that one is asked, and so on down to
-the anchor or to the first byte.
+claims to be a record in a window leads to the same first start behind `begin`, that is the true
+one. Where claims contradict each other, the window before is asked, and so on down to the anchor.
 """
 
 from struct import Struct
@@ -48,13 +47,14 @@ def find_records(
 ) -> FoundRecords:
     """The records whose first byte lies between the physical offsets `begin` and `end`.
 
-    `base` is the physical offset of byte 0 of `data`, which is part of one log file and should hold
-    the last record whole. `anchor` is one at or before `begin` where a record is known to begin;
-    the first byte of a file always is.
+    `base` is the physical offset of byte 0 of `data`, which should hold the last record whole.
+    `anchor` is one at or before `begin` where a record is known to begin: the first byte of a log
+    file, or what an entry of a queue leads to. It is walked from only where nothing else helps.
 
-    The answer is exact, whatever bodies hold, if no record is larger than `record_size_max`, and
-    data reaches back from `begin` by as much or to the anchor. With less before `begin`, it is
-    right unless somebody wrote the end of a cut body for that very place in the log.
+    With an anchor the answer is exact, whatever bodies hold, if the log is undamaged and no record
+    is larger than `record_size_max`. Without one it is exact, too, where the data reaches back to
+    a window without contradiction, and only a body that was written for its very place in
+    the log contradicts. Otherwise, and behind damage, the chain that holds longest is believed.
     """
     buffer = np.frombuffer(data, np.uint8)
     log = _Log(buffer, base, record_size_max)
@@ -63,7 +63,8 @@ def find_records(
         raise ValueError(f"slice {begin} to {end} with anchor {anchor} does not follow {base}")
     start = log.first_start(first, None if anchor is None else anchor - base)
     if start is None:
-        start = log.guess_start(first, last)
+        # So far it was possible to look.
+        start = max(first, min(last, buffer.size - CLAIM_SIZE + 1))
     starts, stop = walk_records(buffer, start, last, base)
     return FoundRecords(np.frombuffer(starts, np.int64), base + stop)
 
@@ -74,36 +75,54 @@ class _Log(NamedTuple):
     record_size_max: int
 
     def first_start(self, first: int, anchor: int | None) -> int | None:
-        """Where the first record at or behind `first` begins, by what lies before it."""
-        low, floor = first, anchor or 0
-        earliest = None
-        while low > floor:
-            high, low = low, max(floor, low - self.record_size_max)
-            if low == anchor:
-                _, stop = walk_records(self.data, anchor, first, self.base)
-                return stop if stop >= first else None
-            starts = self._starts_behind(low, first)
-            led_to = [start for claim, start in starts.items() if claim < high]
-            if not led_to:
-                break
-            if len(set(led_to)) == 1:
-                return led_to[0]
-            # Of contradicting claims, the earlier one has the later one inside.
-            earliest = starts[min(starts)]
-        return first if first == anchor else earliest
+        """Where the first record at or behind `first` begins, or None if there is none."""
+        if anchor is not None and first - anchor <= self.record_size_max:
+            start = self._walked_to(first, anchor)
+        else:
+            start = self._agreed_start(first, anchor)
+        if start is None:
+            start = self._walked_to(first, self._believed_claim(first - self.record_size_max))
+        return self._believed_claim(first) if start is None else start
 
-    def guess_start(self, first: int, last: int) -> int:
-        """Where a record begins whose chain holds longest, the earliest of several such.
+    def _agreed_start(self, first: int, anchor: int | None) -> int | None:
+        """The start that all claims of a window lead to, if there is a window of such claims."""
+        low = first - self.record_size_max
+        while low >= (anchor or 0):
+            starts = self._starts_behind(low, first)
+            led_to = {
+                start for claim, start in starts.items() if claim < low + self.record_size_max
+            }
+            if len(led_to) == 1:
+                return led_to.pop()
+            if not led_to:
+                # Not a record in as many bytes as the largest one has: there is damage.
+                return None
+            low -= self.record_size_max
+        return self._walked_to(first, anchor)
+
+    def _walked_to(self, first: int, start: int | None) -> int | None:
+        """The first start at or behind `first` on the way from `start`, if that leads there."""
+        if start is None:
+            return None
+        stop = max(start, walk_records(self.data, start, first, self.base)[1])
+        return stop if stop >= first else None
+
+    def _believed_claim(self, low: int) -> int | None:
+        """The claim behind `low` whose chain holds longest, the earliest of several such.
 
         A copy inside a body that is cut off leads nowhere: behind its body is a topic.
         """
-        claims = self._claims(first, last)
+        low = max(0, low)
+        while low < self.data.size and not self._claims(low, low + self.record_size_max).size:
+            low += self.record_size_max
+        claims = self._claims(low, low + 2 * self.record_size_max)
         if not claims.size:
-            # So far it was possible to look.
-            return max(first, min(last, self.data.size - CLAIM_SIZE + 1))
-        horizon = min(last, int(claims[0]) + 2 * self.record_size_max)
-        nearby = claims[claims <= claims[0] + self.record_size_max]
-        return max(nearby.tolist(), key=self._reaches(nearby, horizon).__getitem__)
+            return None
+        claims = claims[claims <= claims[0] + self.record_size_max]
+        horizon = min(self.data.size, int(claims[0]) + 2 * self.record_size_max)
+        reaches = self._reaches(claims, horizon)
+        positions: list[int] = claims.tolist()
+        return max(positions, key=reaches.__getitem__)
 
     def _starts_behind(self, low: int, first: int) -> dict[int, int]:
         """For each claim from `low` on the start at or behind `first` that it leads to, if any."""
