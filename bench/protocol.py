@@ -9,6 +9,7 @@ from functools import partial
 from time import process_time
 from timeit import Timer
 
+import pyarrow as pa
 from msgspec import Raw
 
 from roquet.protocol.codes import RequestCode
@@ -22,7 +23,12 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.properties import parse_properties, properties_text
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
-from roquet.protocol.record_columns import PropertiesForm, decode_records
+from roquet.protocol.record_columns import (
+    PropertiesForm,
+    decode_records,
+    encode_batches,
+    find_records,
+)
 
 REPEATS = 25
 CALLS = 2000
@@ -31,7 +37,6 @@ CHUNK_REPEATS = 60
 LARGE = 16 * 1024 * 1024
 
 BODY = bytes(range(128))
-CHUNK_BODY = BODY[:94]  # makes records of 300 bytes
 PROPERTIES = {
     "KEYS": "order-000017",
     "UNIQ_KEY": "0A0907010000000000000000000000FF",
@@ -40,6 +45,19 @@ PROPERTIES = {
     "CLUSTER": "DefaultCluster",
 }
 TEXT = properties_text(PROPERTIES)
+# Nine properties, and a body that makes records of 348 bytes.
+CHUNK_PROPERTIES = {
+    **PROPERTIES,
+    "customer": "c-0001234",
+    "region": "eu-west",
+    "channel": "web",
+    "priority": "4",
+}
+CHUNK_TEXT = properties_text(CHUNK_PROPERTIES)
+CHUNK_TOPIC = "orders_topic"
+CHUNK_BODY = BODY[: 348 - 88 - 1 - len(CHUNK_TOPIC) - 2 - len(CHUNK_TEXT)]
+BATCH_SIZE_MAX = 4 * 1024 * 1024
+BATCH_COUNT_MAX = 65536
 HOST = pack_host("127.0.0.1", 10911)
 RAW_COLUMNS = (
     *("topic", "queueId", "queueOffset", "body", "bornTimestamp", "storeTimestamp"),
@@ -75,23 +93,39 @@ def print_rates() -> None:
     # it, each decode would begin with page faults.
     bytearray(LARGE)
     decode = partial(decode_records, chunk, check_bodies=False)
+    decode_map = partial(decode, NAMED_COLUMNS, properties=PropertiesForm.MAP)
+    rows = decode(NAMED_COLUMNS, properties=PropertiesForm.STRING)
+    encode = partial(encode_batches, size_max=BATCH_SIZE_MAX, count_max=BATCH_COUNT_MAX)
     print(f"\n{f'columns, {len(chunk) // CHUNK_COUNT}-byte records':44}{'M/s':>8}{'goal':>8}")
     for name, run, goal in (
         ("fixed fields, topic, body, properties", partial(decode, RAW_COLUMNS), 5.0),
-        ("  with tags, keys, msgId", partial(decode, NAMED_COLUMNS), 2.0),
+        ("  with tags, keys, msgId", partial(decode, NAMED_COLUMNS), 2.5),
+        ("  with properties as a map", decode_map, 1.5),
+        ("  with the CRC of each body checked", partial(decode_map, check_bodies=True), None),
+        ("  where no record is of the topic", partial(decode_map, topics=("another",)), None),
+        ("starts of a slice of a log", slice_finding(chunk), None),
         (
-            "  with properties as a map",
-            partial(decode, NAMED_COLUMNS, properties=PropertiesForm.MAP),
-            1.5,
+            "batch: body, tags, keys, id",
+            partial(encode, without_properties(rows), **ids_of(rows)),
+            3.0,
         ),
-        (
-            "  with the CRC of each body checked",
-            partial(decode, NAMED_COLUMNS, properties=PropertiesForm.MAP, check_bodies=True),
-            None,
-        ),
+        ("  with nine properties as a text", partial(encode, rows), None),
+        ("  with nine properties as a map", partial(encode, decode_map()), None),
     ):
         chunk_s = min(Timer(run, timer=process_time).repeat(CHUNK_REPEATS, 1))
         print(f"{name:44}{CHUNK_COUNT / chunk_s / 1e6:8.2f}{goal or '':>8}")
+
+
+def slice_finding(chunk: bytes) -> Callable[[], object]:
+    return partial(find_records, chunk, base=0, begin=100, end=len(chunk), anchor=0)
+
+
+def without_properties(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.select(["body", "tags", "keys"])
+
+
+def ids_of(rows: pa.RecordBatch) -> dict[str, dict[str, pa.Array]]:
+    return {"extra": {"UNIQ_KEY": rows.column("msgId")}}
 
 
 def request_reading(serializer: int) -> Callable[[], SendMessageHeaderV2]:
@@ -161,13 +195,13 @@ def draft(body: bytes, properties: bytes) -> RecordDraft:
         born_host=HOST,
         store_host=HOST,
         body=body,
-        topic=b"orders_topic",
+        topic=CHUNK_TOPIC.encode(),
         properties=properties,
     )
 
 
 def record(number: int) -> bytes:
-    text = TEXT.replace("order-000017", f"order-{number:06}")
+    text = CHUNK_TEXT.replace("order-000017", f"order-{number:06}")
     drafted = draft(CHUNK_BODY, text.encode())
     data = bytearray(drafted.size)
     drafted.write(data, 0, number, number * drafted.size, 1_700_000_000_001)

@@ -5,10 +5,10 @@ A pair is four int32 positions in the data: where its name begins and ends, and 
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcmp, memcpy
 
-from roquet.protocol.binary cimport int32_t, uint8_t, uint64_t
+from roquet.protocol.binary cimport Span, bytes_of, int32_t, span_of, uint8_t, uint64_t
 from roquet.protocol.messages.record_layout cimport SEPARATOR
 
 cdef extern from "<endian.h>":
@@ -139,7 +139,7 @@ cdef Py_ssize_t _note_few(
 ) except -1:
     cdef Py_ssize_t index, later, repeat_count = 0
     cdef uint64_t bit, seen = 0
-    cdef Name name
+    cdef Span name
     for index in range(end - 1, begin - 1, -1):
         name = _name_of(data, &pairs[index])
         bit = _print(name)
@@ -160,10 +160,10 @@ cdef Py_ssize_t _note_many(
 ) except -1:
     cdef Py_ssize_t index, repeat_count = 0
     cdef set seen = set()
-    cdef Name name
+    cdef Span name
     for index in range(end - 1, begin - 1, -1):
         name = _name_of(data, &pairs[index])
-        text = PyBytes_FromStringAndSize(<const char*>name.at, name.size)
+        text = bytes_of(name)
         if text in seen:
             is_repeat[index] = 1
             repeat_count += 1
@@ -181,7 +181,7 @@ def find_named(
     cdef Py_ssize_t count = bounds.shape[0] - 1
     cdef bytes spans = PyBytes_FromStringAndSize(NULL, 2 * count * sizeof(int32_t))
     cdef int32_t* span_at = <int32_t*>PyBytes_AS_STRING(spans)
-    cdef Name wanted = Name(<const uint8_t*>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+    cdef Span wanted = span_of(name)
     cdef const Pair* found
     cdef Py_ssize_t index, pair
     for index in range(count):
@@ -204,29 +204,24 @@ cdef inline int _check_row(
     return 0
 
 
-cdef struct Name:
-    const uint8_t* at
-    Py_ssize_t size
-
-
-cdef inline Name _name_of(const uint8_t[::1] data, const Pair* pair) except *:
+cdef inline Span _name_of(const uint8_t[::1] data, const Pair* pair) except *:
     if not 0 <= pair.name_start < pair.name_end <= data.shape[0]:
         raise IndexError(f"no name lies from {pair.name_start} to {pair.name_end}")
-    return Name(&data[pair.name_start], pair.name_end - pair.name_start)
+    return Span(&data[pair.name_start], pair.name_end - pair.name_start)
 
 
-cdef inline bint _is_named(const uint8_t[::1] data, const Pair* pair, Name name) except -1:
+cdef inline bint _is_named(const uint8_t[::1] data, const Pair* pair, Span name) except -1:
     return pair.name_end - pair.name_start == name.size and not memcmp(
-        _name_of(data, pair).at, name.at, name.size
+        _name_of(data, pair).start, name.start, name.size
     )
 
 
-cdef inline uint64_t _print(Name name) noexcept:
+cdef inline uint64_t _print(Span name) noexcept:
     """One bit of 64 that equal names share, and others mostly do not."""
     cdef uint64_t mix = (
         <uint64_t>name.size * 3
-        + name.at[0] * 7
-        + name.at[name.size - 1] * 13
-        + name.at[name.size >> 1] * 29
+        + name.start[0] * 7
+        + name.start[name.size - 1] * 13
+        + name.start[name.size >> 1] * 29
     )
     return <uint64_t>1 << (mix & 63)

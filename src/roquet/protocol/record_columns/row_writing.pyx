@@ -4,10 +4,20 @@
 A row is measured first and written then, so every body is allocated once and at its size.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memchr, memcmp, memcpy
 
-from roquet.protocol.binary cimport int32_t, int64_t, put_int16, put_int32, uint8_t
+from roquet.protocol.binary cimport (
+    Span,
+    bytes_of,
+    int32_t,
+    int64_t,
+    put_int16,
+    put_int32,
+    span_of,
+    uint8_t,
+)
+from roquet.protocol.messages.property_text cimport next_property
 from roquet.protocol.messages.record_layout cimport PROPERTIES_SIZE_MAX, SEPARATOR
 
 from roquet.protocol.record_columns.row_errors import BadProperty, RowTooLarge
@@ -16,11 +26,6 @@ cdef enum:
     _EQUALS = 1
     _HEAD_SIZE = 20
     _COLUMNS_MAX = 16
-
-
-cdef struct Text:
-    const uint8_t* at
-    Py_ssize_t size
 
 
 cdef class Texts:
@@ -41,10 +46,10 @@ cdef class Texts:
             if offsets[index] > offsets[index + 1]:
                 raise IndexError(f"text {index} ends before it begins")
 
-    cdef inline Text text(self, Py_ssize_t index) noexcept:
+    cdef inline Span text(self, Py_ssize_t index) noexcept:
         """The caller knows that there is one."""
         cdef int32_t start = self.offsets[index]
-        return Text(&self.joined[0] + start, self.offsets[index + 1] - start)
+        return Span(&self.joined[0] + start, self.offsets[index + 1] - start)
 
 
 cdef class NamedTexts:
@@ -57,8 +62,8 @@ cdef class NamedTexts:
         self.name = name
         self.values = values
 
-    cdef inline Text name_text(self) noexcept:
-        return Text(<const uint8_t*>PyBytes_AS_STRING(self.name), PyBytes_GET_SIZE(self.name))
+    cdef inline Span name_text(self) noexcept:
+        return span_of(self.name)
 
 
 cdef class Maps:
@@ -155,7 +160,7 @@ cdef class RowWriter:
         return batch
 
     cdef uint8_t* _put_row(self, uint8_t* at, Py_ssize_t room, Py_ssize_t row) except NULL:
-        cdef Text body = self.bodies.text(row)
+        cdef Span body = self.bodies.text(row)
         cdef uint8_t* properties_at = at + _HEAD_SIZE + body.size + 2
         room -= _HEAD_SIZE + body.size + 2
         if room < 0:
@@ -168,13 +173,13 @@ cdef class RowWriter:
         put_int32(at + 8, 0)
         put_int32(at + 12, self.flags[row] if self.has_flags else 0)
         put_int32(at + 16, body.size)
-        memcpy(at + _HEAD_SIZE, body.at, body.size)
+        memcpy(at + _HEAD_SIZE, body.start, body.size)
         put_int16(properties_at - 2, <int32_t>output.size)
         return properties_at + output.size
 
     cdef int _put_properties(self, Output* output, Py_ssize_t row, bint check) except -1:
         cdef NamedTexts column
-        cdef Text value
+        cdef Span value
         if self.property_texts is not None:
             self._put_text(output, row)
         elif self.property_maps is not None:
@@ -189,30 +194,23 @@ cdef class RowWriter:
 
     cdef int _put_text(self, Output* output, Py_ssize_t row) except -1:
         """What is a property, of a text as stored."""
-        cdef Text text = self.property_texts.text(row)
-        cdef const uint8_t* end = text.at + text.size
-        cdef const uint8_t* at = text.at
-        cdef const uint8_t* segment_end
+        cdef Span rest = self.property_texts.text(row)
+        cdef Span property, name, value
         cdef const uint8_t* name_end
-        while at < end:
-            segment_end = <const uint8_t*>memchr(at, SEPARATOR, end - at)
-            if segment_end is NULL:
-                segment_end = end
-            name_end = <const uint8_t*>memchr(at, _EQUALS, segment_end - at)
-            if name_end is not NULL and at < name_end and name_end + 1 < segment_end:
-                if not self._is_replaced(Text(at, name_end - at), row):
-                    _put_property(
-                        output,
-                        Text(at, name_end - at),
-                        Text(name_end + 1, segment_end - name_end - 1),
-                    )
-            at = segment_end + 1
+        while next_property(&rest, &property):
+            name_end = <const uint8_t*>memchr(property.start, _EQUALS, property.size)
+            if name_end is NULL:
+                continue
+            name = Span(property.start, name_end - property.start)
+            value = Span(name_end + 1, property.size - name.size - 1)
+            if name.size and value.size and not self._is_replaced(name, row):
+                _put_property(output, name, value)
         return 0
 
     cdef int _put_map(self, Output* output, Py_ssize_t row, bint check) except -1:
         cdef Maps maps = self.property_maps
         cdef Py_ssize_t entry
-        cdef Text name, value
+        cdef Span name, value
         for entry in range(maps.spans[row, 0], maps.spans[row, 1]):
             name = maps.names.text(entry)
             value = maps.values.text(entry)
@@ -223,11 +221,11 @@ cdef class RowWriter:
             _put_property(output, name, value)
         return 0
 
-    cdef bint _is_replaced(self, Text name, Py_ssize_t row) except -1:
+    cdef bint _is_replaced(self, Span name, Py_ssize_t row) except -1:
         cdef NamedTexts column
         for column in self.named:
-            if PyBytes_GET_SIZE(column.name) == name.size and column.values.text(row).size and (
-                not memcmp(PyBytes_AS_STRING(column.name), name.at, name.size)
+            if column.name_text().size == name.size and column.values.text(row).size and (
+                not memcmp(column.name_text().start, name.start, name.size)
             ):
                 return True
         return False
@@ -239,24 +237,24 @@ cdef int _check_count(Py_ssize_t count, Texts bodies) except -1:
     return 0
 
 
-cdef int _check_property(Py_ssize_t row, Text name, Text value) except -1:
+cdef int _check_property(Py_ssize_t row, Span name, Span value) except -1:
     """What `is_property` says."""
     if not name.size or not value.size or _has(name, _EQUALS) or _has(name, SEPARATOR) or (
         _has(value, SEPARATOR)
     ):
         raise BadProperty(
             row,
-            name.at[:name.size].decode("utf-8", "replace"),
-            value.at[:value.size].decode("utf-8", "replace"),
+            bytes_of(name).decode("utf-8", "replace"),
+            bytes_of(value).decode("utf-8", "replace"),
         )
     return 0
 
 
-cdef inline bint _has(Text text, int byte) noexcept:
-    return memchr(text.at, byte, text.size) is not NULL
+cdef inline bint _has(Span text, int byte) noexcept:
+    return memchr(text.start, byte, text.size) is not NULL
 
 
-cdef inline int _put_property(Output* output, Text name, Text value) except -1:
+cdef inline int _put_property(Output* output, Span name, Span value) except -1:
     cdef Py_ssize_t size = name.size + 1 + value.size
     cdef uint8_t* at
     if output.has_property:
@@ -268,9 +266,9 @@ cdef inline int _put_property(Output* output, Text name, Text value) except -1:
         if output.has_property:
             at[0] = SEPARATOR
             at += 1
-        memcpy(at, name.at, name.size)
+        memcpy(at, name.start, name.size)
         at[name.size] = _EQUALS
-        memcpy(at + name.size + 1, value.at, value.size)
+        memcpy(at + name.size + 1, value.start, value.size)
     output.size += size
     output.has_property = True
     return 0

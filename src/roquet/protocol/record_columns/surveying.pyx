@@ -5,41 +5,34 @@ How a record is laid out is drawn in `record.py`. Records of the common kind are
 all others are left to the scalar reader, which also finds the words for what is wrong with them.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcmp
 
 from roquet.protocol.binary cimport (
-    crc31,
-    get_int16,
+    Span,
+    bytes_of,
     get_int32,
     get_int64,
-    get_uint32,
     int32_t,
     int64_t,
+    span_of,
     uint8_t,
 )
 from roquet.protocol.messages.record_layout cimport (
     BODY_AT,
-    BODY_CRC_AT,
-    BODY_SIZE_AT,
-    BORN_HOST_V6,
     COMPRESSED,
-    HOST_SIZE_V4,
-    HOST_SIZE_V6,
-    MAGIC_AT,
-    MAGIC_V1,
     RECORD_SIZE_MIN,
-    STORE_HOST_V6,
-    SYS_FLAG_AT,
-    TOPIC_SIZE_MAX_V1,
+    RecordParts,
+    has_right_body,
+    is_usual,
+    locate_record,
 )
 from roquet.protocol.record_columns.utf8 cimport is_utf8
 
 cdef enum:
-    _MAGIC_V2 = -626843477
+    # In the system flag: what a body has to be unpacked for.
     _INNER_BATCH = 0x80
-    _IRREGULAR_FLAGS = COMPRESSED | BORN_HOST_V6 | STORE_HOST_V6 | _INNER_BATCH
-    _LONG_HOST = HOST_SIZE_V6 - HOST_SIZE_V4  # so much longer is a host of IPv6
+    _PACKED = COMPRESSED | _INNER_BATCH
     _NUMBERS_MAX = 16
     # What becomes of a record.
     _LEFT_OUT = 0
@@ -58,17 +51,8 @@ CHECK_TOPIC_TEXT = _TOPIC_TEXT
 CHECK_PROPERTY_TEXT = _PROPERTY_TEXT
 
 
-cdef struct Parts:
-    # Positions in the data. The properties end with the record.
-    int32_t body_start
-    int32_t body_end
-    int32_t topic_start
-    int32_t topic_end
-    int32_t properties_start
-    int32_t end
-
-
-cdef struct Span:
+cdef struct Place:
+    # Positions in the data.
     int32_t start
     int32_t end
 
@@ -92,39 +76,33 @@ def survey_records(
     cdef uint8_t* kind_at = <uint8_t*>PyBytes_AS_STRING(kinds)
     cdef Targets targets = Targets(numbers, count)
     cdef TopicFilter wanted = None if topics is None else TopicFilter(topics)
-    cdef const uint8_t* record
+    cdef RecordParts record
     cdef Py_ssize_t index, row = 0
     cdef int64_t start
-    cdef Parts parts
     if data.shape[0] > 0x7FFFFFFF:
         raise OverflowError(f"{data.shape[0]} bytes are too many for 32-bit positions")
     if spans.shape[0] != 3 or spans.shape[1] < count or spans.shape[2] != 2:
         raise IndexError("the spans have no room for all records")
-    cdef Span* bodies = <Span*>&spans[0, 0, 0]
-    cdef Span* topic_names = <Span*>&spans[1, 0, 0]
-    cdef Span* properties = <Span*>&spans[2, 0, 0]
+    cdef Place* bodies = <Place*>&spans[0, 0, 0]
+    cdef Place* topic_names = <Place*>&spans[1, 0, 0]
+    cdef Place* properties = <Place*>&spans[2, 0, 0]
     for index in range(count):
         start = starts[index]
         if start < 0 or start > data.shape[0] - RECORD_SIZE_MIN:
             raise IndexError(f"no record begins at byte {start}")
-        record = &data[start]
-        if not _find_parts(record, data.shape[0] - start, &parts):
+        if not locate_record(&data[start], data.shape[0] - start, &record):
             kind_at[index] = _IRREGULAR
-            continue
-        if wanted is not None and not wanted.has(
-            record + parts.topic_start, parts.topic_end - parts.topic_start
-        ):
+        elif wanted is not None and not wanted.has(record.topic):
             kind_at[index] = _LEFT_OUT
-            continue
-        if not _is_regular(record, &parts, checks):
+        elif not _is_regular(&record, checks):
             kind_at[index] = _IRREGULAR
-            continue
-        kind_at[index] = _REGULAR
-        bodies[row] = Span(<int32_t>start + parts.body_start, <int32_t>start + parts.body_end)
-        topic_names[row] = Span(<int32_t>start + parts.topic_start, <int32_t>start + parts.topic_end)
-        properties[row] = Span(<int32_t>start + parts.properties_start, <int32_t>start + parts.end)
-        targets.put(record, row)
-        row += 1
+        else:
+            kind_at[index] = _REGULAR
+            bodies[row] = _place_of(record.body, &data[0])
+            topic_names[row] = _place_of(record.topic, &data[0])
+            properties[row] = _place_of(record.properties, &data[0])
+            targets.put(record.start, row)
+            row += 1
     return kinds
 
 
@@ -191,67 +169,24 @@ cdef class TopicFilter:
         self.last = b""
         self.has_last = b"" in topics
 
-    cdef inline bint has(self, const uint8_t* at, Py_ssize_t size) except -1:
-        if size != PyBytes_GET_SIZE(self.last) or memcmp(at, PyBytes_AS_STRING(self.last), size):
-            self.last = PyBytes_FromStringAndSize(<const char*>at, size)
+    cdef inline bint has(self, Span topic) except -1:
+        cdef Span last = span_of(self.last)
+        if topic.size != last.size or memcmp(topic.start, last.start, last.size):
+            self.last = bytes_of(topic)
             self.has_last = self.last in self.topics
         return self.has_last
 
 
-cdef inline bint _find_parts(const uint8_t* record, Py_ssize_t room, Parts* parts) noexcept:
-    """Where the parts of a record lie, whatever its hosts and magic. False if they do not add up."""
-    cdef int32_t size = get_int32(record)
-    cdef int32_t magic = get_int32(record + MAGIC_AT)
-    cdef int32_t sys_flag = get_int32(record + SYS_FLAG_AT)
-    cdef int32_t body_at = BODY_AT
-    cdef int32_t body_size, topic_size, size_of_topic_size
-    if sys_flag & BORN_HOST_V6:
-        body_at += _LONG_HOST
-    if sys_flag & STORE_HOST_V6:
-        body_at += _LONG_HOST
-    if magic == MAGIC_V1:
-        size_of_topic_size = 1
-    elif magic == _MAGIC_V2:
-        size_of_topic_size = 2
-    else:
-        return False
-    # Here and below the sizes that follow have to fit, too.
-    if size > room or size < body_at + size_of_topic_size + 2:
-        return False
-    body_size = get_int32(record + body_at - 4)
-    if body_size < 0 or body_size > size - body_at - size_of_topic_size - 2:
-        return False
-    parts.body_start = body_at
-    parts.body_end = body_at + body_size
-    if size_of_topic_size == 1:
-        topic_size = record[parts.body_end]
-        if topic_size > TOPIC_SIZE_MAX_V1:
-            return False
-    else:
-        topic_size = get_int16(record + parts.body_end)
-    parts.topic_start = parts.body_end + size_of_topic_size
-    if topic_size < 0 or topic_size > size - parts.topic_start - 2:
-        return False
-    parts.topic_end = parts.topic_start + topic_size
-    parts.properties_start = parts.topic_end + 2
-    parts.end = size
-    return get_int16(record + parts.topic_end) == size - parts.properties_start
+cdef inline Place _place_of(Span part, const uint8_t* data) noexcept:
+    cdef int32_t start = <int32_t>(part.start - data)
+    return Place(start, start + <int32_t>part.size)
 
 
-cdef inline bint _is_regular(const uint8_t* record, const Parts* parts, int checks) noexcept:
-    if get_int32(record + MAGIC_AT) != MAGIC_V1:
-        return False
-    if get_int32(record + SYS_FLAG_AT) & _IRREGULAR_FLAGS:
-        return False
-    if checks & _TOPIC_TEXT and not is_utf8(
-        record + parts.topic_start, parts.topic_end - parts.topic_start
-    ):
-        return False
-    if checks & _PROPERTY_TEXT and not is_utf8(
-        record + parts.properties_start, parts.end - parts.properties_start
-    ):
-        return False
-    return not checks & _BODY_CRC or (
-        crc31(record + parts.body_start, parts.body_end - parts.body_start)
-        == get_uint32(record + BODY_CRC_AT)
+cdef inline bint _is_regular(const RecordParts* record, int checks) noexcept:
+    return (
+        is_usual(record.start)
+        and not record.sys_flag & _PACKED
+        and not (checks & _TOPIC_TEXT and not is_utf8(record.topic))
+        and not (checks & _PROPERTY_TEXT and not is_utf8(record.properties))
+        and not (checks & _BODY_CRC and not has_right_body(record))
     )

@@ -1,14 +1,17 @@
 """Whether bytes are UTF-8: no long forms, no surrogates, nothing beyond the last plane."""
 
-from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
+
+from roquet.protocol.binary cimport Span, uint8_t, uint64_t
 
 cdef enum:
     _WORD_SIZE = 8
 
 
-cdef inline bint is_utf8(const uint8_t* at, Py_ssize_t size) noexcept nogil:
-    cdef const uint8_t* end = at + size
+cdef inline bint is_utf8(Span text) noexcept nogil:
+    cdef const uint8_t* at = text.start
+    cdef const uint8_t* end = at + text.size
+    cdef Py_ssize_t size
     cdef uint64_t word
     # Mostly it is ASCII.
     while end - at >= _WORD_SIZE:

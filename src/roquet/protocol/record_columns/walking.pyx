@@ -7,13 +7,12 @@ from libc.string cimport memchr
 from roquet.protocol.binary cimport get_int32, get_int64, int32_t, int64_t, uint8_t
 from roquet.protocol.messages.record_layout cimport (
     MAGIC_AT,
-    MAGIC_V1,
     PHYSICAL_OFFSET_AT,
     RECORD_SIZE_MIN,
+    topic_size_size,
 )
 
 cdef enum:
-    _MAGIC_V2 = -626843477
     _MAGIC_BYTE = 0xDA  # the first one of both
     # Of a record so much has to be there to say where it lies.
     _CLAIM_SIZE = PHYSICAL_OFFSET_AT + 8
@@ -107,7 +106,7 @@ cdef class Starts:
 
 
 cdef inline bint _is_magic(int32_t magic) noexcept:
-    return magic == MAGIC_V1 or magic == _MAGIC_V2
+    return topic_size_size(magic) != 0
 
 
 cdef inline int64_t _offset_at(const uint8_t* record) noexcept:
