@@ -5,7 +5,8 @@ That the columns equal a reading one by one is proved in tests/property/test_rec
 
 import subprocess
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from struct import Struct
 
@@ -478,11 +479,13 @@ class TestLimits:
         with pytest.raises(TooLarge):
             decode_records(data)
 
-    def test_few_records_of_a_large_buffer_take_little_memory(self) -> None:
+    @pytest.mark.parametrize("form", PropertiesForm)
+    def test_few_records_of_a_large_buffer_take_little_memory(self, form: PropertiesForm) -> None:
         data = record() + bytes(30_000_000) + record()
-        with arrow_memory() as pool:
-            decode_records(data, starts=[0, len(data) - len(record())])
-        assert pool.max_memory() < 100_000
+        starts = [0, len(data) - len(record())]
+        with arrow_memory() as pool, python_memory() as peak:
+            decode_records(data, starts=starts, properties=form)
+            assert pool.max_memory() + peak() < 300_000
 
 
 @contextmanager
@@ -494,6 +497,72 @@ def arrow_memory() -> Iterator[pa.MemoryPool]:
         yield pool
     finally:
         pa.set_memory_pool(usual)
+
+
+@contextmanager
+def python_memory() -> Iterator[Callable[[], int]]:
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+class TestTopics:
+    data = record(topic=b"A", queue_offset=0) + record(topic=b"B", queue_offset=1)
+    data += record(topic=b"AB", queue_offset=2) + record(topic=b"A", queue_offset=3)
+
+    @pytest.mark.parametrize(
+        ("topics", "expected"),
+        [
+            (["A"], [0, 3]),
+            ({"B", "AB"}, [1, 2]),
+            (("C",), []),
+            ([], []),
+            (["A", "B", "AB"], [0, 1, 2, 3]),
+        ],
+    )
+    def test_only_records_of_these_topics_become_rows(
+        self, topics: Collection[str], expected: list[int]
+    ) -> None:
+        batch = decode_records(self.data, ["queueOffset"], topics=topics)
+        assert batch.column(0).to_pylist() == expected
+
+    def test_they_choose_among_the_records_that_starts_name(self) -> None:
+        size = len(record(topic=b"A"))
+        batch = decode_records(
+            self.data, ["queueOffset"], starts=[size, 3 * size + 1], topics=["A"]
+        )
+        assert batch.column(0).to_pylist() == [3]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            record(topic=b"B").replace(b"hello", b"jello"),
+            record(topic=b"B", body=b"garbage", sys_flag=Compression.ZSTD.sys_flag),
+            record(topic=b"B", body=b"no batch", sys_flag=INNER_BATCH | 0x30, magic=MAGIC_V2),
+        ],
+    )
+    def test_bodies_of_other_topics_are_not_looked_at(self, other: bytes) -> None:
+        with pytest.raises(BadMessage):
+            decode_records(other)
+        assert decode_records(other + record(topic=b"A"), topics=["A"]).num_rows == 1
+
+    @pytest.mark.parametrize(("sys_flag", "magic"), [(0x30, MAGIC_V1), (0x10, MAGIC_V2)])
+    def test_the_topic_is_found_in_every_kind_of_record(self, sys_flag: int, magic: int) -> None:
+        odd = record(topic=b"A", sys_flag=sys_flag, magic=magic)
+        assert decode_records(odd, topics=["A"]).num_rows == 1
+        assert decode_records(odd, topics=["B"]).num_rows == 0
+
+    def test_a_record_whose_sizes_lie_is_of_no_other_topic(self) -> None:
+        bad = record(topic=b"B")
+        with pytest.raises(BadMessage):
+            decode_records(bad[:84] + (1000).to_bytes(4) + bad[88:], topics=["A"])
+
+    def test_a_topic_that_is_no_text_is_not_taken_for_what_shows_like_it(self) -> None:
+        data = record(topic=b"\xff")
+        assert column(data, "topic") == ["\ufffd"]
+        assert decode_records(data, topics=["\ufffd", "\ud800"]).num_rows == 0
 
 
 def test_the_buffer_may_go_after_decoding() -> None:

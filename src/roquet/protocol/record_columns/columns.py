@@ -22,6 +22,7 @@ from roquet.protocol.record_columns.regular import (
     BODY,
     FIXED_PART,
     PROPERTIES,
+    PROPERTY_MAPS,
     TOPIC,
     RegularRecords,
 )
@@ -173,13 +174,13 @@ def _property(name: str, property_name: str) -> Column:
         name,
         pa.string(),
         (PROPERTIES,),
-        lambda records: records.property_values(property_name.encode()),
+        lambda records: records.property_values(property_name),
         lambda message: message.properties.get(property_name),
     )
 
 
 def _message_ids(records: RegularRecords) -> pa.Array:
-    ids = records.property_values(Property.UNIQUE_KEY.encode())
+    ids = records.property_values(Property.UNIQUE_KEY)
     return pc.coalesce(ids, _offset_ids(records)) if ids.null_count else ids
 
 
@@ -211,7 +212,7 @@ _PROPERTIES: Final[dict[PropertiesForm, tuple[Column, ...]]] = {
         Column(
             "properties",
             PROPERTY_MAP,
-            (PROPERTIES,),
+            (PROPERTY_MAPS,),
             attrgetter("property_maps"),
             lambda message: list(message.properties.items()),
         ),

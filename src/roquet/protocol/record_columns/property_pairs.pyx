@@ -24,6 +24,7 @@ cdef enum:
     _PAIRS_MIN = 1024
     # Up to here it is quicker to compare names than to hash them.
     _FEW_PAIRS = 64
+    _NAMES_MAX = 8
 
 
 cdef struct Pair:
@@ -33,17 +34,27 @@ cdef struct Pair:
     int32_t value_end
 
 
-def find_pairs(const uint8_t[::1] data not None, const int32_t[:, ::1] texts not None):
-    """All pairs of all texts in a bytearray, and int32 bounds: text i has those from bounds[i] up
-    to bounds[i + 1]. What is no property is passed over; equal names are all there.
+def find_pairs(
+    const uint8_t[::1] data not None,
+    const int32_t[:, ::1] texts not None,
+    tuple names not None,
+    bint keep_all,
+):
+    """The pairs of all texts, bounds, and the values of some names.
+
+    Pairs are in a bytearray; text i has those from bounds[i] up to bounds[i + 1], which are int32.
+    What is no property is passed over; equal names are all there. Without `keep_all` there are
+    none. Values are two int32 for each text and name: where the last one of it lies, or -1 twice.
     """
     cdef Py_ssize_t text_count = texts.shape[0]
     cdef bytes bounds = PyBytes_FromStringAndSize(NULL, (text_count + 1) * sizeof(int32_t))
     cdef int32_t* bound_at = <int32_t*>PyBytes_AS_STRING(bounds)
     cdef bytearray pairs = bytearray()
+    cdef Wanted wanted = Wanted(names, text_count)
+    cdef Pair* row
     cdef Py_ssize_t capacity = 0
     cdef Py_ssize_t count = 0
-    cdef Py_ssize_t index, count_max
+    cdef Py_ssize_t index, row_count, row_count_max
     cdef int32_t start, end
     bound_at[0] = 0
     for index in range(text_count):
@@ -51,16 +62,66 @@ def find_pairs(const uint8_t[::1] data not None, const int32_t[:, ::1] texts not
         end = texts[index, 1]
         if start < 0 or end < start or end > data.shape[0]:
             raise IndexError(f"text {index} lies outside of {data.shape[0]} bytes")
-        count_max = count + (end - start + 1) // _PAIR_TEXT_SIZE_MIN
-        if count_max > capacity:
-            capacity = max(_PAIRS_MIN, count_max + count)
+        row_count_max = (end - start + 1) // _PAIR_TEXT_SIZE_MIN
+        if count + row_count_max > capacity:
+            capacity = max(_PAIRS_MIN, 2 * count + row_count_max)
             PyByteArray_Resize(pairs, capacity * sizeof(Pair))
-        count += _split(
-            &data[0], start, end, <Pair*>PyByteArray_AS_STRING(pairs) + count, count_max - count
-        )
+        row = <Pair*>PyByteArray_AS_STRING(pairs) + count
+        row_count = _split(&data[0], start, end, row, row_count_max)
+        wanted.note(&data[0], row, row_count, index)
+        if keep_all:
+            count += row_count
         bound_at[index + 1] = <int32_t>count
     PyByteArray_Resize(pairs, count * sizeof(Pair))
-    return pairs, bounds
+    return pairs, bounds, wanted.values
+
+
+cdef class Wanted:
+    """Names that are looked for, and the places of their values."""
+
+    cdef readonly list values
+    cdef tuple kept
+    cdef Span names[_NAMES_MAX]
+    cdef int32_t* places[_NAMES_MAX]
+    cdef Py_ssize_t count
+
+    def __init__(self, tuple names, Py_ssize_t text_count):
+        cdef bytes name, places
+        if len(names) > _NAMES_MAX:
+            raise IndexError(f"{len(names)} names are too many")
+        # They must live as long as the pointers.
+        self.kept = names
+        self.values = []
+        self.count = 0
+        for name in names:
+            if not name:
+                raise ValueError("no property has an empty name")
+            places = PyBytes_FromStringAndSize(NULL, 2 * text_count * sizeof(int32_t))
+            self.values.append(places)
+            self.names[self.count] = span_of(name)
+            self.places[self.count] = <int32_t*>PyBytes_AS_STRING(places)
+            self.count += 1
+
+    cdef inline void note(
+        self, const uint8_t* data, const Pair* pairs, Py_ssize_t pair_count, Py_ssize_t text
+    ) noexcept:
+        cdef Py_ssize_t index, pair
+        for index in range(self.count):
+            self.places[index][2 * text] = -1
+            self.places[index][2 * text + 1] = -1
+        for pair in range(pair_count):
+            for index in range(self.count):
+                if _is_name(data, &pairs[pair], self.names[index]):
+                    self.places[index][2 * text] = pairs[pair].value_start
+                    self.places[index][2 * text + 1] = pairs[pair].value_end
+
+
+cdef inline bint _is_name(const uint8_t* data, const Pair* pair, Span name) noexcept:
+    return (
+        pair.name_end - pair.name_start == name.size
+        and data[pair.name_start] == name.start[0]
+        and not memcmp(data + pair.name_start, name.start, name.size)
+    )
 
 
 cdef struct Splitter:
@@ -148,7 +209,7 @@ cdef Py_ssize_t _note_few(
             seen |= bit
             continue
         for later in range(index + 1, end):
-            if _is_named(data, &pairs[later], name):
+            if _is_name(&data[0], &pairs[later], name):
                 is_repeat[index] = 1
                 repeat_count += 1
                 break
@@ -171,31 +232,6 @@ cdef Py_ssize_t _note_many(
     return repeat_count
 
 
-def find_named(
-    const uint8_t[::1] data not None,
-    const int32_t[:, ::1] pairs not None,
-    const int32_t[::1] bounds not None,
-    bytes name not None,
-):
-    """Two int32 for each text: where the value of this name begins and ends, or -1 twice."""
-    cdef Py_ssize_t count = bounds.shape[0] - 1
-    cdef bytes spans = PyBytes_FromStringAndSize(NULL, 2 * count * sizeof(int32_t))
-    cdef int32_t* span_at = <int32_t*>PyBytes_AS_STRING(spans)
-    cdef Span wanted = span_of(name)
-    cdef const Pair* found
-    cdef Py_ssize_t index, pair
-    for index in range(count):
-        _check_row(pairs, bounds[index], bounds[index + 1])
-        span_at[2 * index] = span_at[2 * index + 1] = -1
-        for pair in range(bounds[index + 1] - 1, bounds[index] - 1, -1):
-            found = <const Pair*>&pairs[pair, 0]
-            if _is_named(data, found, wanted):
-                span_at[2 * index] = found.value_start
-                span_at[2 * index + 1] = found.value_end
-                break
-    return spans
-
-
 cdef inline int _check_row(
     const int32_t[:, ::1] pairs, Py_ssize_t begin, Py_ssize_t end
 ) except -1:
@@ -208,12 +244,6 @@ cdef inline Span _name_of(const uint8_t[::1] data, const Pair* pair) except *:
     if not 0 <= pair.name_start < pair.name_end <= data.shape[0]:
         raise IndexError(f"no name lies from {pair.name_start} to {pair.name_end}")
     return Span(&data[pair.name_start], pair.name_end - pair.name_start)
-
-
-cdef inline bint _is_named(const uint8_t[::1] data, const Pair* pair, Span name) except -1:
-    return pair.name_end - pair.name_start == name.size and not memcmp(
-        _name_of(data, pair).start, name.start, name.size
-    )
 
 
 cdef inline uint64_t _print(Span name) noexcept:

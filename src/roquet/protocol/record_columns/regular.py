@@ -4,7 +4,7 @@ One compiled pass tells them from the others and says where their parts lie. Wha
 made of is gathered from there when the first column asks for it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import LAYOUTS
 from roquet.protocol.record_columns.arrays import Bounds, Bytes, Pairs, Positions, Spans, gathered
-from roquet.protocol.record_columns.property_pairs import find_named, find_pairs, find_repeats
+from roquet.protocol.record_columns.property_pairs import find_pairs, find_repeats
 from roquet.protocol.record_columns.surveying import (
     CHECK_BODY_CRC,
     CHECK_PROPERTY_TEXT,
@@ -50,15 +51,24 @@ assert FIXED_PART.itemsize == LAYOUTS[0].size
 BODY: Final = "body"
 TOPIC: Final = "topic"
 PROPERTIES: Final = "properties"
-_TEXT_CHECKS: Final = {BODY: 0, TOPIC: CHECK_TOPIC_TEXT, PROPERTIES: CHECK_PROPERTY_TEXT}
+PROPERTY_MAPS: Final = "maps of properties"
+_CHECKS: Final = {
+    BODY: 0,
+    TOPIC: CHECK_TOPIC_TEXT,
+    PROPERTIES: CHECK_PROPERTY_TEXT,
+    PROPERTY_MAPS: CHECK_PROPERTY_TEXT,
+}
+# Properties that have columns of their own.
+NAMED_PROPERTIES: Final = (Property.TAGS, Property.KEYS, Property.UNIQUE_KEY)
 
 
 @dataclass(frozen=True)
 class PropertyPairs:
-    """All pairs of all rows in their order."""
+    """The properties of all rows in their order, where they are wanted as maps."""
 
     pairs: Pairs
     bounds: Bounds
+    values: Mapping[str, Spans]  # of properties that have a column of their own
 
     def without_repeats(self, data: Bytes) -> "PropertyPairs":
         """Of equal names in a row only the last."""
@@ -67,7 +77,7 @@ class PropertyPairs:
             return self
         is_kept = np.frombuffer(found, np.uint8) == 0
         kept_before = np.concatenate(([0], np.cumsum(is_kept, dtype=np.int32)), dtype=np.int32)
-        return PropertyPairs(self.pairs[is_kept], kept_before[self.bounds])
+        return PropertyPairs(self.pairs[is_kept], kept_before[self.bounds], self.values)
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,7 @@ class RegularRecords:
     bodies: Spans
     topics: Spans
     properties: Spans
+    has_maps: bool
 
     @cached_property
     def body_values(self) -> pa.Array:
@@ -95,19 +106,22 @@ class RegularRecords:
 
     @cached_property
     def property_pairs(self) -> PropertyPairs:
-        pairs, bounds = find_pairs(self.data, self.properties)
+        names = tuple(name.encode() for name in NAMED_PROPERTIES)
+        pairs, bounds, values = find_pairs(self.data, self.properties, names, self.has_maps)
+        spans = [np.frombuffer(each, np.int32).reshape(-1, 2) for each in values]
         return PropertyPairs(
-            np.frombuffer(pairs, np.int32).reshape(-1, 4), np.frombuffer(bounds, np.int32)
+            np.frombuffer(pairs, np.int32).reshape(-1, 4),
+            np.frombuffer(bounds, np.int32),
+            dict(zip(NAMED_PROPERTIES, spans, strict=True)),
         )
 
-    def property_values(self, name: bytes) -> pa.Array:
-        """Of each record the last value of this name, or null."""
-        found = self.property_pairs
-        spans = find_named(self.data, found.pairs, found.bounds, name)
-        return gathered(self.data, np.frombuffer(spans, np.int32).reshape(-1, 2), pa.string())
+    def property_values(self, name: str) -> pa.Array:
+        """Of each record the last value of this name, one of NAMED_PROPERTIES, or null."""
+        return gathered(self.data, self.property_pairs.values[name], pa.string())
 
     @cached_property
     def property_maps(self) -> pa.Array:
+        assert self.has_maps
         found = self.property_pairs.without_repeats(self.data)
         names = gathered(self.data, found.pairs[:, :2], pa.string())
         values = gathered(self.data, found.pairs[:, 2:], pa.string())
@@ -125,7 +139,7 @@ class SortedRecords:
 def sort_records(
     data: Bytes,
     starts: Positions,
-    needs: Iterable[str],
+    needs: Collection[str],
     *,
     topics: Collection[str] | None,
     check_bodies: bool,
@@ -134,8 +148,8 @@ def sort_records(
     checks = CHECK_BODY_CRC if check_bodies else 0
     fixed: dict[str, npt.NDArray[Any]] = {}
     for need in needs:
-        if need in _TEXT_CHECKS:
-            checks |= _TEXT_CHECKS[need]
+        if need in _CHECKS:
+            checks |= _CHECKS[need]
         else:
             fixed[need] = np.empty(starts.size, FIXED_PART[need].newbyteorder("="))
     spans = np.empty((3, starts.size, 2), np.int32)
@@ -157,6 +171,7 @@ def sort_records(
         numbers,
         {field: values[:count] for field, values in fixed.items()},
         *spans[:, :count],
+        has_maps=PROPERTY_MAPS in needs,
     )
     return SortedRecords(regular, np.flatnonzero(kinds == IRREGULAR))
 
