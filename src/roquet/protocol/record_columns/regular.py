@@ -166,11 +166,14 @@ def sort_records(
     )
     numbers = np.flatnonzero(kinds == REGULAR)
     count = numbers.size
+    bodies, topic_names, properties = spans[:, :count]
     regular = RegularRecords(
         data,
         numbers,
         {field: values[:count] for field, values in fixed.items()},
-        *spans[:, :count],
+        bodies,
+        topic_names,
+        properties,
         has_maps=PROPERTY_MAPS in needs,
     )
     return SortedRecords(regular, np.flatnonzero(kinds == IRREGULAR))
