@@ -201,7 +201,7 @@ def test_the_first_message_of_a_moment_is_found(
         earlier = moment - timedelta(milliseconds=10)
         assert reader.offsets_at([queue], earlier) == {queue: offset}
     assert reader.offsets_at([queue], datetime.now(UTC) + timedelta(hours=1)) == {queue: 60}
-    earliest = reader.earliest_store_time(queue)
+    earliest = reader.earliest_store_times([queue])[queue]
     assert earliest == datetime.fromtimestamp(stored[0] / 1000, UTC)
 
 

@@ -34,8 +34,8 @@ class TopicReader(BlockingTwin[AsyncTopicReader]):
     def offsets_at(self, queues: Iterable[QueueRef], moment: datetime) -> dict[QueueRef, int]:
         return self._thread.run(self._twin.offsets_at(queues, moment))
 
-    def earliest_store_time(self, queue: QueueRef) -> datetime | None:
-        return self._thread.run(self._twin.earliest_store_time(queue))
+    def earliest_store_times(self, queues: Iterable[QueueRef]) -> dict[QueueRef, datetime | None]:
+        return self._thread.run(self._twin.earliest_store_times(queues))
 
     def committed(self, group: str, queues: Iterable[QueueRef]) -> dict[QueueRef, int | None]:
         return self._thread.run(self._twin.committed(group, queues))

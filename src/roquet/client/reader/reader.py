@@ -183,14 +183,15 @@ class AsyncTopicReader:
         wanted_ms = timestamp_ms(moment)
         return await self._each(queues, lambda queue: times.first_at(queue, wanted_ms))
 
-    async def earliest_store_time(self, queue: QueueRef) -> datetime | None:
+    async def earliest_store_times(
+        self, queues: Iterable[QueueRef]
+    ) -> dict[QueueRef, datetime | None]:
         """When the oldest message that is still there was stored; None for an empty queue.
 
         It is another one in a topic that was deleted and made anew.
         """
-        brokers = self._usable().brokers
-        found = await self._each([queue], brokers.earliest_ms)
-        return moment_of(found[queue])
+        found = await self._each(queues, self._usable().brokers.earliest_ms)
+        return {queue: moment_of(time_ms) for queue, time_ms in found.items()}
 
     # Offsets of groups.
 

@@ -192,10 +192,10 @@ async def test_times_lead_to_offsets(reader: AsyncTopicReader, producer: AsyncPr
     stored = datetime.fromtimestamp(stored_ms / 1000, UTC)
     assert await reader.offsets_at([QUEUE], stored) == {QUEUE: 0}
     assert await reader.offsets_at([QUEUE], stored + timedelta(days=1)) == {QUEUE: 2}
-    assert await reader.earliest_store_time(QUEUE) == stored
+    assert await reader.earliest_store_times([QUEUE]) == {QUEUE: stored}
     empty = QUEUE._replace(queue_id=3)
     assert await reader.offsets_at([empty], stored) == {empty: 0}
-    assert await reader.earliest_store_time(empty) is None
+    assert await reader.earliest_store_times([empty]) == {empty: None}
     with pytest.raises(BadArgument, match="time zone"):
         await reader.offsets_at([QUEUE], datetime(2024, 1, 1))  # noqa: DTZ001
 

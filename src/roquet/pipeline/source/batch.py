@@ -1,0 +1,57 @@
+"""A batch read: bounded when it is planned, the same rows whenever it is counted."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from roquet.pipeline.connections import topic_reader
+from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.planning import QueueRange, dealt_out, task_count
+from roquet.pipeline.source.positions import batch_ranges
+from roquet.pipeline.source.rows import pull_group, read_ranges
+from roquet.pipeline.workers import core_count
+
+
+@final
+class QueuePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ranges: Sequence[QueueRange]) -> None:
+        super().__init__(tuple(ranges))
+        self.ranges = tuple(ranges)
+
+
+@final
+class BatchReader(DataSourceReader):
+    """Made in the driver; pickled to tasks, which only `read`."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        reader = topic_reader(options.cluster, pull_group(options))
+        return planned(options, batch_ranges(reader, options))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, QueuePartition)
+        return read_rows(self._options, self._columns, partition)
+
+
+def planned(options: ReadOptions, ranges: Sequence[QueueRange]) -> list[InputPartition]:
+    count = task_count(
+        sum(each.row_count for each in ranges),
+        least=options.min_partitions,
+        most=options.max_records_per_partition,
+        cores=core_count(),
+    )
+    return [QueuePartition(share) for share in dealt_out(ranges, count)]
+
+
+def read_rows(
+    options: ReadOptions, columns: Sequence[str], partition: QueuePartition
+) -> Iterator[pa.RecordBatch]:
+    return read_ranges(options, columns, partition.ranges)

@@ -1,0 +1,41 @@
+"""Format `rocketmq`: what Spark finds when somebody names it."""
+
+from typing import final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.schema import chosen_columns, message_schema
+
+
+@final
+class RocketmqDataSource(DataSource):
+    """Topics of a cluster as DataFrames, and DataFrames as topics.
+
+    What reads and writes is loaded when it is asked for: Spark makes an object of this class in
+    many short-lived processes.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        return message_schema(self._read_options().properties)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from roquet.pipeline.source.batch import BatchReader  # noqa: PLC0415
+
+        options = self._read_options()
+        return BatchReader(options, chosen_columns(schema, options.properties))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from roquet.pipeline.source.stream import StreamReader  # noqa: PLC0415
+
+        options = self._read_options()
+        return StreamReader(options, chosen_columns(schema, options.properties))
+
+    def _read_options(self) -> ReadOptions:
+        return read_options(ReadOptions, dict(self.options))

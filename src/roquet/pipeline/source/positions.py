@@ -1,0 +1,157 @@
+"""Offsets that options speak of: words, numbers and times, turned into offsets of queues."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from roquet.client.blocking.reader import TopicReader
+from roquet.client.queue_ref import QueueRef
+from roquet.client.reader.reader import Bounds
+from roquet.pipeline.errors import BadOption, DataLoss
+from roquet.pipeline.options.bounds import Position, QueueOffsets
+from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.planning import QueueRange
+from roquet.pipeline.queue_tables import EARLIEST_OFFSET, LATEST_OFFSET, queue_key
+
+
+class _Bound(NamedTuple):
+    """One end of what is read, in the three ways it can be given, and what holds for the rest."""
+
+    option: str
+    offsets: Position | QueueOffsets | None
+    timestamp: int | None
+    timestamps: Mapping[QueueRef, int] | None
+    default: Position
+
+
+def starting_offsets(
+    reader: TopicReader,
+    options: ReadOptions,
+    bounds: Mapping[QueueRef, Bounds],
+    default: Position,
+) -> dict[QueueRef, int]:
+    """Where each queue begins. Raises BadOption, and DataLoss for offsets that are gone."""
+    bound = _Bound(
+        "startingOffsets",
+        options.starting_offsets,
+        options.starting_timestamp,
+        options.starting_offsets_by_timestamp,
+        default,
+    )
+    return _inside(_resolved(reader, options, bounds, bound), bounds, options)
+
+
+def batch_ranges(reader: TopicReader, options: ReadOptions) -> list[QueueRange]:
+    """Everything that a batch reads. Raises BadOption and DataLoss."""
+    bounds = reader.bounds(queues_of(reader, options))
+    starts = starting_offsets(reader, options, bounds, Position.EARLIEST)
+    bound = _Bound(
+        "endingOffsets",
+        options.ending_offsets,
+        options.ending_timestamp,
+        options.ending_offsets_by_timestamp,
+        Position.LATEST,
+    )
+    ends = _inside(_resolved(reader, options, bounds, bound), bounds, options)
+    return [QueueRange(queue, start, max(start, ends[queue])) for queue, start in starts.items()]
+
+
+def queues_of(reader: TopicReader, options: ReadOptions) -> list[QueueRef]:
+    """All queues of all topics that are meant, as they are now."""
+    topics = options.topics.named
+    if topics is None:
+        topics = tuple(options.topics.chosen(reader.topics()))
+    return [queue for topic in topics for queue in reader.queues(topic)]
+
+
+def _resolved(
+    reader: TopicReader,
+    options: ReadOptions,
+    bounds: Mapping[QueueRef, Bounds],
+    bound: _Bound,
+) -> dict[QueueRef, int]:
+    if bound.timestamp is not None:
+        return _at_times(reader, dict.fromkeys(bounds, bound.timestamp))
+    found = _by_word(reader, options, bounds, bound)
+    if bound.timestamps is not None:
+        _check_known(f"{bound.option}ByTimestamp", bound.timestamps, bounds)
+        found |= _at_times(reader, bound.timestamps)
+    elif isinstance(bound.offsets, QueueOffsets):
+        _check_known(bound.option, bound.offsets.by_queue, bounds)
+        found |= {
+            queue: _plain(offset, bounds[queue]) for queue, offset in bound.offsets.by_queue.items()
+        }
+    return found
+
+
+def _by_word(
+    reader: TopicReader,
+    options: ReadOptions,
+    bounds: Mapping[QueueRef, Bounds],
+    bound: _Bound,
+) -> dict[QueueRef, int]:
+    word = bound.offsets
+    if isinstance(word, QueueOffsets) or bound.timestamps is not None:
+        # Who names some queues wants all of the others.
+        word = Position.LATEST if bound.option == "endingOffsets" else Position.EARLIEST
+    match word or bound.default:
+        case Position.LATEST:
+            return {queue: each.max_offset for queue, each in bounds.items()}
+        case Position.EARLIEST:
+            return {queue: each.min_offset for queue, each in bounds.items()}
+        case Position.GROUP:
+            assert options.group_id is not None
+            committed = reader.committed(options.group_id, list(bounds))
+            return {
+                queue: each.min_offset if (offset := committed[queue]) is None else offset
+                for queue, each in bounds.items()
+            }
+
+
+def _at_times(reader: TopicReader, times_ms: Mapping[QueueRef, int]) -> dict[QueueRef, int]:
+    """Queues that share a time are asked about together."""
+    by_time: dict[int, list[QueueRef]] = {}
+    for queue, time_ms in times_ms.items():
+        by_time.setdefault(time_ms, []).append(queue)
+    found: dict[QueueRef, int] = {}
+    for time_ms, queues in by_time.items():
+        found |= reader.offsets_at(queues, datetime.fromtimestamp(time_ms / 1000, UTC))
+    return found
+
+
+def _check_known(
+    option: str, named: Mapping[QueueRef, int], bounds: Mapping[QueueRef, Bounds]
+) -> None:
+    unknown = [queue_key(queue) for queue in named if queue not in bounds]
+    if unknown:
+        there = ", ".join(sorted(map(queue_key, bounds))) or "none"
+        raise BadOption(option, f"there is no queue {', '.join(unknown)}; there are: {there}")
+
+
+def _plain(offset: int, bounds: Bounds) -> int:
+    if offset == EARLIEST_OFFSET:
+        return bounds.min_offset
+    if offset == LATEST_OFFSET:
+        return bounds.max_offset
+    return offset
+
+
+def _inside(
+    offsets: Mapping[QueueRef, int],
+    bounds: Mapping[QueueRef, Bounds],
+    options: ReadOptions,
+) -> dict[QueueRef, int]:
+    """The offsets, none of them outside of its queue. Raises DataLoss if that is minded."""
+    inside: dict[QueueRef, int] = {}
+    losses: list[str] = []
+    for queue, offset in offsets.items():
+        each = bounds[queue]
+        inside[queue] = min(max(offset, each.min_offset), each.max_offset)
+        if inside[queue] != offset:
+            losses.append(
+                f"{queue_key(queue)} has offsets {each.min_offset} to {each.max_offset},"
+                f" and {offset} was asked for"
+            )
+    if losses and options.fail_on_data_loss:
+        raise DataLoss(losses)
+    return inside

@@ -1,0 +1,238 @@
+"""A stream: what Spark asks of a source in the driver, from the first batch to the last.
+
+Spark calls these methods one after the other, in a process that lives as long as the query. An
+error ends the query, so what may pass by itself is tried again; a broker that stays away keeps its
+queues where they are, and the others go on.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from roquet.client.blocking.reader import TopicReader
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.connections import topic_reader
+from roquet.pipeline.errors import DataLoss
+from roquet.pipeline.options.bounds import Position
+from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.retrying import TRANSIENT, retried
+from roquet.pipeline.source.admission import admitted, is_held_back
+from roquet.pipeline.source.batch import QueuePartition, planned, read_rows
+from roquet.pipeline.source.losses import QueueState, find_loss
+from roquet.pipeline.source.positions import queues_of, starting_offsets
+from roquet.pipeline.source.rows import average_size, pull_group
+from roquet.pipeline.stream_offset import StreamOffset, ranges_between
+
+log = logging.getLogger(__name__)
+
+
+@final
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Pickled to tasks as it was made, which only `read`."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._initial: StreamOffset | None = None
+        # Where a query that reads what is available now has to stop.
+        self._target: Mapping[QueueRef, int] | None = None
+        self._committed: Mapping[QueueRef, int] = {}
+        self._last_batch_s = time.monotonic()
+        self._latest: dict[QueueRef, int] = {}
+
+    # What Spark asks.
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's names.
+        """The same whenever it is asked, and carried along by the first batch."""
+        if self._initial is None:
+            self._initial = retried(self._find_initial, self._options.cluster.retry_timeout)
+        return self._initial.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        states = self._states({})
+        self._target = {queue: state.max_offset for queue, state in states.items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """`start` is the end of the last batch that was finished."""
+        begun = StreamOffset.from_json(start)
+        # Spark commits a batch when it builds the next one, and never the last: what is finished
+        # shows here first.
+        self._commit_group(begun)
+        states = self._states(begun.positions)
+        self._latest = {queue: state.max_offset for queue, state in states.items()}
+        begins = self._begins(begun, states)
+        backlog = self._backlog(begun, begins, states)
+        taken = self._admitted(backlog, limit)
+        if not any(taken.values()):
+            return start
+        self._last_batch_s = time.monotonic()
+        positions = dict(begun.positions)
+        for queue, count in taken.items():
+            positions[queue] = begins.get(queue, begun.positions.get(queue, 0)) + count
+        return StreamOffset(
+            positions,
+            begins,
+            {**begun.first_offsets, **{queue: each.min_offset for queue, each in states.items()}},
+            {**begun.born_ms, **_births(states)},
+        ).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Shown in the progress of the query, and by it how far the query is behind."""
+        return StreamOffset(self._latest).to_json() if self._latest else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        ranges = ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        return planned(self._options, ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, QueuePartition)
+        return read_rows(self._options, self._columns, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._commit_group(StreamOffset.from_json(end))
+
+    # How it is answered.
+
+    @property
+    def _reader(self) -> TopicReader:
+        return topic_reader(self._options.cluster, pull_group(self._options))
+
+    def _find_initial(self) -> StreamOffset:
+        bounds = self._reader.bounds(queues_of(self._reader, self._options))
+        starts = starting_offsets(self._reader, self._options, bounds, Position.LATEST)
+        return StreamOffset(starts, starts)
+
+    def _states(self, known: Mapping[QueueRef, int]) -> dict[QueueRef, QueueState]:
+        """The queues that can be asked about now, those that are new among them."""
+        queues = retried(
+            lambda: queues_of(self._reader, self._options), self._options.cluster.retry_timeout
+        )
+        by_broker: dict[str, list[QueueRef]] = defaultdict(list)
+        for queue in {*queues, *known}:
+            by_broker[queue.broker_name].append(queue)
+        states: dict[QueueRef, QueueState] = {}
+        for broker_name, its_queues in by_broker.items():
+            try:
+                bounds = self._reader.bounds(its_queues)
+                born = self._reader.earliest_store_times(its_queues)
+            except TRANSIENT as error:
+                # It is asked again with the next batch; meanwhile the others are read.
+                log.warning("queues of %s stay where they are: %s", broker_name, error)
+                continue
+            for queue, (min_offset, max_offset) in bounds.items():
+                moment = born[queue]
+                born_ms = None if moment is None else round(moment.timestamp() * 1000)
+                states[queue] = QueueState(min_offset, max_offset, born_ms)
+        return states
+
+    def _begins(
+        self, begun: StreamOffset, states: Mapping[QueueRef, QueueState]
+    ) -> dict[QueueRef, int]:
+        """Where queues go on that do not go on where the last batch ended. Raises DataLoss."""
+        is_first = begun.begins == begun.positions
+        begins = dict(begun.positions) if is_first else {}
+        losses: list[str] = []
+        for queue, state in states.items():
+            position = begun.positions.get(queue)
+            if position is None:
+                begins[queue] = state.min_offset
+                continue
+            loss = find_loss(
+                queue,
+                position,
+                begun.first_offsets.get(queue),
+                begun.born_ms.get(queue),
+                state,
+            )
+            if loss is not None:
+                losses.append(loss.reason)
+                begins[queue] = loss.resume
+        if losses:
+            if self._options.fail_on_data_loss:
+                raise DataLoss(losses)
+            for reason in losses:
+                log.warning("messages are lost to this query: %s", reason)
+        return begins
+
+    def _backlog(
+        self,
+        begun: StreamOffset,
+        begins: Mapping[QueueRef, int],
+        states: Mapping[QueueRef, QueueState],
+    ) -> dict[QueueRef, int]:
+        backlog: dict[QueueRef, int] = {}
+        for queue, state in states.items():
+            end = state.max_offset
+            if self._target is not None:
+                end = min(end, self._target.get(queue, 0))
+            begin = begins.get(queue, begun.positions.get(queue, 0))
+            backlog[queue] = max(0, end - begin)
+        return backlog
+
+    def _admitted(self, backlog: Mapping[QueueRef, int], limit: ReadLimit) -> dict[QueueRef, int]:
+        if isinstance(limit, ReadAllAvailable):
+            return dict(backlog)
+        options = self._options
+        # Who reads what is available now does not wait for more.
+        waited_s = time.monotonic() - self._last_batch_s
+        delay_s_max = options.max_trigger_delay.total_seconds()
+        count = sum(backlog.values())
+        if self._target is None and is_held_back(
+            count, options.min_offsets_per_trigger, waited_s, delay_s_max
+        ):
+            return {}
+        count_max = options.max_offsets_per_trigger
+        if options.max_bytes_per_trigger is not None and count:
+            by_size = max(1, int(options.max_bytes_per_trigger / self._average_size(backlog)))
+            count_max = by_size if count_max is None else min(count_max, by_size)
+        return dict(backlog) if count_max is None else admitted(backlog, count_max)
+
+    def _average_size(self, backlog: Mapping[QueueRef, int]) -> float:
+        waiting = max(backlog, key=lambda queue: backlog[queue])
+        return average_size(self._reader, waiting, self._latest[waiting] - backlog[waiting])
+
+    def _commit_group(self, finished: StreamOffset) -> None:
+        """Lets tools see how far the query is. Failing at that must not stop it."""
+        group = self._options.group_id
+        is_initial = finished.begins == finished.positions
+        if group is None or not self._options.commits_offsets or is_initial:
+            return
+        changed = {
+            queue: offset
+            for queue, offset in finished.positions.items()
+            if self._committed.get(queue) != offset
+        }
+        if not changed:
+            return
+        try:
+            self._reader.commit(group, changed)
+        except TRANSIENT as error:
+            log.warning("offsets of group %s are not committed: %s", group, error)
+        else:
+            self._committed = dict(self._committed) | changed
+
+
+def _births(states: Mapping[QueueRef, QueueState]) -> dict[QueueRef, int]:
+    return {queue: each.born_ms for queue, each in states.items() if each.born_ms is not None}
