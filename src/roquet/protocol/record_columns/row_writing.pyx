@@ -17,14 +17,24 @@ from roquet.protocol.binary cimport (
     span_of,
     uint8_t,
 )
+from roquet.protocol.messages.batch_layout cimport (
+    ITEM_BODY_SIZE_AT,
+    ITEM_FLAG_AT,
+    ITEM_HEAD_SIZE,
+)
 from roquet.protocol.messages.property_text cimport next_property
-from roquet.protocol.messages.record_layout cimport PROPERTIES_SIZE_MAX, SEPARATOR
+from roquet.protocol.messages.record_layout cimport (
+    PROPERTIES_SIZE_MAX,
+    PROPERTIES_SIZE_WIDTH,
+    SEPARATOR,
+)
 
 from roquet.protocol.record_columns.row_errors import BadProperty, RowTooLarge
 
 cdef enum:
     _EQUALS = 1
-    _HEAD_SIZE = 20
+    # Of an item with nothing in it.
+    _ITEM_SIZE_MIN = ITEM_HEAD_SIZE + PROPERTIES_SIZE_WIDTH
     _COLUMNS_MAX = 16
 
 
@@ -140,7 +150,7 @@ cdef class RowWriter:
             self._put_properties(&output, row, True)
             if output.size > PROPERTIES_SIZE_MAX:
                 raise RowTooLarge(row, "properties", output.size, PROPERTIES_SIZE_MAX)
-            size_at[row] = _HEAD_SIZE + self.bodies.text(row).size + 2 + output.size
+            size_at[row] = _ITEM_SIZE_MIN + self.bodies.text(row).size + output.size
             if size_at[row] > size_max:
                 raise RowTooLarge(row, "message", size_at[row], size_max)
         return sizes
@@ -161,20 +171,20 @@ cdef class RowWriter:
 
     cdef uint8_t* _put_row(self, uint8_t* at, Py_ssize_t room, Py_ssize_t row) except NULL:
         cdef Span body = self.bodies.text(row)
-        cdef uint8_t* properties_at = at + _HEAD_SIZE + body.size + 2
-        room -= _HEAD_SIZE + body.size + 2
+        cdef uint8_t* properties_at = at + _ITEM_SIZE_MIN + body.size
+        room -= _ITEM_SIZE_MIN + body.size
         if room < 0:
             raise IndexError(f"there is no room for row {row}")
         cdef Output output = Output(properties_at, 0, room, False)
         self._put_properties(&output, row, False)
-        put_int32(at, _HEAD_SIZE + body.size + 2 + output.size)
+        put_int32(at, _ITEM_SIZE_MIN + body.size + output.size)
         # Here a record has its magic and its CRC.
         put_int32(at + 4, 0)
         put_int32(at + 8, 0)
-        put_int32(at + 12, self.flags[row] if self.has_flags else 0)
-        put_int32(at + 16, body.size)
-        memcpy(at + _HEAD_SIZE, body.start, body.size)
-        put_int16(properties_at - 2, <int32_t>output.size)
+        put_int32(at + ITEM_FLAG_AT, self.flags[row] if self.has_flags else 0)
+        put_int32(at + ITEM_BODY_SIZE_AT, body.size)
+        memcpy(at + ITEM_HEAD_SIZE, body.start, body.size)
+        put_int16(properties_at - PROPERTIES_SIZE_WIDTH, <int32_t>output.size)
         return properties_at + output.size
 
     cdef int _put_properties(self, Output* output, Py_ssize_t row, bint check) except -1:

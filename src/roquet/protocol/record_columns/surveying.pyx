@@ -18,10 +18,8 @@ from roquet.protocol.binary cimport (
     span_of,
     uint8_t,
 )
-from roquet.protocol.messages.record_layout cimport (
-    BODY_AT,
-    COMPRESSED,
-    RECORD_SIZE_MIN,
+from roquet.protocol.messages.record_layout cimport BODY_AT, COMPRESSED, RECORD_SIZE_MIN
+from roquet.protocol.messages.record_parts cimport (
     RecordParts,
     has_right_body,
     is_usual,

@@ -7,9 +7,10 @@ from libc.string cimport memchr
 from roquet.protocol.binary cimport get_int32, get_int64, int32_t, int64_t, uint8_t
 from roquet.protocol.messages.record_layout cimport (
     MAGIC_AT,
+    MAGIC_V1,
+    MAGIC_V2,
     PHYSICAL_OFFSET_AT,
     RECORD_SIZE_MIN,
-    topic_size_size,
 )
 
 cdef enum:
@@ -106,7 +107,7 @@ cdef class Starts:
 
 
 cdef inline bint _is_magic(int32_t magic) noexcept:
-    return topic_size_size(magic) != 0
+    return magic == MAGIC_V1 or magic == MAGIC_V2
 
 
 cdef inline int64_t _offset_at(const uint8_t* record) noexcept:
