@@ -192,7 +192,8 @@ def test_the_first_message_of_a_moment_is_found(
         # Several with equal times.
         part = [(0, b"%d" % number, b"") for _ in range(20)]
         producer.send_encoded(queue.topic, encode_batch(part), 20, queue=queue, timeout_s=TIMEOUT_S)
-        time.sleep(0.05)
+        sent_s = time.time()
+        wait_until(lambda: time.time() > sent_s + 0.05)  # noqa: B023
     wait_for_end(reader, queue, 60)
     stored = [message.store_timestamp for message in messages(read(reader, queue, 0, 60))]
     for offset in (0, 20, 40):
