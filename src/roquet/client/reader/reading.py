@@ -189,8 +189,7 @@ class RangeReading:
 
     async def _fill(self, span: _Span) -> None:
         while span.offset < span.end:
-            # The first one may always go on, or nobody could.
-            while span is not self._spans[0] and self._held_size > self._limits.ahead_size:
+            while not self._may_go_on(span):
                 self._has_room.clear()
                 await self._has_room.wait()
             piece = await self._pull(span)
@@ -199,6 +198,13 @@ class RangeReading:
             self._held_size += len(piece.data)
             if span is self._spans[0]:
                 self._has_news.set()
+
+    def _may_go_on(self, span: _Span) -> bool:
+        """With messages larger than before, a span may be more than was meant to be here."""
+        if self._held_size <= self._limits.ahead_size:
+            return True
+        # Whoever waits for records waits for these.
+        return span is self._spans[0] and not span.pieces
 
     async def _pull(self, span: _Span) -> Piece:
         offset = span.offset

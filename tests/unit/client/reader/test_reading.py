@@ -141,22 +141,46 @@ async def test_chunks_of_large_messages_are_not_larger_for_it() -> None:
     assert max(len(chunk.data) for chunk in chunks) < CHUNK_SIZE + 2 * MEGABYTE
 
 
+async def until_pulls_end(reader: AsyncTopicReader, replica: Replica) -> None:
+    pulled_count = -1
+    while pulled_count != len(replica.pulls):
+        pulled_count = len(replica.pulls)
+        # A pull that was allowed would be here by then.
+        await reader.queues(TOPIC)
+
+
 async def test_nothing_is_read_ahead_beyond_the_limit() -> None:
-    """Small messages first: what is believed of them is wrong for those that follow."""
-    queue = records(300)
-    queue.update({offset: record(offset, body=bytes(MEGABYTE // 4)) for offset in range(100, 300)})
-    replica = Replica(queue, count_max=1000, size_max=MEGABYTE)
-    async with pulled_queue(replica) as served, reading(served, ahead_size=MEGABYTE) as reader:
-        chunks = reader.records(QUEUE, 0, 300)
+    replica = Replica(records(20_000))
+    async with (
+        pulled_queue(replica) as queue,
+        reading(queue, ahead_size=20 * KILOBYTE) as reader,
+    ):
+        chunks = reader.records(QUEUE, 0, 20_000)
         first = await anext(chunks)
-        pulled_count = -1
-        while pulled_count != len(replica.pulls):
-            pulled_count = len(replica.pulls)
-            # A pull that was allowed would be here by then.
-            await reader.queues(TOPIC)
+        await until_pulls_end(reader, replica)
         furthest = max(pull.queue_offset for pull in replica.pulls)
-        assert furthest - first.next_offset <= 32 + 4
-        await chunks.aclose()
+        # A record takes more than a hundred bytes.
+        assert furthest < first.next_offset + 200
+        assert offsets([first, *await rest(chunks)]) == list(range(20_000))
+
+
+async def test_large_messages_behind_small_ones_are_not_read_ahead_either() -> None:
+    """What is believed of the small ones is wrong for the others."""
+    queue = records(4000)
+    for offset in range(1000, 4000):
+        queue[offset] = record(offset, body=bytes(16 * KILOBYTE))
+    replica = Replica(queue, count_max=1000, scan_count=4000)
+    async with pulled_queue(replica) as served, reading(served, ahead_size=MEGABYTE) as reader:
+        chunks = reader.records(QUEUE, 0, 4000)
+        first = await anext(chunks)
+        await until_pulls_end(reader, replica)
+        per_pull = replica.size_max // len(queue[1000])
+        brought = sum(per_pull for pull in replica.pulls if pull.queue_offset >= 1000)
+        delivered = max(0, first.next_offset - 1000)
+        ahead = MEGABYTE // len(queue[1000])
+        # What is on its way when the limit is reached comes, too: a reply for each of three spans.
+        assert brought - delivered <= ahead + 4 * per_pull
+        assert offsets([first, *await rest(chunks)]) == list(range(4000))
 
 
 async def test_an_empty_range_asks_nobody() -> None:
