@@ -3,8 +3,9 @@
 They all go by `record_parts.pxd`; the judge is `record.py`, which they leave the rest to.
 """
 
-from collections.abc import Callable
-from mmap import mmap
+import ctypes
+from collections.abc import Callable, Iterator
+from mmap import PAGESIZE, PROT_READ, PROT_WRITE, mmap
 from struct import Struct
 from types import SimpleNamespace
 
@@ -118,6 +119,31 @@ def test_a_record_that_ends_early_is_taken_by_nobody(draft: RecordDraft) -> None
             assert not is_taken(record[:end]), (name, end)
 
 
+@pytest.fixture(scope="module")
+def fenced() -> Iterator[memoryview]:
+    """A page before one that nobody may touch: who does is killed."""
+    libc = ctypes.CDLL(None)
+    mapping = mmap(-1, 2 * PAGESIZE)
+    fence = ctypes.c_char.from_buffer(mapping, PAGESIZE)
+    address = ctypes.c_void_p(ctypes.addressof(fence))
+    assert libc.mprotect(address, PAGESIZE, 0) == 0
+    yield memoryview(mapping)[:PAGESIZE]
+    assert libc.mprotect(address, PAGESIZE, PROT_READ | PROT_WRITE) == 0
+
+
+@pytest.mark.parametrize("draft", KINDS)
+def test_nothing_is_read_behind_the_last_byte(draft: RecordDraft, fenced: memoryview) -> None:
+    record = packed(draft)
+    for size in range(1, len(record)):
+        short = bytearray(record[:size])
+        if size >= INT32.size:
+            INT32.pack_into(short, 0, size)
+        start = PAGESIZE - size
+        fenced[start:] = short
+        assert scan_keys(fenced, -start, [0], True)[1] == [0]
+        assert scan_heads(fenced, -start, start, PAGESIZE, 1 << 20)[0] == []
+
+
 @pytest.mark.parametrize("draft", KINDS)
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_a_wrong_size_is_taken_by_nobody(draft: RecordDraft, shift: int) -> None:
@@ -131,6 +157,20 @@ def test_a_wrong_size_is_taken_by_nobody(draft: RecordDraft, shift: int) -> None
             assert not is_whole(bytes(damaged))
             for name, is_taken in readers_of(draft).items():
                 assert not is_taken(bytes(damaged)), (name, place, wrong)
+
+
+@pytest.mark.parametrize("draft", KINDS)
+def test_a_topic_that_reaches_behind_its_record_is_taken_by_nobody(draft: RecordDraft) -> None:
+    record = packed(draft)
+    _, _, (place, layout), _ = size_places(draft)
+    rest = len(record) - place - layout.size - INT16.size
+    for topic_size in range(rest + 1, 127):
+        # What lies there is the size that the properties would have to have.
+        behind = bytearray(record.ljust(len(record) + 200, b"\0"))
+        layout.pack_into(behind, place, topic_size)
+        INT16.pack_into(behind, place + layout.size + topic_size, rest - topic_size)
+        for name in ("heads", "runs", "keys"):
+            assert not (READERS | USUAL_READERS)[name](bytes(behind)), (name, topic_size)
 
 
 @settings(max_examples=500)

@@ -7,13 +7,13 @@ Head: TypeAlias = tuple[int, int, bytes, int, int, int, int, bytes]
 Run: TypeAlias = tuple[bytes, int, int, bytes]
 
 def scan_heads(
-    buffer: bytes | mmap, base: int, position: int, end: int, size_max: int
+    buffer: bytes | memoryview | mmap, base: int, position: int, end: int, size_max: int
 ) -> tuple[list[Head], int, str | None]: ...
 def scan_runs(
-    buffer: bytes | mmap, base: int, position: int, end: int, size_max: int
+    buffer: bytes | memoryview | mmap, base: int, position: int, end: int, size_max: int
 ) -> tuple[int, int, int, list[Run], list[Head], int, str | None]: ...
 def scan_whole(
-    buffer: bytes | mmap,
+    buffer: bytes | memoryview | mmap,
     base: int,
     position: int,
     stop: int,
