@@ -3,6 +3,8 @@
 SHELL := bash
 .SHELLFLAGS := -o pipefail -ec
 BIN := .venv/bin
+# Made when everything is installed, and when what is compiled is up to date with its sources.
+INSTALLED := .venv/.installed
 READY := .venv/.ready
 
 help:  ## this list
@@ -10,8 +12,12 @@ help:  ## this list
 
 NATIVE := $(shell find src -name '*.pyx' -o -name '*.pxd')
 
-$(READY): pyproject.toml constraints.txt scripts/make_venv.sh $(NATIVE)
+$(INSTALLED): pyproject.toml constraints.txt setup.py scripts/make_venv.sh
 	@scripts/make_venv.sh
+	@touch $@
+
+$(READY): $(INSTALLED) $(NATIVE)
+	@$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2 > /dev/null
 	@touch $@
 
 setup: $(READY)  ## the virtual environment alone

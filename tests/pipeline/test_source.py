@@ -1,0 +1,289 @@
+"""Format `rocketmq` for reading: what was sent is what is read, in batch and as a stream."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from roquet import Admin, Message, Producer, QueueRef, TopicReader, TopicSettings
+from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.record import split_records
+from roquet.testing.blocking import BlockingCluster
+from tests.support.spark_streams import run_available
+
+Read = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def producer(cluster: BlockingCluster) -> Iterator[Producer]:
+    with Producer(cluster.name_server, "senders") as producer:
+        yield producer
+
+
+@pytest.fixture
+def reader(cluster: BlockingCluster) -> Iterator[TopicReader]:
+    with TopicReader(cluster.name_server) as reader:
+        yield reader
+
+
+@pytest.fixture
+def topic(cluster: BlockingCluster) -> str:
+    return cluster.new_topic(queues=3)
+
+
+@pytest.fixture
+def read(spark: SparkSession, cluster: BlockingCluster, topic: str) -> Read:
+    def load(**options: str) -> DataFrame:
+        return (
+            spark.read.format("rocketmq")
+            .option("nameServer", cluster.name_server)
+            .options(**({"topic": topic} | options))
+            .load()
+        )
+
+    return load
+
+
+def workload(topic: str, count: int) -> list[Message]:
+    """Every kind of plain message: with and without tags, keys, properties; small and packed."""
+    return [
+        Message(
+            topic,
+            b"x" * 5000 + b"%d" % number if number % 17 == 0 else b"%d" % number,
+            tags=("Aa", "BB", None)[number % 3],
+            keys=(f"key-{number}",) if number % 2 else (),
+            properties={"price": str(number), "größe": "ß"} if number % 5 else {},
+        )
+        for number in range(count)
+    ]
+
+
+def scalar_rows(reader: TopicReader, topic: str) -> list[tuple[Any, ...]]:
+    """The same messages, read one by one without Spark."""
+    rows = []
+    for queue, (start, end) in reader.bounds(reader.queues(topic)).items():
+        for chunk in reader.records(queue, start, end):
+            rows += [scalar_row(queue, message) for message in split_records(chunk.data)]
+    return sorted(rows)
+
+
+def scalar_row(queue: QueueRef, message: StoredMessage) -> tuple[Any, ...]:
+    return (
+        message.topic,
+        queue.broker_name,
+        message.queue_id,
+        message.queue_offset,
+        message.properties.get("TAGS") or "",
+        message.properties.get("KEYS") or "",
+        message.body,
+        message.message_id,
+        message.offset_id,
+        message.physical_offset,
+        message.properties,
+    )
+
+
+def spark_row(row: Row) -> tuple[Any, ...]:
+    return (
+        row.topic,
+        row.brokerName,
+        row.queueId,
+        row.queueOffset,
+        row.tags or "",
+        row["keys"] or "",
+        bytes(row.body),
+        row.msgId,
+        row.offsetMsgId,
+        row.physicalOffset,
+        row.properties,
+    )
+
+
+def bodies(frame: DataFrame) -> list[bytes]:
+    return sorted(bytes(row.body) for row in frame.select("body").collect())
+
+
+def test_a_batch_reads_what_was_sent(
+    read: Read, producer: Producer, reader: TopicReader, topic: str
+) -> None:
+    producer.send_many(workload(topic, 300))
+    producer.send_batch([Message(topic, b"together-%d" % number) for number in range(20)])
+    rows = sorted(map(spark_row, read().collect()))
+    assert len(rows) == 320
+    assert rows == scalar_rows(reader, topic)
+
+
+def test_a_dataframe_gives_the_same_rows_however_often_it_is_counted(
+    read: Read, producer: Producer, topic: str
+) -> None:
+    producer.send_many(workload(topic, 50))
+    frame = read(minPartitions="7")
+    assert frame.count() == 50
+    producer.send_many(workload(topic, 50))
+    assert frame.count() == 50
+    assert read().count() == 100
+
+
+def test_tags_with_equal_hashes_are_told_apart(read: Read, producer: Producer, topic: str) -> None:
+    producer.send_many(workload(topic, 90))
+    assert {row.tags for row in read(tagExpression="Aa").collect()} == {"Aa"}
+    assert read(tagExpression="Aa").count() == 30
+
+
+def test_a_schema_that_names_some_columns_gets_those(
+    spark: SparkSession, cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    producer.send(Message(topic, b"one", tags="a"))
+    frame = (
+        spark.read.schema("tags string, body binary")
+        .format("rocketmq")
+        .options(nameServer=cluster.name_server, topic=topic)
+        .load()
+    )
+    assert [(row.tags, bytes(row.body)) for row in frame.collect()] == [("a", b"one")]
+
+
+def test_properties_are_a_map_a_text_or_nothing(read: Read, producer: Producer, topic: str) -> None:
+    producer.send(Message(topic, b"one", properties={"price": "3"}))
+    assert read().first().properties["price"] == "3"  # type: ignore[union-attr]
+    assert "price\x013" in read(properties="string").first().properties  # type: ignore[union-attr]
+    assert "properties" not in read(properties="none").columns
+
+
+def test_a_range_is_given_by_offsets(read: Read, producer: Producer, topic: str) -> None:
+    queue = QueueRef(topic, "broker-a", 1)
+    for number in range(10):
+        producer.send(Message(topic, b"%d" % number), queue=queue)
+    start = f'{{"{topic}": {{"broker-a": {{"1": 3}}}}}}'
+    end = f'{{"{topic}": {{"broker-a": {{"1": 7}}}}}}'
+    assert bodies(read(startingOffsets=start, endingOffsets=end)) == [b"3", b"4", b"5", b"6"]
+
+
+def test_a_range_is_given_by_times(
+    read: Read, cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    producer.send(Message(topic, b"early"))
+    cluster.clock.advance(timedelta(hours=1))
+    middle = datetime.now(UTC) + timedelta(minutes=30)
+    producer.send(Message(topic, b"late"))
+    assert bodies(read(startingTimestamp=middle.isoformat())) == [b"late"]
+    assert bodies(read(endingTimestamp=middle.isoformat())) == [b"early"]
+
+
+def test_a_range_begins_where_a_group_is(
+    read: Read, producer: Producer, reader: TopicReader, topic: str
+) -> None:
+    queue = QueueRef(topic, "broker-a", 0)
+    for number in range(5):
+        producer.send(Message(topic, b"%d" % number), queue=queue)
+    reader.commit("billing", {queue: 3})
+    assert bodies(read(startingOffsets="group", groupId="billing")) == [b"3", b"4"]
+
+
+def test_sql_alone_is_enough(
+    spark: SparkSession, cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    producer.send(Message(topic, b"one", tags="a"))
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW orders USING rocketmq"
+        f" OPTIONS (nameServer '{cluster.name_server}', topic '{topic}')"
+    )
+    assert spark.sql("SELECT tags FROM orders").collect() == [Row(tags="a")]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"topik": "x"}, "option 'topik': there is no such option; did you mean 'topic'"),
+        ({"startingOffsets": "soon"}, "option 'startingOffsets': 'soon' is not earliest"),
+        ({"tagExpression": "a", "sqlExpression": "b = 1"}, "give either this or 'sqlExpression'"),
+    ],
+)
+def test_a_wrong_option_is_said_by_name(read: Read, options: dict[str, str], says: str) -> None:
+    with pytest.raises(AnalysisException) as raised:
+        read(**options)
+    assert says in str(raised.value)
+
+
+def test_a_topic_that_nobody_has_is_said_by_name(read: Read) -> None:
+    with pytest.raises(PySparkException, match="no broker has it"):
+        read(topic="nobodys", retryTimeout="1s").count()
+
+
+# Streams
+
+
+Stream = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def stream(spark: SparkSession, cluster: BlockingCluster, topic: str) -> Stream:
+    def load(**options: str) -> DataFrame:
+        defaults = {"topic": topic, "startingOffsets": "earliest"}
+        return (
+            spark.readStream.format("rocketmq")
+            .option("nameServer", cluster.name_server)
+            .options(**(defaults | options))
+            .load()
+        )
+
+    return load
+
+
+def test_a_stream_reads_everything_once_over_restarts(
+    stream: Stream, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    producer.send_many(workload(topic, 100))
+    first = run_available(stream(maxOffsetsPerTrigger="40"), tmp_path / "checkpoint")
+    assert [len(batch) for batch in first] == [40, 40, 20]
+    producer.send_many([Message(topic, b"later-%d" % number) for number in range(10)])
+    second = run_available(stream(), tmp_path / "checkpoint")
+    rows = [row for batch in (*first, *second) for row in batch]
+    assert len(rows) == 110
+    assert len({(row.queueId, row.queueOffset) for row in rows}) == 110
+
+
+def test_tools_see_how_far_a_query_is(
+    stream: Stream, cluster: BlockingCluster, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    producer.send_many(workload(topic, 30))
+    run_available(stream(groupId="query"), tmp_path / "checkpoint")
+    with Admin(cluster.name_server) as admin:
+        queues = [each for each in admin.progress("query").queues if each.queue.topic == topic]
+    assert sum(each.lag or 0 for each in queues) == 0
+    assert sum(each.consumer_offset or 0 for each in queues) == 30
+
+
+def test_queues_that_appear_later_are_read_from_their_first_message(
+    stream: Stream, cluster: BlockingCluster, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    producer.send(Message(topic, b"old"))
+    options = {"startingOffsets": "latest"}
+    assert run_available(stream(**options), tmp_path / "checkpoint") in ([], [[]])
+    with Admin(cluster.name_server) as admin:
+        admin.create_topic(topic, TopicSettings(read_queue_count=4, write_queue_count=4))
+    producer.send(Message(topic, b"new"), queue=QueueRef(topic, "broker-a", 3))
+    rows = run_available(stream(**options), tmp_path / "checkpoint")
+    assert [bytes(row.body) for batch in rows for row in batch] == [b"new"]
+
+
+def test_a_topic_that_was_made_again_is_noticed(
+    stream: Stream, cluster: BlockingCluster, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    queue = QueueRef(topic, "broker-a", 0)
+    producer.send(Message(topic, b"old"), queue=queue)
+    run_available(stream(), tmp_path / "checkpoint")
+    with Admin(cluster.name_server) as admin:
+        admin.delete_topic(topic)
+        cluster.clock.advance(timedelta(seconds=10))
+        admin.create_topic(topic, TopicSettings(read_queue_count=3, write_queue_count=3))
+    for number in range(3):
+        producer.send(Message(topic, b"new-%d" % number), queue=queue)
+    with pytest.raises(PySparkException, match="was deleted and made again"):
+        run_available(stream(), tmp_path / "checkpoint")
+    rows = run_available(stream(failOnDataLoss="false"), tmp_path / "checkpoint")
+    assert [bytes(row.body) for batch in rows for row in batch] == [b"new-0", b"new-1", b"new-2"]
