@@ -396,10 +396,10 @@ async def test_a_reader_that_is_closed_ends_what_is_read() -> None:
 # --- times ---
 
 
-@pytest.mark.parametrize("guess", [0, 3, 9, 10, 37, 99])
+@pytest.mark.parametrize("guess", [0, 37, 99])
 @pytest.mark.parametrize(
     ("moment_ms", "wanted"),
-    [(0, 0), (1000, 0), (1001, 10), (1005, 10), (2000, 10), (2001, 40), (3000, 40), (3001, 100)],
+    [(1000, 0), (1001, 10), (2000, 10), (3001, 100)],
 )
 async def test_the_first_message_of_a_moment_is_found_whatever_the_broker_guesses(
     guess: int, moment_ms: int, wanted: int
