@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -67,7 +68,9 @@ def scalar_rows(reader: TopicReader, topic: str) -> list[tuple[Any, ...]]:
     rows = []
     for queue, (start, end) in reader.bounds(reader.queues(topic)).items():
         for chunk in reader.records(queue, start, end):
-            rows += [scalar_row(queue, message) for message in split_records(chunk.data)]
+            for stored in split_records(chunk.data):
+                body = stored.decompressed_body()
+                rows.append(scalar_row(queue, replace(stored, body=body)))
     return sorted(rows)
 
 
