@@ -79,7 +79,8 @@ class DamagedStore(PipelineError):
         shown = "; ".join(damages[:_DAMAGES_SHOWN])
         left = len(damages) - _DAMAGES_SHOWN
         more = f"; and {left} more" if left > 0 else ""
-        self.what = f"{root}: {len(damages)} damaged, {size} bytes of the log: {shown}{more}"
+        counted = f"{len(damages)} damaged" + (f", {size} bytes of the log" if size else "")
+        self.what = f"{root}: {counted}: {shown}{more}"
         super().__init__(f"{self.what}. To read what is whole, set onDamage to skip")
         self.root = root
         self.damages = tuple(damages)

@@ -91,7 +91,8 @@ def _mind_broken_queues(options: StoreOptions, snapshot: StoreSnapshot) -> None:
     ]
     if lost and options.on_damage is OnDamage.FAIL:
         raise DamagedStore(
-            snapshot.root, [f"{name} cannot be read; `roquet store repair`" for name in lost]
+            snapshot.root,
+            [f"{name} cannot be read, `roquet store repair` makes it again" for name in lost],
         )
     if broken:
         log.warning(

@@ -12,6 +12,7 @@ from roquet.pipeline.options.store import OnDamage, StoreOptions
 from roquet.pipeline.store_source.keeping import RowRules
 from roquet.pipeline.store_source.portions import in_portions
 from roquet.protocol.errors import BadMessage, TooLarge
+from roquet.protocol.messages.record import peek_record
 from roquet.protocol.record_columns import decode_records
 from roquet.protocol.record_columns.arrays import Positions
 from roquet.protocol.record_columns.starts import find_record_starts
@@ -50,7 +51,7 @@ class _Reading:
             begin_ms=options.starting_timestamp,
             end_ms=options.ending_timestamp,
         )
-        self._decoded = list(dict.fromkeys([*columns, *self._rules.needs]))
+        self._names = list(dict.fromkeys([*columns, *self._rules.needs]))
         self._damages: list[DamagedRange] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -58,7 +59,7 @@ class _Reading:
             if isinstance(each, DamagedRange):
                 self._damages.append(each)
             elif not self._has_failed:
-                for batch in self._decode(each):
+                for batch in self._decoded(each, None):
                     yield self._rules.kept(batch).select(self._columns)
         self._report()
 
@@ -67,16 +68,12 @@ class _Reading:
         """Then rows are no use any more; what else is damaged is still found out."""
         return bool(self._damages) and self._options.on_damage is OnDamage.FAIL
 
-    def _decode(self, run: Run) -> Iterator[pa.RecordBatch]:
-        buffer = np.frombuffer(run.records, np.uint8)
-        yield from self._decode_at(run, find_record_starts(buffer))
-
-    def _decode_at(self, run: Run, starts: Positions) -> Iterator[pa.RecordBatch]:
-        """In halves, down to the one record that its producer compressed wrongly."""
+    def _decoded(self, run: Run, starts: Positions | None) -> Iterator[pa.RecordBatch]:
+        """At once; or in halves, down to a record that its producer compressed wrongly."""
         try:
             batch = decode_records(
                 run.records,
-                self._decoded,
+                self._names,
                 starts=starts,
                 topics=self._share.topics,
                 properties=self._options.properties,
@@ -85,14 +82,14 @@ class _Reading:
                 check_bodies=False,
             )
         except (BadMessage, TooLarge) as error:
+            if starts is None:
+                starts = find_record_starts(np.frombuffer(run.records, np.uint8))
             if starts.size == 1:
-                begin = run.physical_offset + int(starts[0])
-                size = int.from_bytes(run.records[int(starts[0]) :][:4])
-                self._damages.append(DamagedRange(begin, begin + size, str(error)))
+                self._damages.append(_damage(run, int(starts[0]), str(error)))
                 return
             middle = starts.size // 2
-            yield from self._decode_at(run, starts[:middle])
-            yield from self._decode_at(run, starts[middle:])
+            yield from self._decoded(run, starts[:middle])
+            yield from self._decoded(run, starts[middle:])
         else:
             yield batch
 
@@ -109,3 +106,9 @@ class _Reading:
         if self._options.on_damage is OnDamage.FAIL:
             raise error
         log.warning("skipped: %s", error.what)
+
+
+def _damage(run: Run, position: int, reason: str) -> DamagedRange:
+    """One record of a run that cannot become a row."""
+    start = run.physical_offset + position
+    return DamagedRange(start, start + peek_record(run.records, position).size, reason)

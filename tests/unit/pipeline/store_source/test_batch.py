@@ -1,6 +1,7 @@
 """Format `rocketmq-store` without a session, against the queues read one message at a time."""
 
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,17 @@ def test_damage_fails_with_its_place_and_size(tmp_path: Path, store: MessageStor
     assert [each.split(" (")[0] for each in caught.value.damages] == [
         f"{places[number]} to {places[number] + size}" for number in (7, 30)
     ]
+    # Between processes it goes as a copy.
+    assert str(copy(caught.value)) == str(caught.value)
+
+
+def test_of_many_damages_some_are_spelled_out(tmp_path: Path, store: MessageStore) -> None:
+    places = [store.append(draft(b"%02d" % number)).physical_offset for number in range(50)]
+    for place in places[1:40:2]:
+        flip(store, place + 88)
+    with pytest.raises(DamagedStore, match=r"20 damaged, .*; and 10 more\.") as caught:
+        store_rows(tmp_path, topic="TopicA")
+    assert len(caught.value.damages) == 20
 
 
 def test_damage_is_skipped_and_told_if_wanted(
