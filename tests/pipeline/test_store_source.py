@@ -16,6 +16,7 @@ from tests.support.spark_store import (
     TOPICS,
     Rows,
     fill_with_everything,
+    flip,
     in_order,
     scalar_rows,
 )
@@ -44,12 +45,6 @@ def rows(found: DataFrame) -> Rows:
 
 def count(found: DataFrame) -> int:
     return with_workers(found.count)
-
-
-def flip(store: MessageStore, physical_offset: int) -> None:
-    file = store._log.file_at(physical_offset)
-    assert file is not None
-    file.mapping[physical_offset - file.start] ^= 1
 
 
 def test_messages_of_all_kinds_are_the_same_rows_in_all_splits(

@@ -81,6 +81,13 @@ def _append(store: MessageStore, chance: Random, number: int, places: list[int])
     ).physical_offset
 
 
+def flip(store: MessageStore, physical_offset: int) -> None:
+    """A bit of the log, as a bad disk would."""
+    file = store._log.file_at(physical_offset)
+    assert file is not None
+    file.mapping[physical_offset - file.start] ^= 1
+
+
 def scalar_rows(
     root: Path, topics: Sequence[str], form: PropertiesForm = PropertiesForm.MAP
 ) -> Rows:

@@ -18,6 +18,7 @@ from tests.support.golden_stores import STORE_NAMES, unpack_store
 from tests.support.spark_store import (
     TOPICS,
     fill_with_everything,
+    flip,
     scalar_rows,
     store_batches,
     store_rows,
@@ -37,12 +38,6 @@ def clock() -> FakeClock:
 def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
     with opened(tmp_path, clock=clock, commit_log_file_size=FILE_SIZE, queue_file_size=2000) as it:
         yield it
-
-
-def flip(store: MessageStore, physical_offset: int) -> None:
-    file = store._log.file_at(physical_offset)
-    assert file is not None
-    file.mapping[physical_offset - file.start] ^= 1
 
 
 def bodies(root: Path, **options: str) -> list[object]:
