@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from roquet.pipeline.options.kinds import duration, flag, moment_ms, names, pattern, size
+from roquet.pipeline.options.kinds import duration, flag, moment_ms, names, numbers, pattern, size
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,10 @@ def test_lists_of_names_may_have_blanks() -> None:
     assert names.read(" a, b ,,c") == ("a", "b", "c")
 
 
+def test_lists_of_numbers_may_have_blanks() -> None:
+    assert numbers.read("0, 12") == (0, 12)
+
+
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -56,6 +60,9 @@ def test_lists_of_names_may_have_blanks() -> None:
         (duration, "999999999999999999h"),
         (moment_ms, "tomorrow"),
         (names, " , "),
+        (numbers, ""),
+        (numbers, "0,-1"),
+        (numbers, "0;1"),
         (pattern, "("),
         (flag, "yes"),
     ],
