@@ -9,6 +9,10 @@ from roquet.testing.blocking import BlockingCluster
 from tests.support.spark_session import spark_session
 
 
+# A task that fails is tried again, as on a cluster.
+TASKS_TRIED_AGAIN = "local[2,3]"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A session takes half a minute and a gigabyte: there must not be two of them."""
     for item in items:
@@ -20,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Both formats are registered."""
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+    with spark_session(tmp_path_factory.mktemp("spark"), TASKS_TRIED_AGAIN) as session:
         yield session
 
 

@@ -57,9 +57,7 @@ def test_a_mark_is_read_back() -> None:
 def test_the_first_decision_holds(log: TransactionLog) -> None:
     assert log.decision(WRITE, 3) is None
     assert log.decide(WRITE, 3, OURS) is None
-    assert log.decide(WRITE, 3, Decision(frozenset({"late"}))) == Decision(
-        OURS.tokens, [PREPARED]
-    )
+    assert log.decide(WRITE, 3, Decision(frozenset({"late"}))) == Decision(OURS.tokens, [PREPARED])
     assert log.decision(WRITE, 4) is None
 
 
