@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 from roquet.testing.blocking import BlockingCluster
 from tests.support.spark_session import spark_session
 
-
 # A task that fails is tried again, as on a cluster.
 TASKS_TRIED_AGAIN = "local[2,3]"
 
