@@ -20,7 +20,7 @@ import pyarrow as pa
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadRow
 from roquet.pipeline.options.writing import REQUEST_SIZE_MAX
-from roquet.pipeline.sink.rows import Share, encodable, row_error
+from roquet.pipeline.sink.rows import Rows, Share, encodable, row_error
 from roquet.protocol.messages.message import Property
 from roquet.protocol.record_columns import (
     BadProperty,
@@ -95,6 +95,13 @@ class Cutter:
             mine = encodable(rows, share)
             for batch in self._encoded(mine, share):
                 yield self._piece(mine, share, batch)
+
+    def check(self, rows: pa.RecordBatch, chosen: Rows, first_row: int) -> None:
+        """Raises BadRow for one of the chosen rows that could not be in a piece."""
+        self._first_row = first_row
+        share = Share("", None, chosen)
+        for _ in self._encoded(encodable(rows, share), share):
+            pass
 
     def _piece(self, rows: pa.RecordBatch, share: Share, batch: EncodedBatch) -> Piece:
         stem = self._task.piece_id(self.piece_count, share.topic, batch.body)

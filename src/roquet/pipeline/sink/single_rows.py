@@ -29,7 +29,7 @@ class SingleRow(NamedTuple):
 def single_rows(
     rows: pa.RecordBatch, chosen: Rows, place: str, first_row: int
 ) -> Iterator[SingleRow]:
-    """`rows` are checked. Raises BadRow for a delay that is none."""
+    """`rows` are checked, by the encoder too. Raises BadRow for a delay that is none."""
     for row, values in zip(chosen, rows.take(pa.array(chosen)).to_pylist(), strict=True):
         number = first_row + int(row)
         try:

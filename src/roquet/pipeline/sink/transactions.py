@@ -13,7 +13,7 @@ nobody decides is given up by brokers after a time, and was never readable.
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, TypeVar, final
 
@@ -155,6 +155,34 @@ def commit_batch(
     if left:
         _end_what_is_missing(options, left, f"batch {batch_id} of {write_id}")
     transactions.note_delivered(write_id, batch_id, decision)
+
+
+def abort_batch(
+    options: WriteOptions,
+    write_id: str,
+    batch_id: int,
+    run_id: str,
+    prepared_by: Mapping[str, Sequence[PreparedMessage]],
+) -> None:
+    """Takes back what tasks prepared, by their tokens, unless it is committed.
+
+    Spark aborts a write whose commit failed, too, and that may have been after its decision.
+    """
+    assert options.transaction_log is not None
+    transactions = TransactionLog(options.transaction_log)
+    decision = transactions.decision(write_id, batch_id)
+    if decision is None:
+        transactions.abort(write_id, batch_id, run_id)
+    committed = frozenset[str]() if decision is None else decision.tokens
+    roll_back(
+        options,
+        [
+            each
+            for token, prepared in prepared_by.items()
+            if token not in committed
+            for each in prepared
+        ],
+    )
 
 
 def _end(options: WriteOptions, prepared: Sequence[PreparedMessage]) -> Sequence[PreparedMessage]:

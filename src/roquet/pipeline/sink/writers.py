@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, final
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -25,7 +26,12 @@ from pyspark.sql.datasource import (
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.transaction_producer import PreparedMessage
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.options.writing import DeliveryMode, WriteOptions
+from roquet.pipeline.options.writing import (
+    REQUEST_COUNT_MAX,
+    REQUEST_SIZE_MAX,
+    DeliveryMode,
+    WriteOptions,
+)
 from roquet.pipeline.retrying import retried
 from roquet.pipeline.sink.delivering import Deliverer, Outlet, in_parallel, outlet, patience_of
 from roquet.pipeline.sink.pieces import Cuts, Cutter, Piece, TaskId
@@ -33,6 +39,8 @@ from roquet.pipeline.sink.rows import checked_rows, sorted_out
 from roquet.pipeline.sink.single_rows import SingleRow, send_row, single_rows
 from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
 from roquet.pipeline.sink.transactions import (
+    MARK,
+    abort_batch,
     answering_outlet,
     commit_batch,
     prepare_rows,
@@ -147,6 +155,7 @@ def _send(
             rows = checked_rows(batch, options.topic, task.place, first_row)
             shares, alone = sorted_out(rows, queues.of_topic)
             turn = task.partition + cutter.piece_count
+            cutter.check(rows, alone, first_row)
             pieces = list(cutter.pieces(rows, shares, first_row))
             single = list(single_rows(rows, alone, task.place, first_row))
             if under_way is not None:
@@ -196,12 +205,14 @@ def _prepare(
             pass
         return report
     transactions = answering_outlet(options.cluster, options.group_id, options.transaction_log)
+    cutter = Cutter(task, Cuts(REQUEST_SIZE_MAX, REQUEST_COUNT_MAX), {MARK: str(mark)})
     prepared: list[PreparedMessage] = []
     first_row = 0
     try:
         for batch in batches:
             rows = checked_rows(batch, options.topic, task.place, first_row)
-            every = pa.array(range(rows.num_rows)).to_numpy()
+            every = np.arange(rows.num_rows)
+            cutter.check(rows, every, first_row)
             single = single_rows(rows, every, task.place, first_row)
             prepared += prepare_rows(transactions, single, mark, options, task.place)
             first_row += batch.num_rows
@@ -248,9 +259,8 @@ def _abort(
     reports: Sequence[WriteReport],
 ) -> None:
     if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
-        assert options.transaction_log is not None
-        TransactionLog(options.transaction_log).abort(write_id, batch_id, run_id)
-        roll_back(options, [each for report in reports for each in report.prepared])
+        prepared_by = {report.token: report.prepared for report in reports}
+        abort_batch(options, write_id, batch_id, run_id, prepared_by)
 
 
 def _reports(messages: Sequence[Any]) -> list[WriteReport]:

@@ -56,7 +56,11 @@ def test_every_message_has_an_id_of_its_own_that_tools_can_read() -> None:
 
 
 def test_the_same_rows_of_the_same_task_are_the_same_pieces() -> None:
-    columns = {"body": ["x"] * 25, "keys": [["a"]] * 25, "orderKey": list(range(25))}
+    columns: dict[str, Any] = {
+        "body": ["x"] * 25,
+        "keys": [["a"]] * 25,
+        "orderKey": list(range(25)),
+    }
     assert cut(**columns) == cut(**columns)
 
 

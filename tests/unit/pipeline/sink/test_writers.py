@@ -300,6 +300,35 @@ def test_a_driver_that_dies_after_its_decision_delivers_all_when_it_is_back(
     assert bodies(stored(cluster, topic)) == [*range(20)]
 
 
+def test_a_write_whose_commit_failed_after_its_decision_is_not_aborted(
+    cluster: BlockingCluster, topic: str, transactional: WriteOptions
+) -> None:
+    """Spark calls `abort` then, with the same reports."""
+    writer = BatchWriter(transactional)
+    report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 5)]))
+    assert transactional.transaction_log is not None
+    decision = Decision(frozenset({report.token}), report.prepared)
+    TransactionLog(transactional.transaction_log).decide(topic, 0, decision)
+    writer.abort([report])
+    writer.commit([report])
+    assert bodies(stored(cluster, topic)) == [*range(5)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"tags": ["x", "y\x02"]}, "row 1 of partition 0, column 'tags'"),
+        ({"properties": pa.array([[], [("a", None)]], MAP)}, "row 1 .* column 'properties'"),
+    ],
+)
+def test_a_bad_row_is_found_before_a_batch_is_prepared(
+    topic: str, transactional: WriteOptions, columns: dict[str, Any], says: str
+) -> None:
+    rows = batch(topic=[topic] * 2, body=["1", "2"], **columns)
+    with pytest.raises(BadRow, match=says):
+        write_rows(transactional, attempt_of(transactional), iter([rows]))
+
+
 def test_brokers_that_ask_learn_which_attempts_count(
     cluster: BlockingCluster, topic: str, transactional: WriteOptions
 ) -> None:
