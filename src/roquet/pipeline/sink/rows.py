@@ -154,7 +154,11 @@ def _keys(column: pa.Array, fail: _Fail) -> pa.Array:
         at = _first(has_space)
         row = pc.list_parent_indices(column)[at].as_py()
         raise fail(row, "keys", f"the key {each[at].as_py()!r} has a space, which separates keys")
-    return pc.binary_join(column, KEY_SEPARATOR)
+    if each.null_count:
+        row = pc.list_parent_indices(column)[_first(each.is_null())].as_py()
+        raise fail(row, "keys", "one of the keys is null; leave it out")
+    # Spark says of elements that they are not null, and then none are joined.
+    return pc.binary_join(column.cast(pa.list_(pa.string())), KEY_SEPARATOR)
 
 
 def _check_names(column: pa.Array, fail: _Fail) -> None:

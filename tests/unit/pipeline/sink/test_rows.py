@@ -40,8 +40,10 @@ def test_a_row_without_a_topic_gets_that_of_the_option() -> None:
     assert checked(nothing).column("topic").to_pylist() == ["orders"]
 
 
-def test_keys_become_one_text() -> None:
-    batch = rows(body=["1", "2", "3", "4"], keys=[["a", "b"], [], None, ["c"]])
+@pytest.mark.parametrize("is_nullable", [True, False])
+def test_keys_become_one_text(is_nullable: bool) -> None:
+    kind = pa.list_(pa.field("element", pa.string(), is_nullable))
+    batch = rows(body=["1", "2", "3", "4"], keys=pa.array([["a", "b"], [], None, ["c"]], kind))
     assert checked(batch).column("keys").to_pylist() == ["a b", "", None, "c"]
 
 
@@ -55,6 +57,10 @@ def test_keys_become_one_text() -> None:
         (
             rows(topic=["a"] * 3, body=["1"] * 3, keys=[[], ["x"], ["y", "a b"]]),
             "row 102 .* column 'keys': the key 'a b' has a space",
+        ),
+        (
+            rows(topic=["a"] * 2, body=["1"] * 2, keys=[["x"], ["y", None]]),
+            "row 101 .* column 'keys': one of the keys is null",
         ),
         (
             rows(
