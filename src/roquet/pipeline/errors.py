@@ -8,6 +8,7 @@
         DataLoss            messages that a query still needed are gone
         DamagedStore        a store directory with damage in it, and a reader that minds
         BadRow              a row that cannot become a message
+        NotAllEnded         messages of a committed batch that brokers still keep back
         BadLake             a directory that is no lake of ours, or one that others wrote to
 
 Spark shows the text of an error from its Python processes and little else, so each of them says
@@ -92,6 +93,22 @@ class DamagedStore(PipelineError):
 
 class BadRow(PipelineError):
     """A row of a DataFrame that cannot become a message."""
+
+
+class NotAllEnded(PipelineError):
+    """The batch is committed; brokers deliver the rest when they are told, or ask."""
+
+    def __init__(self, what: str, count: int, reason: str) -> None:
+        super().__init__(
+            f"{what} is committed, but {count} of its messages may not be delivered yet"
+            f" ({reason}): run it again to deliver them; nothing will be sent twice"
+        )
+        self.what = what
+        self.count = count
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["NotAllEnded"], tuple[str, int, str]]:
+        return NotAllEnded, (self.what, self.count, self.reason)
 
 
 class BadLake(PipelineError):

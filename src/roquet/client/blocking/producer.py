@@ -103,5 +103,8 @@ class Producer(BlockingTwin[AsyncProducer]):
     def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
         return self._thread.run(self._twin.queues(topic, timeout_s=timeout_s))
 
+    def is_stored(self, queue: QueueRef, message_id: str, *, timeout_s: float = TIMEOUT_S) -> bool:
+        return self._thread.run(self._twin.is_stored(queue, message_id, timeout_s=timeout_s))
+
     def statistics(self) -> ProducerStatistics:
         return self._twin.statistics()

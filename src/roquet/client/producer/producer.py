@@ -32,6 +32,7 @@ from roquet.client.producer.receipt import BatchReceipt, SendReceipt
 from roquet.client.producer.request_reply import ROUTES, PendingReplies, ReplyMessage
 from roquet.client.producer.sending import ANYWHERE, Target
 from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.producer.stored_look import is_stored
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
@@ -223,6 +224,17 @@ class AsyncProducer(Openable):
         opened = self._outbox.usable()
         route = await opened.instance.routes.find(wrapped(self._config.namespace, topic), timeout_s)
         return [queue._replace(topic=topic) for queue in route.queues]
+
+    async def is_stored(
+        self, queue: QueueRef, message_id: str, *, timeout_s: float = TIMEOUT_S
+    ) -> bool:
+        """Whether the broker of a queue has a message of its topic with this id, in any queue.
+
+        Brokers of Apache notice what they stored a few milliseconds later. What waits for a time
+        or a transaction is not there yet. Raises Unreachable, RequestRefused or NoNameServer.
+        """
+        instance = self._outbox.usable().instance
+        return await is_stored(instance, self._config.namespace, queue, message_id, timeout_s)
 
     def statistics(self) -> ProducerStatistics:
         """A copy of the counts up to now."""

@@ -2,11 +2,19 @@
 
 from typing import final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.schema import chosen_columns, message_schema
 
 
@@ -36,6 +44,34 @@ class RocketmqDataSource(DataSource):
 
         options = self._read_options()
         return StreamReader(options, chosen_columns(schema, options.properties))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from roquet.pipeline.sink.writers import BatchWriter  # noqa: PLC0415
+
+        return BatchWriter(self._write_options(schema, overwrite=overwrite))
+
+    def streamWriter(  # noqa: N802
+        self,
+        schema: StructType,
+        overwrite: bool,
+    ) -> DataSourceStreamWriter:
+        from roquet.pipeline.sink.writers import StreamWriter  # noqa: PLC0415
+
+        return StreamWriter(self._write_options(schema, overwrite=overwrite))
+
+    def _write_options(self, schema: StructType, *, overwrite: bool) -> WriteOptions:
+        """Raises BadOption or BadSchema, before anything is sent."""
+        from roquet.pipeline.sink.columns import check_columns  # noqa: PLC0415
+
+        if overwrite:
+            raise BadOption(
+                "mode",
+                "messages cannot be overwritten: use mode 'append', or output mode 'append' or"
+                " 'update' of a stream",
+            )
+        options = read_options(WriteOptions, dict(self.options))
+        check_columns(schema, options)
+        return options
 
     def _read_options(self) -> ReadOptions:
         return read_options(ReadOptions, dict(self.options))

@@ -1,0 +1,158 @@
+"""Pieces: rows that are one request, and the ids of their messages.
+
+    id of a message   80 bits of the piece | 32 bits: 0 | 16 bits: number in the piece
+
+It has the form of other ids, whose third part is the time of the month: tools look for messages
+from there on, and so find these from the month's beginning.
+
+A piece is known by its write, batch, partition, number and content. All of that is the same when
+a task or batch is repeated with the same rows and options, so a piece that a broker has already
+can be recognised by the id of its first message: brokers store a request whole or not at all. When
+something else is in it, it is another piece: rows may then be there twice, but none is missing.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+import pyarrow as pa
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import BadRow
+from roquet.pipeline.options.writing import REQUEST_SIZE_MAX
+from roquet.pipeline.sink.rows import Rows, Share, encodable, row_error
+from roquet.protocol.messages.message import Property
+from roquet.protocol.record_columns import (
+    BadProperty,
+    EncodedBatch,
+    RowTooLarge,
+    encode_batches,
+)
+
+_PIECE_SIZE: Final = 10  # bytes of an id
+_NO_TIME: Final = "00000000"
+_NUMBERS: Final = [f"{number:04X}" for number in range(1 << 16)]
+# As long as an id, so that it takes the same place.
+_PLACEHOLDER: Final = "0" * 32
+_COLUMNS: Final = {Property.TAGS: "tags", Property.KEYS: "keys"}
+
+
+class Piece(NamedTuple):
+    """One request. Without a queue any will do."""
+
+    topic: str
+    queue: QueueRef | None
+    body: bytes
+    message_count: int
+    first_id: str
+
+
+class Cuts(NamedTuple):
+    """How large pieces may be."""
+
+    size_max: int
+    count_max: int
+
+
+class TaskId(NamedTuple):
+    """Who writes. The same for each repetition, unless repetitions are not to be recognised."""
+
+    write_id: str
+    batch_id: int
+    partition: int
+
+    @property
+    def place(self) -> str:
+        return f"partition {self.partition}"
+
+    def piece_id(self, number: int, topic: str, content: bytes) -> str:
+        """The part of ids that all messages of a piece have in common."""
+        digest = hashlib.blake2b(digest_size=_PIECE_SIZE)
+        for part in (*self, number, topic):
+            digest.update(f"{part}\n".encode())
+        digest.update(content)
+        return digest.hexdigest().upper() + _NO_TIME
+
+
+@final
+class Cutter:
+    """Makes the pieces of one task, one Arrow batch after the other."""
+
+    def __init__(self, task: TaskId, cuts: Cuts, extra: Mapping[str, str]) -> None:
+        """`extra` are properties that all messages get."""
+        self._task = task
+        self._cuts = cuts
+        self._extra = dict(extra)
+        self._first_row = 0
+        self.piece_count = 0
+
+    def pieces(
+        self, rows: pa.RecordBatch, shares: Sequence[Share], first_row: int
+    ) -> Iterator[Piece]:
+        """`first_row` is the number of the first of `rows` in the partition. Raises BadRow."""
+        self._first_row = first_row
+        for share in shares:
+            mine = encodable(rows, share)
+            for batch in self._encoded(mine, share):
+                yield self._piece(mine, share, batch)
+
+    def check(self, rows: pa.RecordBatch, chosen: Rows, first_row: int) -> None:
+        """Raises BadRow for one of the chosen rows that could not be in a piece."""
+        self._first_row = first_row
+        share = Share("", None, chosen)
+        for _ in self._encoded(encodable(rows, share), share):
+            pass
+
+    def _piece(self, rows: pa.RecordBatch, share: Share, batch: EncodedBatch) -> Piece:
+        stem = self._task.piece_id(self.piece_count, share.topic, batch.body)
+        self.piece_count += 1
+        ids = [stem + number for number in _NUMBERS[: batch.row_count]]
+        (named,) = encode_batches(
+            rows.slice(batch.first_row, batch.row_count),
+            size_max=len(batch.body),
+            count_max=batch.row_count,
+            extra=self._properties(pa.array(ids)),
+        )
+        return Piece(share.topic, share.queue, named.body, batch.row_count, ids[0])
+
+    def _encoded(self, rows: pa.RecordBatch, share: Share) -> Iterator[EncodedBatch]:
+        """Cut to size; a row that is too large for that is alone."""
+        begin = 0
+        while begin < rows.num_rows:
+            end, batches = self._encoded_from(rows, share, begin)
+            for batch in batches:
+                yield batch._replace(first_row=begin + batch.first_row)
+            begin = end
+
+    def _encoded_from(
+        self, rows: pa.RecordBatch, share: Share, begin: int
+    ) -> tuple[int, Sequence[EncodedBatch]]:
+        """All rows from `begin` on, or those up to one that is too large, or that one."""
+        end, size_max = rows.num_rows, self._cuts.size_max
+        while True:
+            try:
+                return end, encode_batches(
+                    rows.slice(begin, end - begin),
+                    size_max=size_max,
+                    count_max=self._cuts.count_max,
+                    extra=self._properties(_PLACEHOLDER),
+                )
+            except RowTooLarge as error:
+                if error.limit != size_max or size_max == REQUEST_SIZE_MAX:
+                    column = "body" if error.limit == size_max else "properties"
+                    reason = f"{error.size} bytes are over the limit of {error.limit}"
+                    raise self._bad(share, begin + error.row, column, reason) from None
+                end = begin + max(1, error.row)
+                if error.row == 0:
+                    size_max = REQUEST_SIZE_MAX
+            except BadProperty as error:
+                column = _COLUMNS.get(error.name, "properties")
+                raise self._bad(share, begin + error.row, column, error.reason) from None
+
+    def _bad(self, share: Share, row: int, column: str, reason: str) -> BadRow:
+        """`row` is the number in the share."""
+        number = self._first_row + int(share.rows[row])
+        return row_error(self._task.place, number, column, reason)
+
+    def _properties(self, ids: pa.Array | str) -> dict[str, pa.Array | str]:
+        return {Property.UNIQUE_KEY: ids, **self._extra}

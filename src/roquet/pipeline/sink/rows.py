@@ -1,0 +1,188 @@
+"""Rows of one Arrow batch: checked as far as the encoder does not, and sorted out.
+
+Rows that are alike in topic and queue can share requests; those with a delay cannot. Which row is
+at fault is said by its number in the partition, counted from 0.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from roquet.client.errors import BadArgument
+from roquet.client.names import check_topic
+from roquet.client.producer.outgoing import RESERVED_NAMES
+from roquet.client.producer.queue_choice import queue_of_key
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import BadRow
+from roquet.protocol.messages.message import KEY_SEPARATOR
+
+_DELAYS: Final = ("delay", "delayLevel")
+_ENCODED: Final = ("body", "tags", "keys", "properties", "flag")
+_NAME_END: Final = "\x01"
+_PROPERTY_END: Final = "\x02"
+_RESERVED: Final = pa.array(sorted(RESERVED_NAMES))
+
+Rows = npt.NDArray[np.int64]
+# The queues that take messages of a topic now, always in the same order.
+QueuesOf = Callable[[str], Sequence[QueueRef]]
+
+
+class Share(NamedTuple):
+    """Rows, as numbers in their batch, that may share requests. Without a queue any will do."""
+
+    topic: str
+    queue: QueueRef | None
+    rows: Rows
+
+
+class SortedRows(NamedTuple):
+    shares: Sequence[Share]
+    # Rows that are requests of their own.
+    single: Rows
+
+
+def row_error(place: str, row: int, column: str, reason: str) -> BadRow:
+    """`place` is the partition, `row` the number in it."""
+    return BadRow(f"row {row} of {place}, column {column!r}: {reason}")
+
+
+def checked_rows(
+    batch: pa.RecordBatch, default_topic: str | None, place: str, first_row: int
+) -> pa.RecordBatch:
+    """With a topic in each row and keys as one text. Raises BadRow."""
+
+    def fail(row: int, column: str, reason: str) -> BadRow:
+        return row_error(place, first_row + row, column, reason)
+
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns["topic"] = _topics(columns.get("topic"), default_topic, batch.num_rows, fail)
+    _check_bodies(columns["body"], fail)
+    if "keys" in columns:
+        columns["keys"] = _keys(columns["keys"], fail)
+    if "properties" in columns:
+        _check_names(columns["properties"], fail)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def sorted_out(rows: pa.RecordBatch, queues_of: QueuesOf) -> SortedRows:
+    """Shares in the order of their first rows; rows keep their order in each."""
+    is_single = np.zeros(rows.num_rows, np.bool_)
+    for name in _DELAYS:
+        if name in rows.schema.names:
+            is_single |= np.asarray(rows.column(name).is_valid())
+    together = np.flatnonzero(~is_single)
+    shares: list[Share] = []
+    for topic, of_topic in _by_value(rows.column("topic"), together):
+        if "orderKey" in rows.schema.names:
+            shares += _by_queue(rows.column("orderKey"), topic, of_topic, queues_of)
+        else:
+            shares.append(Share(topic, None, of_topic))
+    return SortedRows(shares, np.flatnonzero(is_single))
+
+
+def encodable(rows: pa.RecordBatch, share: Share) -> pa.RecordBatch:
+    """The rows of a share, with the columns that are in a message."""
+    names = [name for name in _ENCODED if name in rows.schema.names]
+    chosen = rows.select(names)
+    if len(share.rows) == rows.num_rows:
+        return chosen  # All of them, and so in their order.
+    return chosen.take(pa.array(share.rows))
+
+
+def _by_queue(keys: pa.Array, topic: str, of_topic: Rows, queues_of: QueuesOf) -> Iterator[Share]:
+    is_free = ~np.asarray(keys.is_valid())
+    free = of_topic[is_free[of_topic]]
+    if len(free):
+        yield Share(topic, None, free)
+    bound: dict[QueueRef, list[Rows]] = {}
+    for key, of_key in _by_value(keys, of_topic[~is_free[of_topic]]):
+        bound.setdefault(queue_of_key(queues_of(topic), key), []).append(of_key)
+    for queue, parts in bound.items():
+        yield Share(topic, queue, np.sort(np.concatenate(parts)))
+
+
+def _by_value(column: pa.Array, rows: Rows) -> Iterator[tuple[str, Rows]]:
+    """The rows of each value, values in the order of their first rows."""
+    if not len(rows):
+        return
+    coded = column.take(pa.array(rows)).dictionary_encode()
+    codes = np.asarray(coded.indices)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for part in np.split(rows[order], bounds[1:]):
+        yield column[int(part[0])].as_py(), part
+
+
+_Fail = Callable[[int, str, str], BadRow]
+
+
+def _topics(
+    column: pa.Array | None, default_topic: str | None, row_count: int, fail: _Fail
+) -> pa.Array:
+    if column is None or pa.types.is_null(column.type):
+        column = pa.nulls(row_count, pa.string())
+    if column.null_count:
+        if default_topic is None:
+            raise fail(_first(column.is_null()), "topic", "it is null; there is no option 'topic'")
+        column = pc.fill_null(column, default_topic)
+    for topic in column.unique():
+        try:
+            check_topic(topic.as_py())
+        except BadArgument as error:
+            raise fail(_first(pc.equal(column, topic)), "topic", str(error)) from None
+    return column
+
+
+def _check_bodies(column: pa.Array, fail: _Fail) -> None:
+    if column.null_count:
+        raise fail(_first(column.is_null()), "body", "it is null; leave the row out")
+    is_empty = pc.equal(pc.binary_length(column), 0)
+    if pc.any(is_empty).as_py():
+        raise fail(_first(is_empty), "body", "it is empty, and no broker takes such a message")
+
+
+def _keys(column: pa.Array, fail: _Fail) -> pa.Array:
+    if not pa.types.is_list(column.type):
+        return column
+    each = pc.list_flatten(column)
+    has_space = pc.match_substring(each, KEY_SEPARATOR)
+    if pc.any(has_space).as_py():
+        at = _first(has_space)
+        row = pc.list_parent_indices(column)[at].as_py()
+        raise fail(row, "keys", f"the key {each[at].as_py()!r} has a space, which separates keys")
+    if each.null_count:
+        row = pc.list_parent_indices(column)[_first(each.is_null())].as_py()
+        raise fail(row, "keys", "one of the keys is null; leave it out")
+    # Spark says of elements that they are not null, and then none are joined.
+    return pc.binary_join(column.cast(pa.list_(pa.string())), KEY_SEPARATOR)
+
+
+def _check_names(column: pa.Array, fail: _Fail) -> None:
+    """What brokers give a meaning is not for users: there are columns for some of it."""
+    if pa.types.is_null(column.type):
+        return
+    if pa.types.is_map(column.type):
+        offsets = np.asarray(column.offsets)
+        entries = column.keys.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+        rows = np.repeat(np.arange(len(column)), np.diff(offsets))
+    else:
+        parts = pc.split_pattern(column, _PROPERTY_END)
+        rows = np.asarray(pc.list_parent_indices(parts))
+        entries = pc.list_element(pc.split_pattern(pc.list_flatten(parts), _NAME_END), 0)
+    is_reserved = pc.is_in(entries, _RESERVED)
+    if pc.any(is_reserved).as_py():
+        at = _first(is_reserved)
+        raise fail(
+            int(rows[at]),
+            "properties",
+            f"{entries[at].as_py()!r} is not for users: there are columns such as 'tags', 'keys'"
+            " and 'delay'",
+        )
+
+
+def _first(mask: pa.Array) -> int:
+    return int(np.flatnonzero(np.asarray(pc.fill_null(mask, fill_value=False)))[0])

@@ -1,0 +1,126 @@
+"""How the transactions of batches ended: a file for each batch, made once and for all.
+
+    DIRECTORY/WRITE/12.json            batch 12 is committed: the tasks that count, their messages
+    DIRECTORY/WRITE/12.RUN.aborted     what this run prepared for batch 12 is void
+
+WRITE names the write, of a stream its query. The file of a batch appears whole or not at all, and
+who comes second finds what the first decided. When the messages are delivered they are taken out
+of the file; the tasks stay, for brokers may still ask about what others prepared.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, final
+from urllib.parse import quote, unquote
+from uuid import uuid4
+
+import msgspec
+
+from roquet.client.hooks import TransactionState
+from roquet.client.producer.transaction_producer import PreparedMessage
+
+
+class Mark(NamedTuple):
+    """Which attempt of which task prepared a message: a property of it says so."""
+
+    write_id: str
+    batch_id: int
+    run_id: str
+    token: str
+
+    def __str__(self) -> str:
+        return "/".join((quote(self.write_id, safe=""), str(self.batch_id), *self[2:]))
+
+
+def parse_mark(text: str) -> Mark | None:
+    """None for what is no mark."""
+    parts = text.split("/")
+    if len(parts) != len(Mark._fields) or not parts[1].isdecimal():
+        return None
+    return Mark(unquote(parts[0]), int(parts[1]), parts[2], parts[3])
+
+
+@final
+class Decision(msgspec.Struct, frozen=True):
+    """Messages of these tasks are committed, those of all others of the batch rolled back."""
+
+    tokens: frozenset[str]
+    # Those that may have to be delivered still.
+    prepared: Sequence[PreparedMessage] = ()
+
+
+def outcome(token: str, decision: Decision | None, *, is_aborted: bool) -> TransactionState:
+    """What brokers are told when they ask about a message."""
+    if decision is not None:
+        is_in = token in decision.tokens
+        return TransactionState.COMMIT if is_in else TransactionState.ROLLBACK
+    return TransactionState.ROLLBACK if is_aborted else TransactionState.UNKNOWN
+
+
+@final
+class TransactionLog:
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory)
+
+    def decision(self, write_id: str, batch_id: int) -> Decision | None:
+        """None as long as nothing is decided."""
+        try:
+            data = self._path(write_id, batch_id).read_bytes()
+        except FileNotFoundError:
+            return None
+        return msgspec.json.decode(data, type=Decision)
+
+    def decide(self, write_id: str, batch_id: int, decision: Decision) -> Decision | None:
+        """Makes it hold. None, or the decision that holds already instead."""
+        path = self._path(write_id, batch_id)
+        written = _written_beside(path, msgspec.json.encode(decision))
+        try:
+            # Unlike a rename it does not replace what is there.
+            path.hardlink_to(written)
+        except FileExistsError:
+            return self.decision(write_id, batch_id)
+        finally:
+            written.unlink()
+        _sync(path.parent)
+        return None
+
+    def note_delivered(self, write_id: str, batch_id: int, decision: Decision) -> None:
+        path = self._path(write_id, batch_id)
+        delivered = Decision(decision.tokens)
+        _written_beside(path, msgspec.json.encode(delivered)).replace(path)
+
+    def abort(self, write_id: str, batch_id: int, run_id: str) -> None:
+        path = self._aborted_path(write_id, batch_id, run_id)
+        _written_beside(path, b"").replace(path)
+
+    def outcome_of(self, mark: Mark) -> TransactionState:
+        is_aborted = self._aborted_path(mark.write_id, mark.batch_id, mark.run_id).exists()
+        # Looked at last: it counts more.
+        decision = self.decision(mark.write_id, mark.batch_id)
+        return outcome(mark.token, decision, is_aborted=is_aborted)
+
+    def _path(self, write_id: str, batch_id: int) -> Path:
+        return self._directory / quote(write_id, safe="") / f"{batch_id}.json"
+
+    def _aborted_path(self, write_id: str, batch_id: int, run_id: str) -> Path:
+        return self._path(write_id, batch_id).with_name(f"{batch_id}.{run_id}.aborted")
+
+
+def _written_beside(path: Path, data: bytes) -> Path:
+    """A new file in the same directory that survives a power cut."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{uuid4().hex}.tmp")
+    with beside.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return beside
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,86 @@
+"""What is decided about a batch is decided once, and brokers are answered from it."""
+
+from pathlib import Path
+
+import pytest
+
+from roquet.client.hooks import TransactionState
+from roquet.client.producer.receipt import SendReceipt
+from roquet.client.producer.transaction_producer import PreparedMessage
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.sink.transaction_log import (
+    Decision,
+    Mark,
+    TransactionLog,
+    outcome,
+    parse_mark,
+)
+
+COMMIT, ROLLBACK, UNKNOWN = (
+    TransactionState.COMMIT,
+    TransactionState.ROLLBACK,
+    TransactionState.UNKNOWN,
+)
+WRITE = "a write / with % signs"
+PREPARED = PreparedMessage("group", SendReceipt("ID", QueueRef("orders", "a", 1), 5, "OFFSET"))
+OURS = Decision(frozenset({"one", "two"}), (PREPARED,))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> TransactionLog:
+    return TransactionLog(str(tmp_path / "log"))
+
+
+@pytest.mark.parametrize(
+    ("token", "decision", "is_aborted", "expected"),
+    [
+        ("one", None, False, UNKNOWN),
+        ("one", None, True, ROLLBACK),
+        ("one", OURS, False, COMMIT),
+        ("one", OURS, True, COMMIT),
+        ("three", OURS, False, ROLLBACK),
+    ],
+)
+def test_messages_of_the_attempts_that_count_are_committed(
+    token: str, decision: Decision | None, is_aborted: bool, expected: TransactionState
+) -> None:
+    assert outcome(token, decision, is_aborted=is_aborted) is expected
+
+
+def test_a_mark_is_read_back() -> None:
+    mark = Mark(WRITE, 12, "run", "token")
+    assert parse_mark(str(mark)) == mark
+    assert parse_mark("") is None
+    assert parse_mark("a/b/c/d") is None
+
+
+def test_the_first_decision_holds(log: TransactionLog) -> None:
+    assert log.decision(WRITE, 3) is None
+    assert log.decide(WRITE, 3, OURS) is None
+    assert log.decide(WRITE, 3, Decision(frozenset({"late"}))) == Decision(OURS.tokens, [PREPARED])
+    assert log.decision(WRITE, 4) is None
+
+
+def test_what_is_delivered_need_not_be_delivered_again(log: TransactionLog) -> None:
+    log.decide(WRITE, 3, OURS)
+    log.note_delivered(WRITE, 3, OURS)
+    assert log.decision(WRITE, 3) == Decision(OURS.tokens, [])
+
+
+def test_brokers_are_answered_from_the_files(log: TransactionLog) -> None:
+    mark = Mark(WRITE, 3, "run", "one")
+    assert log.outcome_of(mark) is UNKNOWN
+    log.abort(WRITE, 3, "run")
+    assert log.outcome_of(mark) is ROLLBACK
+    assert log.outcome_of(mark._replace(run_id="next run")) is UNKNOWN
+    log.decide(WRITE, 3, OURS)
+    assert log.outcome_of(mark._replace(run_id="next run")) is COMMIT
+
+
+def test_nothing_is_left_beside_the_files(log: TransactionLog, tmp_path: Path) -> None:
+    for _ in range(2):
+        log.decide(WRITE, 3, OURS)
+    log.note_delivered(WRITE, 3, OURS)
+    log.abort(WRITE, 4, "run")
+    names = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+    assert names == ["3.json", "4.run.aborted"]
