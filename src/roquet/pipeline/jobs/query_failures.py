@@ -1,0 +1,31 @@
+"""Why a query ended, in one line: Spark wraps what its Python processes raise in pages of text."""
+
+import re
+from typing import Final
+
+from roquet.pipeline.errors import PipelineError
+
+# A line that ends a Python traceback: the error's full name, and what it says.
+_ERROR_LINE: Final = re.compile(r"^(?:\w+\.)*(\w+): (.+)$")
+_OURS: Final = re.compile(r"^(?:\w+: )?roquet(?:\.\w+)*\.(\w+): (.+)$")
+# Spark gives a Python process ten seconds to start, whatever else the machine does.
+_TOO_SLOW: Final = "failed to connect back"
+
+
+class QueryFailed(PipelineError):
+    """A query ended by an error; the text is what was raised first, in one line."""
+
+
+def failure_of(text: str) -> QueryFailed:
+    """What to tell of an error, by all that Spark says about it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for pattern in (_OURS, _ERROR_LINE):
+        for line in lines:
+            if found := pattern.match(line):
+                return QueryFailed(found[2] if pattern is _OURS else line)
+    return QueryFailed(lines[0] if lines else "Spark does not say why")
+
+
+def is_slow_start(text: str) -> bool:
+    """Whether it failed because the machine was busy; started again it may not."""
+    return _TOO_SLOW in text
