@@ -5,8 +5,6 @@ import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -17,8 +15,6 @@ from roquet.cli.numbers import whole_number
 from roquet.errors import RoquetError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from roquet.pipeline.jobs.ingest import IngestReport
     from roquet.pipeline.lake.entries import Entry
 
@@ -125,7 +121,7 @@ def _ingest(given: Namespace) -> int:
     try:
         report, elapsed_s = _run_ingest(given)
     except RoquetError as error:
-        _fail(str(error), 1)
+        _fail("; ".join([str(error), *getattr(error, "__notes__", ())]), 1)
     if given.json:
         print(msgspec.json.encode(report._asdict() | {"seconds": round(elapsed_s, 3)}).decode())
     else:
@@ -139,6 +135,7 @@ def _ingest(given: Namespace) -> int:
 
 def _run_ingest(given: Namespace) -> "tuple[IngestReport, float]":
     from roquet.pipeline.jobs.ingest import IngestPlan, ingest  # noqa: PLC0415
+    from roquet.pipeline.jobs.session import spark_session  # noqa: PLC0415
 
     plan = IngestPlan(
         source=_source_options(given),
@@ -148,7 +145,7 @@ def _run_ingest(given: Namespace) -> "tuple[IngestReport, float]":
         interval=given.interval,
     )
     _say(f"starting Spark on {given.master}, which takes some seconds ...")
-    with _session("roquet ingest", given.master) as spark:
+    with spark_session("roquet ingest", given.master) as spark:
         _say("Spark runs; reading")
         started_s = time.monotonic()
         report = ingest(spark, plan, _tell_of)
@@ -170,17 +167,6 @@ def _source_options(given: Namespace) -> dict[str, str]:
         "failOnDataLoss": "false" if given.ignore_data_loss else None,
     }
     return {name: str(value) for name, value in options.items() if value is not None}
-
-
-@contextmanager
-def _session(name: str, master: str) -> "Iterator[SparkSession]":
-    from roquet.pipeline.jobs.session import start_session  # noqa: PLC0415
-
-    spark = start_session(name, master)
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def _tell_of(entry: "Entry") -> None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, final
 import msgspec
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from roquet.errors import RoquetError
 from roquet.pipeline.errors import BadLake
@@ -28,7 +28,7 @@ from roquet.protocol.record_columns import PropertiesForm
 
 log = logging.getLogger(__name__)
 
-_ATTEMPTS_MAX: Final = 3
+_ATTEMPTS_MAX: Final = 5
 _STARTING_OFFSETS: Final = "startingOffsets"
 _PROPERTIES: Final = "properties"
 
