@@ -15,8 +15,13 @@ in one line what is wrong and what to do.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 from roquet.errors import RoquetError
+
+# Of many damages, as many are spelled out.
+_DAMAGES_SHOWN: Final = 10
 
 
 class PipelineError(RoquetError):
@@ -65,7 +70,23 @@ class DataLoss(PipelineError):
 
 
 class DamagedStore(PipelineError):
-    """Parts of a store directory that are no messages any more, and a query that minds."""
+    """Parts of a store directory that are no messages any more, and a query that minds.
+
+    `onDamage=skip` reads what is whole. `size` is that of the parts of the log, in bytes.
+    """
+
+    def __init__(self, root: Path | str, damages: Sequence[str], size: int = 0) -> None:
+        shown = "; ".join(damages[:_DAMAGES_SHOWN])
+        left = len(damages) - _DAMAGES_SHOWN
+        more = f"; and {left} more" if left > 0 else ""
+        self.what = f"{root}: {len(damages)} damaged, {size} bytes of the log: {shown}{more}"
+        super().__init__(f"{self.what}. To read what is whole, set onDamage to skip")
+        self.root = root
+        self.damages = tuple(damages)
+        self.size = size
+
+    def __reduce__(self) -> tuple[type["DamagedStore"], tuple[Path | str, tuple[str, ...], int]]:
+        return DamagedStore, (self.root, self.damages, self.size)
 
 
 class BadRow(PipelineError):

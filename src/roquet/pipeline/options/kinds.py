@@ -37,6 +37,13 @@ def _names(value: str) -> tuple[str, ...]:
     return names
 
 
+def _numbers(value: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) <= _COUNT_MAX for part in parts):
+        raise ValueError("a list of whole numbers, separated by commas")
+    return tuple(map(int, parts))
+
+
 def _pattern(value: str) -> str:
     try:
         re.compile(value)
@@ -119,6 +126,7 @@ def kind_of(name: str, read: Callable[[str], Any]) -> Kind:
 
 text: Final = Kind("text", _text)
 names: Final = Kind("names, comma-separated", _names)
+numbers: Final = Kind("numbers, comma-separated", _numbers)
 pattern: Final = Kind("regular expression", _pattern)
 count: Final = Kind("number", _count)
 flag: Final = Kind("`true` \\| `false`", _flag)

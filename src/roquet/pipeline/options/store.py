@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.declaring import group, option
-from roquet.pipeline.options.kinds import choice, moment_ms, size, text
+from roquet.pipeline.options.kinds import choice, moment_ms, numbers, size, text
 from roquet.pipeline.options.topics import TopicOptions
 from roquet.protocol.record_columns import PropertiesForm
 
@@ -25,6 +25,9 @@ class OnDamage(StrEnum):
 class StoreOptions:
     path: str = option("path", text, "the store directory, what `load` is given")
     topics: TopicOptions = group(TopicOptions)
+    queue_ids: tuple[int, ...] | None = option(
+        "queueIds", numbers, "only these queues of the topics, such as `0,3`", None
+    )
     starting_timestamp: int | None = option(
         "startingTimestamp", moment_ms, "only messages stored then or later", None
     )

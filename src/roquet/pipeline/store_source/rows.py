@@ -1,0 +1,111 @@
+"""From a part of the log to Arrow batches: what a task does."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from roquet.pipeline.errors import DamagedStore
+from roquet.pipeline.options.store import OnDamage, StoreOptions
+from roquet.pipeline.store_source.keeping import RowRules
+from roquet.pipeline.store_source.portions import in_portions
+from roquet.protocol.errors import BadMessage, TooLarge
+from roquet.protocol.record_columns import decode_records
+from roquet.protocol.record_columns.arrays import Positions
+from roquet.protocol.record_columns.starts import find_record_starts
+from roquet.store.damage import DamagedRange
+from roquet.store.offline.log_range import Run, StoreRange
+from roquet.store.offline.snapshot import QueueBounds
+
+log = logging.getLogger(__name__)
+
+
+class StoreShare(NamedTuple):
+    """What one task reads, and all that it has to know of the store."""
+
+    part: StoreRange
+    topics: tuple[str, ...]
+    # None if every record of the topics is wanted.
+    bounds: Mapping[tuple[str, int], QueueBounds] | None
+
+
+def read_share(
+    options: StoreOptions, columns: Sequence[str], share: StoreShare
+) -> Iterator[pa.RecordBatch]:
+    """Batches of exactly these columns. Raises DamagedStore at the end, with all damages."""
+    return in_portions(_Reading(options, columns, share).batches())
+
+
+class _Reading:
+    def __init__(self, options: StoreOptions, columns: Sequence[str], share: StoreShare) -> None:
+        self._options = options
+        self._columns = list(columns)
+        self._share = share
+        self._rules = RowRules(
+            topics=share.topics,
+            bounds=share.bounds,
+            queue_ids=options.queue_ids,
+            begin_ms=options.starting_timestamp,
+            end_ms=options.ending_timestamp,
+        )
+        self._decoded = list(dict.fromkeys([*columns, *self._rules.needs]))
+        self._damages: list[DamagedRange] = []
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for each in self._share.part.read():
+            if isinstance(each, DamagedRange):
+                self._damages.append(each)
+            elif not self._has_failed:
+                for batch in self._decode(each):
+                    yield self._rules.kept(batch).select(self._columns)
+        self._report()
+
+    @property
+    def _has_failed(self) -> bool:
+        """Then rows are no use any more; what else is damaged is still found out."""
+        return bool(self._damages) and self._options.on_damage is OnDamage.FAIL
+
+    def _decode(self, run: Run) -> Iterator[pa.RecordBatch]:
+        buffer = np.frombuffer(run.records, np.uint8)
+        yield from self._decode_at(run, find_record_starts(buffer))
+
+    def _decode_at(self, run: Run, starts: Positions) -> Iterator[pa.RecordBatch]:
+        """In halves, down to the one record that its producer compressed wrongly."""
+        try:
+            batch = decode_records(
+                run.records,
+                self._decoded,
+                starts=starts,
+                topics=self._share.topics,
+                properties=self._options.properties,
+                broker_name=self._options.broker_name,
+                # They were compared when the run was found.
+                check_bodies=False,
+            )
+        except (BadMessage, TooLarge) as error:
+            if starts.size == 1:
+                begin = run.physical_offset + int(starts[0])
+                size = int.from_bytes(run.records[int(starts[0]) :][:4])
+                self._damages.append(DamagedRange(begin, begin + size, str(error)))
+                return
+            middle = starts.size // 2
+            yield from self._decode_at(run, starts[:middle])
+            yield from self._decode_at(run, starts[middle:])
+        else:
+            yield batch
+
+    def _report(self) -> None:
+        """Raises DamagedStore."""
+        if not self._damages:
+            return
+        files = self._share.part.files
+        error = DamagedStore(
+            files[0].path.parent if files else self._options.path,
+            [f"{each.start} to {each.end} ({each.reason})" for each in self._damages],
+            sum(each.end - each.start for each in self._damages),
+        )
+        if self._options.on_damage is OnDamage.FAIL:
+            raise error
+        log.warning("skipped: %s", error.what)
