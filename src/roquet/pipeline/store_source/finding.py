@@ -65,7 +65,7 @@ def _topics(options: StoreOptions, reader: StoreReader) -> list[str]:
             "topic" if options.topics.topic else "topics",
             f"{', '.join(unknown)} has no messages in {reader.root}; there are: {_shown(there)}",
         )
-    return list(named)
+    return list(dict.fromkeys(named))
 
 
 def _is_users(topic: str) -> bool:
