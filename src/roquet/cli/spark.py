@@ -115,13 +115,15 @@ def _ingest(given: Namespace) -> int:
         _fail("--interval contradicts --available-now: give one of them", _MISUSED)
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         _fail("Spark is not installed: pip install roquet[spark]", 1)
-    # A job is ended by either signal, and both leave a lake that is whole.
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
     logging.basicConfig(format="roquet spark ingest: %(message)s", level=logging.WARNING)
+    # A job is ended by either signal, and both leave a lake that is whole.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         report, elapsed_s = _run_ingest(given)
     except RoquetError as error:
         _fail("; ".join([str(error), *getattr(error, "__notes__", ())]), 1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if given.json:
         print(msgspec.json.encode(report._asdict() | {"seconds": round(elapsed_s, 3)}).decode())
     else:
@@ -134,7 +136,7 @@ def _ingest(given: Namespace) -> int:
 
 
 def _run_ingest(given: Namespace) -> "tuple[IngestReport, float]":
-    from roquet.pipeline.jobs.ingest import IngestPlan, ingest  # noqa: PLC0415
+    from roquet.pipeline.jobs.ingest import IngestPlan, check_plan, ingest  # noqa: PLC0415
     from roquet.pipeline.jobs.session import spark_session  # noqa: PLC0415
 
     plan = IngestPlan(
@@ -144,6 +146,7 @@ def _run_ingest(given: Namespace) -> "tuple[IngestReport, float]":
         available_now=given.available_now,
         interval=given.interval,
     )
+    check_plan(plan)
     _say(f"starting Spark on {given.master}, which takes some seconds ...")
     with spark_session("roquet ingest", given.master) as spark:
         _say("Spark runs; reading")

@@ -70,21 +70,41 @@ def ingest(
 
     Raises BadOption, BadLake, and QueryFailed with what ended the query.
     """
-    source = _source_options(plan)
-    reading = read_options(ReadOptions, source)
-    settings = LakeSettings(
+    source, settings = _source_options(plan), check_plan(plan)
+    spark.dataSource.register(StagingSource)
+    with Lake.open(plan.lake, settings) as lake:
+        publisher = _Publisher(lake, on_published)
+        source |= {"lake": str(lake.path), "run": lake.run, "grid": str(lake.settings.grid)}
+        is_complete = _run(spark, plan, source, publisher)
+        return publisher.report(is_complete=is_complete)
+
+
+def check_plan(plan: IngestPlan) -> LakeSettings:
+    """What a lake is made with by this plan. Needs neither Spark nor brokers.
+
+    Raises BadOption, and BadLake for a lake that was made with something else: who reads a lake
+    expects the same columns and the same choice of messages everywhere.
+    """
+    reading = read_options(ReadOptions, _source_options(plan))
+    wanted = LakeSettings(
         grid=plan.grid,
         properties=reading.properties,
         tag_expression=reading.tag_expression,
         sql_expression=reading.sql_expression,
     )
-    spark.dataSource.register(StagingSource)
-    with Lake.open(plan.lake, settings) as lake:
-        _check_same(lake, settings)
-        publisher = _Publisher(lake, on_published)
-        source |= {"lake": str(lake.path), "run": lake.run, "grid": str(lake.settings.grid)}
-        is_complete = _run(spark, plan, source, publisher)
-        return publisher.report(is_complete=is_complete)
+    found = read_settings(plan.lake)
+    for name in ("properties", "tag_expression", "sql_expression") if found else ():
+        here, there = getattr(wanted, name), getattr(found, name)
+        if here != there:
+            raise BadLake(
+                f"the lake {plan.lake} was made with {name.replace('_', ' ')} {_shown(there)}, not"
+                f" {_shown(here)}: use the same, or another lake"
+            )
+    return wanted
+
+
+def _shown(value: str | None) -> str:
+    return "none" if value is None else repr(str(value))
 
 
 def _source_options(plan: IngestPlan) -> dict[str, str]:
@@ -97,17 +117,6 @@ def _source_options(plan: IngestPlan) -> dict[str, str]:
     if _PROPERTIES not in given:
         options[_PROPERTIES] = str(found.properties if found else PropertiesForm.MAP)
     return options
-
-
-def _check_same(lake: Lake, wanted: LakeSettings) -> None:
-    """A reader of a lake expects the same columns, and the same choice of messages, everywhere."""
-    for name in ("properties", "tag_expression", "sql_expression"):
-        here, there = getattr(wanted, name), getattr(lake.settings, name)
-        if here != there:
-            raise BadLake(
-                f"the lake {lake.path} was made with {name.replace('_', ' ')} {str(there)!r}, not"
-                f" {str(here)!r}: use the same, or another lake"
-            )
 
 
 @final

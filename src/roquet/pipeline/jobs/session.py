@@ -53,6 +53,9 @@ def spark_session(name: str, master: str) -> Iterator[SparkSession]:
     except PipelineError as error:
         error.add_note(f"what Spark printed is in {output}")
         raise
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -63,7 +66,11 @@ def _started(name: str, master: str, output: Path) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(output.with_name("warehouse")))
     )
+    if _is_local(master):
+        # Whatever this machine is called: nobody else talks to it.
+        builder = builder.config("spark.driver.host", "127.0.0.1")
     with _stderr_of_children(output):
         try:
             session: SparkSession = builder.getOrCreate()
@@ -75,12 +82,16 @@ def _started(name: str, master: str, output: Path) -> SparkSession:
 
 def _worker_python(directory: Path, master: str) -> Path:
     """What Spark's Python processes are started by; on other machines there is no such file."""
-    if not master.startswith("local"):
+    if not _is_local(master):
         return Path(sys.executable)
     script = directory / "python"
     script.write_text(_WORKER_PYTHON.format(python=sys.executable))
     script.chmod(0o700)
     return script
+
+
+def _is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
 
 
 @contextmanager
