@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from roquet.errors import RoquetError
 from roquet.pipeline.errors import BadLake
+from roquet.pipeline.jobs.checkpoint import bind_checkpoint
 from roquet.pipeline.jobs.query_failures import failure_of, is_slow_start
 from roquet.pipeline.jobs.staging_source import SOURCE_NAME, StagingSource
 from roquet.pipeline.lake.entries import Entry, Staged
@@ -73,6 +74,7 @@ def ingest(
     source, settings = _source_options(plan), check_plan(plan)
     spark.dataSource.register(StagingSource)
     with Lake.open(plan.lake, settings) as lake:
+        bind_checkpoint(plan.checkpoint, lake.path, lake.settings.id)
         publisher = _Publisher(lake, on_published)
         source |= {"lake": str(lake.path), "run": lake.run, "grid": str(lake.settings.grid)}
         is_complete = _run(spark, plan, source, publisher)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Final, final
+from uuid import uuid4
 
 import msgspec
 
@@ -19,9 +20,13 @@ GRID_DEFAULT: Final = 100_000
 
 @final
 class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`grid`: files never reach across a multiple of it. The rest is what was asked of topics."""
+    """`grid`: files never reach across a multiple of it. The rest is what was asked of topics.
+
+    Each lake has an `id` of its own; one that was deleted and made again is another lake.
+    """
 
     version: int = LAKE_VERSION
+    id: str = msgspec.field(default_factory=lambda: uuid4().hex)
     grid: int = GRID_DEFAULT
     partitioning: tuple[str, ...] = PARTITIONING
     properties: PropertiesForm = PropertiesForm.MAP
