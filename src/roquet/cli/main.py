@@ -30,6 +30,7 @@ _COMMANDS: Final = {
         "roquet.cli.broker", "Run a broker: it takes messages, keeps them and hands them out."
     ),
     "store": _Command("roquet.cli.store", "Look at the files of a broker, without the broker."),
+    "spark": _Command("roquet.cli.spark", "Run the jobs of the data pipeline on Spark."),
     "wire": _Command("roquet.cli.wire", "Look at what peers say to each other."),
 }
 

@@ -1,0 +1,198 @@
+"""`ingest`: topics into a lake, each message once, whatever is killed or changed meanwhile.
+
+Tasks read and write Parquet; rows that say which files there are come to the driver, which
+publishes them once a micro-batch. Offsets of the consumer group follow what is published.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+import msgspec
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from roquet.errors import RoquetError
+from roquet.pipeline.errors import BadLake
+from roquet.pipeline.jobs.checkpoint import bind_checkpoint
+from roquet.pipeline.jobs.query_failures import failure_of, is_slow_start
+from roquet.pipeline.jobs.staging_source import SOURCE_NAME, StagingSource
+from roquet.pipeline.lake.entries import Entry, Staged
+from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings, read_settings
+from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.options.reading import ReadOptions
+from roquet.protocol.record_columns import PropertiesForm
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS_MAX: Final = 5
+_STARTING_OFFSETS: Final = "startingOffsets"
+_PROPERTIES: Final = "properties"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestPlan:
+    """`source` are options of format `rocketmq` by their names; it begins at the earliest.
+
+    With `available_now` it ends when everything is in the lake that was there when it began. `grid`
+    is for a lake that is not there yet.
+    """
+
+    source: Mapping[str, str]
+    lake: Path
+    checkpoint: Path
+    available_now: bool = False
+    interval: str | None = None
+    grid: int = GRID_DEFAULT
+
+
+class IngestReport(NamedTuple):
+    """What was published, and what the lake has. Not complete is what was interrupted."""
+
+    batches: int
+    messages: int
+    files: int
+    bytes: int
+    lake_messages: int
+    lake_files: int
+    is_complete: bool
+
+
+def ingest(
+    spark: SparkSession,
+    plan: IngestPlan,
+    on_published: Callable[[Entry], None] = lambda _: None,
+) -> IngestReport:
+    """Returns at the end of what is available, or when it is interrupted (KeyboardInterrupt).
+
+    Raises BadOption, BadLake, and QueryFailed with what ended the query.
+    """
+    source, settings = _source_options(plan), check_plan(plan)
+    spark.dataSource.register(StagingSource)
+    with Lake.open(plan.lake, settings) as lake:
+        bind_checkpoint(plan.checkpoint, lake.path, lake.settings.id)
+        publisher = _Publisher(lake, on_published)
+        source |= {"lake": str(lake.path), "run": lake.run, "grid": str(lake.settings.grid)}
+        is_complete = _run(spark, plan, source, publisher)
+        return publisher.report(is_complete=is_complete)
+
+
+def check_plan(plan: IngestPlan) -> LakeSettings:
+    """What a lake is made with by this plan. Needs neither Spark nor brokers.
+
+    Raises BadOption, and BadLake for a lake that was made with something else: who reads a lake
+    expects the same columns and the same choice of messages everywhere.
+    """
+    reading = read_options(ReadOptions, _source_options(plan))
+    wanted = LakeSettings(
+        grid=plan.grid,
+        properties=reading.properties,
+        tag_expression=reading.tag_expression,
+        sql_expression=reading.sql_expression,
+    )
+    found = read_settings(plan.lake)
+    for name in ("properties", "tag_expression", "sql_expression") if found else ():
+        here, there = getattr(wanted, name), getattr(found, name)
+        if here != there:
+            raise BadLake(
+                f"the lake {plan.lake} was made with {name.replace('_', ' ')} {_shown(there)}, not"
+                f" {_shown(here)}: use the same, or another lake"
+            )
+    return wanted
+
+
+def _shown(value: str | None) -> str:
+    return "none" if value is None else repr(str(value))
+
+
+def _source_options(plan: IngestPlan) -> dict[str, str]:
+    """What was given, and what holds for a lake where nothing was."""
+    found = read_settings(plan.lake)
+    given = {name.lower() for name in plan.source}
+    options = dict(plan.source)
+    if not any(name.startswith("starting") for name in given):
+        options[_STARTING_OFFSETS] = "earliest"
+    if _PROPERTIES not in given:
+        options[_PROPERTIES] = str(found.properties if found else PropertiesForm.MAP)
+    return options
+
+
+@final
+class _Publisher:
+    """Publishes what the tasks of a micro-batch staged, and counts."""
+
+    def __init__(self, lake: Lake, on_published: Callable[[Entry], None]) -> None:
+        self._lake = lake
+        self._on_published = on_published
+        self._batches = self._messages = self._files = self._bytes = 0
+        # Spark would tell of it in its own words.
+        self.failure: RoquetError | None = None
+
+    def publish(self, rows: DataFrame, batch_id: int) -> None:
+        staged = [msgspec.json.decode(row[0], type=Staged) for row in rows.collect()]
+        try:
+            entry = self._lake.publish(staged)
+        except RoquetError as error:
+            self.failure = error
+            raise
+        if entry is None:
+            log.info("batch %d: the lake has everything", batch_id)
+            return
+        self._batches += 1
+        self._messages += sum(piece.rows for piece in entry.added)
+        self._files += sum(bool(piece.path) for piece in entry.added)
+        self._bytes += sum(piece.bytes for piece in entry.added)
+        self._on_published(entry)
+
+    def report(self, *, is_complete: bool) -> IngestReport:
+        state = self._lake.state
+        return IngestReport(
+            self._batches,
+            self._messages,
+            self._files,
+            self._bytes,
+            state.row_count,
+            len(state.files),
+            is_complete,
+        )
+
+
+def _run(
+    spark: SparkSession, plan: IngestPlan, source: Mapping[str, str], publisher: _Publisher
+) -> bool:
+    """Whether it ended by itself. Raises what ended it otherwise."""
+    for attempt in range(1, _ATTEMPTS_MAX + 1):
+        query = _started(spark, plan, source, publisher)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            return False
+        except StreamingQueryException as error:
+            if publisher.failure is not None:
+                raise publisher.failure from None
+            if attempt == _ATTEMPTS_MAX or not is_slow_start(str(error)):
+                raise failure_of(str(error)) from None
+            # Nothing is published twice, so starting again is always safe.
+            log.warning("Spark's Python did not start in time; started again")
+        else:
+            return True
+        finally:
+            query.stop()
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _started(
+    spark: SparkSession, plan: IngestPlan, source: Mapping[str, str], publisher: _Publisher
+) -> StreamingQuery:
+    rows = spark.readStream.format(SOURCE_NAME).options(**dict(source)).load()
+    writer = rows.writeStream.option("checkpointLocation", str(plan.checkpoint.absolute()))
+    writer = writer.foreachBatch(publisher.publish)
+    if plan.available_now:
+        writer = writer.trigger(availableNow=True)
+    elif plan.interval is not None:
+        writer = writer.trigger(processingTime=plan.interval)
+    return writer.start()

@@ -1,0 +1,116 @@
+"""A Spark session for a command: quiet, without a web page, with the Python that runs it."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from roquet.pipeline.errors import PipelineError
+
+_PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
+# Spark lets its Python processes import pyspark from a zip, where nothing is compiled; that takes
+# nearly twice as long, and they have ten seconds to start. The installed package is the same.
+_WORKER_PYTHON: Final = """\
+#!/bin/sh
+kept=
+IFS=:
+for each in $PYTHONPATH; do
+  case $each in */pyspark.zip | */py4j-*-src.zip) ;; *) kept=${{kept:+$kept:}}$each ;; esac
+done
+PYTHONPATH=$kept exec '{python}' "$@"
+"""
+
+
+class NoSession(PipelineError):
+    """Spark does not start."""
+
+
+@contextmanager
+def spark_session(name: str, master: str) -> Iterator[SparkSession]:
+    """Takes some seconds. Raises NoSession, which says what is missing.
+
+    What Spark prints goes to a file, whose name is told if something is raised.
+    """
+    if _java() is None:
+        raise NoSession("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
+    directory = Path(tempfile.mkdtemp(prefix="roquet-spark-"))
+    output = directory / "spark.log"
+    if _PYTHON_VARIABLE not in os.environ:
+        os.environ[_PYTHON_VARIABLE] = str(_worker_python(directory, master))
+    try:
+        session = _started(name, master, output)
+        try:
+            yield session
+        finally:
+            session.stop()
+    except PipelineError as error:
+        error.add_note(f"what Spark printed is in {output}")
+        raise
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _started(name: str, master: str, output: Path) -> SparkSession:
+    builder = (
+        SparkSession.builder.appName(name)
+        .master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(output.with_name("warehouse")))
+    )
+    if _is_local(master):
+        # Whatever this machine is called: nobody else talks to it.
+        builder = builder.config("spark.driver.host", "127.0.0.1")
+    with _stderr_of_children(output):
+        try:
+            session: SparkSession = builder.getOrCreate()
+        except PySparkException as error:
+            reason = str(error).splitlines()[0]
+            raise NoSession(f"Spark does not start on {master}: {reason}") from None
+    return session
+
+
+def _worker_python(directory: Path, master: str) -> Path:
+    """What Spark's Python processes are started by; on other machines there is no such file."""
+    if not _is_local(master):
+        return Path(sys.executable)
+    script = directory / "python"
+    script.write_text(_WORKER_PYTHON.format(python=sys.executable))
+    script.chmod(0o700)
+    return script
+
+
+def _is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+@contextmanager
+def _stderr_of_children(path: Path) -> Iterator[None]:
+    """Processes that are started meanwhile, and those that they start, complain into a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(file)
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return str(Path(home) / "bin" / "java")
+    return shutil.which("java")

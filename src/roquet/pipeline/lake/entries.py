@@ -1,0 +1,74 @@
+"""What the log of a lake says: pieces of queues, and entries that add and remove them."""
+
+from typing import Final, final
+
+import msgspec
+
+from roquet.client.queue_ref import QueueRef
+
+ENTRY_VERSION: Final = 1
+
+
+@final
+class Birth(msgspec.Struct, frozen=True, array_like=True):
+    """A queue as its broker described it: its first offset, and when that message was stored.
+
+    A queue that was deleted and made again has a first message that is younger, at an offset
+    that is not higher.
+    """
+
+    first_offset: int | None = None
+    born_ms: int | None = None
+
+    def is_followed_by_another_queue(self, now: "Birth") -> bool:
+        """Whether `now` describes a queue that was made after this one was deleted."""
+        if self.born_ms is None or now.born_ms is None:
+            return False
+        if self.first_offset is None or now.first_offset is None:
+            return False
+        return now.born_ms > self.born_ms and now.first_offset <= self.first_offset
+
+
+@final
+class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The messages of a queue from `start` to before `end`: those of one hour, in one file.
+
+    Offsets without a message (a filter left it out) belong to a piece, too; a piece without any
+    message has no file, and its path is empty. `generation` counts how often the topic was
+    deleted and made again.
+    """
+
+    topic: str
+    broker: str
+    queue: int
+    start: int
+    end: int
+    rows: int
+    bytes: int
+    path: str
+    staged: str
+    generation: int = 0
+    birth: Birth = Birth()
+
+    @property
+    def queue_ref(self) -> QueueRef:
+        return QueueRef(self.topic, self.broker, self.queue)
+
+
+@final
+class Staged(msgspec.Struct, frozen=True):
+    """What a task hands to whoever publishes: a piece, and the log that it was planned by."""
+
+    base: int
+    piece: Piece
+
+
+@final
+class Entry(msgspec.Struct, frozen=True):
+    """One step of a lake. `number` counts from 1; the name of its file says it, too."""
+
+    version: int
+    number: int
+    published_ms: int
+    added: list[Piece]
+    removed: list[str] = []

@@ -1,0 +1,104 @@
+"""What a lake has, by its log: replayed entry by entry. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, final
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import BadLake
+from roquet.pipeline.lake.entries import Birth, Entry, Piece
+from roquet.pipeline.lake.offset_ranges import OffsetRanges
+from roquet.pipeline.planning import QueueRange
+from roquet.pipeline.queue_tables import queue_key
+
+
+class Wanted(NamedTuple):
+    """A range that the lake lacks, and which generation of the queue it belongs to."""
+
+    range: QueueRange
+    generation: int
+    birth: Birth
+
+
+class Missing(NamedTuple):
+    """What the lake lacks of what a batch covers. `made_again` are queues with a new life."""
+
+    wanted: Sequence[Wanted]
+    made_again: Sequence[QueueRef]
+
+
+@final
+class LakeState:
+    """Changed by `apply` alone."""
+
+    def __init__(self) -> None:
+        self.entry_number = 0
+        self.row_count = 0
+        self.files: dict[str, Piece] = {}
+        self._ranges: dict[tuple[QueueRef, int], OffsetRanges] = defaultdict(OffsetRanges)
+        self._generations: dict[QueueRef, int] = {}
+        self._births: dict[QueueRef, Birth] = {}
+
+    def apply(self, entry: Entry) -> None:
+        """Raises BadLake for an entry that does not follow what is there."""
+        if entry.number != self.entry_number + 1:
+            raise BadLake(f"entry {entry.number} of the log follows entry {self.entry_number}")
+        for path in entry.removed:
+            piece = self.files.pop(path, None)
+            if piece is None:
+                raise BadLake(f"entry {entry.number} removes {path}, which is not there")
+            self._ranges[piece.queue_ref, piece.generation].discard(piece.start, piece.end)
+            self.row_count -= piece.rows
+        for piece in entry.added:
+            self._add(entry.number, piece)
+        self.entry_number = entry.number
+
+    def check_new(self, pieces: Iterable[Piece]) -> None:
+        """Raises BadLake if the lake has part of them, or if they overlap."""
+        among_them: dict[tuple[QueueRef, int], OffsetRanges] = defaultdict(OffsetRanges)
+        for piece in pieces:
+            key = piece.queue_ref, piece.generation
+            span = piece.start, piece.end
+            is_new = self._ranges.get(key, OffsetRanges()).missing(*span) == [span]
+            if not is_new or not among_them[key].add(*span):
+                raise BadLake(
+                    f"offsets {piece.start} to {piece.end} of {queue_key(piece.queue_ref)} would"
+                    " be in the lake twice"
+                )
+
+    def _add(self, number: int, piece: Piece) -> None:
+        queue = piece.queue_ref
+        if not self._ranges[queue, piece.generation].add(piece.start, piece.end):
+            raise BadLake(
+                f"entry {number} adds offsets {piece.start} to {piece.end} of {queue_key(queue)},"
+                " and the lake has some of them"
+            )
+        self.row_count += piece.rows
+        if piece.path:
+            self.files[piece.path] = piece
+        if piece.generation > self._generations.get(queue, 0) or piece.birth.born_ms is not None:
+            self._generations[queue] = max(piece.generation, self._generations.get(queue, 0))
+            self._births[queue] = piece.birth
+
+    def covered(self, queue: QueueRef, generation: int | None = None) -> list[tuple[int, int]]:
+        """The ranges of a queue that the lake has, of its latest generation unless one is named."""
+        if generation is None:
+            generation = self._generations.get(queue, 0)
+        return list(self._ranges.get((queue, generation), OffsetRanges()))
+
+    def missing(self, ranges: Iterable[QueueRange], births: Mapping[QueueRef, Birth]) -> Missing:
+        """What of `ranges` the lake lacks; `births` is how their brokers describe the queues."""
+        wanted: list[Wanted] = []
+        made_again: list[QueueRef] = []
+        for each in ranges:
+            birth = births.get(each.queue, Birth())
+            generation = self._generations.get(each.queue, 0)
+            if self._births.get(each.queue, Birth()).is_followed_by_another_queue(birth):
+                generation += 1
+                made_again.append(each.queue)
+            lacking = self._ranges.get((each.queue, generation), OffsetRanges())
+            wanted += [
+                Wanted(QueueRange(each.queue, start, end), generation, birth)
+                for start, end in lacking.missing(each.start, each.end)
+            ]
+        return Missing(wanted, made_again)

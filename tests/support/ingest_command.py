@@ -1,0 +1,75 @@
+"""The command `roquet spark ingest` as a process, to be waited for or killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+from tests.support.eventually import wait_until
+
+# Spark starts slowly on a machine that does other things, too.
+_PATIENCE_S = 300
+
+
+@final
+class IngestCommand:
+    """Ingests a topic of a cluster into `directory/lake`, with what is given with each start."""
+
+    def __init__(self, name_server: str, topic: str, directory: Path) -> None:
+        self.lake = directory / "lake"
+        self.checkpoint = directory / "checkpoint"
+        self._directory = directory
+        self._arguments = ["-n", name_server, "--topic", topic, "--lake", str(self.lake)]
+
+    def run(self, *options: str, exit_code: int = 0) -> dict[str, Any]:
+        """To the end; what it printed."""
+        process = self._start(*options)
+        stdout, stderr = process.communicate(timeout=_PATIENCE_S)
+        assert process.returncode == exit_code, stderr
+        assert "Traceback" not in stderr
+        if exit_code:
+            return {"said": stderr}
+        summary: dict[str, Any] = json.loads(stdout)
+        return summary
+
+    def run_until(
+        self, condition: Callable[[], object], *options: str, end_by: signal.Signals
+    ) -> "subprocess.CompletedProcess[str]":
+        """Until the condition holds; then the process gets the signal."""
+        process = self._start(*options)
+
+        def is_time() -> bool:
+            assert process.poll() is None, process.communicate()
+            return bool(condition())
+
+        try:
+            wait_until(is_time, _PATIENCE_S)
+            process.send_signal(end_by)
+            stdout, stderr = process.communicate(timeout=_PATIENCE_S)
+        finally:
+            process.kill()
+            process.wait()
+        return subprocess.CompletedProcess([], process.returncode, stdout, stderr)
+
+    def entry_count(self) -> int:
+        return len(list((self.lake / "_roquet/log").glob("[0-9]*.json")))
+
+    def staged_files(self) -> list[Path]:
+        return list(self.lake.glob("_roquet/staged/*/*"))
+
+    def _start(self, *options: str) -> "subprocess.Popen[str]":
+        environment = {key: value for key, value in os.environ.items() if "PYSPARK" not in key}
+        checkpoint = ["--checkpoint", str(self.checkpoint)]
+        start = [sys.executable, "-c", "from roquet.cli.main import main; main()"]
+        return subprocess.Popen(
+            [*start, "spark", "ingest", *self._arguments, *checkpoint, "--json", *options],
+            cwd=self._directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )

@@ -1,0 +1,54 @@
+"""Pieces of a lake for tests: some with a staged file that holds what they say."""
+
+from pathlib import Path
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.lake.entries import Birth, Piece, Staged
+from roquet.pipeline.lake.file_names import published_path, staged_path
+from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.state import Wanted
+from roquet.pipeline.planning import QueueRange
+
+QUEUE = QueueRef("orders", "broker-a", 0)
+HOUR = 480_000
+UNKNOWN = Birth()
+
+
+def wanted(start: int, end: int, generation: int = 0, birth: Birth = UNKNOWN) -> Wanted:
+    return Wanted(QueueRange(QUEUE, start, end), generation, birth)
+
+
+def piece(start: int, end: int, *, generation: int = 0, birth: Birth = UNKNOWN) -> Piece:
+    whole = wanted(start, end, generation, birth)
+    return Piece(
+        topic=QUEUE.topic,
+        broker=QUEUE.broker_name,
+        queue=QUEUE.queue_id,
+        start=start,
+        end=end,
+        rows=end - start,
+        bytes=0,
+        path=published_path(whole, start, end, HOUR),
+        staged=staged_path("run"),
+        generation=generation,
+        birth=birth,
+    )
+
+
+def staged(lake: Lake, start: int, end: int, content: bytes = b"PAR1") -> Staged:
+    """A piece whose file is there, planned by the log as it is now."""
+    name = staged_path(lake.run)
+    path = lake.path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    made = piece(start, end)
+    whole = Piece(
+        **{field: getattr(made, field) for field in made.__struct_fields__}
+        | {"bytes": len(content), "staged": name}
+    )
+    return Staged(lake.state.entry_number, whole)
+
+
+def parquet_names(lake: Path) -> list[str]:
+    """What a reader that looks for Parquet by name finds, anywhere below."""
+    return sorted(path.name for path in lake.glob("**/*.parquet"))

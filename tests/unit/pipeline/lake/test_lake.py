@@ -1,0 +1,119 @@
+"""A lake on disk: what is published is there once, whoever dies in between."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from roquet.pipeline.errors import BadLake
+from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.settings import LakeSettings
+from tests.support.lake_pieces import QUEUE, parquet_names, staged
+
+SETTINGS = LakeSettings(grid=100)
+
+
+def test_what_is_published_is_visible_and_survives_a_new_start(tmp_path: Path) -> None:
+    with Lake.open(tmp_path / "lake", SETTINGS) as lake:
+        lake.publish([staged(lake, 0, 10), staged(lake, 10, 20)])
+    with Lake.open(tmp_path / "lake", LakeSettings(grid=7)) as again:
+        assert again.settings == SETTINGS
+        assert again.state.covered(QUEUE) == [(0, 20)]
+        assert again.state.row_count == 20
+    names = ["orders-broker-a-0-0-10.parquet", "orders-broker-a-0-10-20.parquet"]
+    assert parquet_names(tmp_path) == names
+
+
+def test_staged_files_that_no_entry_lists_are_never_seen_and_removed(tmp_path: Path) -> None:
+    with Lake.open(tmp_path, SETTINGS) as lake:
+        staged(lake, 0, 10)
+        assert parquet_names(tmp_path) == []
+        lake.publish([staged(lake, 0, 10)])
+        assert list((tmp_path / "_roquet").rglob("*.staged")) == []
+        staged(lake, 10, 20)
+    assert list((tmp_path / "_roquet").rglob("*.staged")) == []
+
+
+def test_a_crash_between_the_entry_and_its_renames_is_made_good(tmp_path: Path) -> None:
+    lake = Lake.open(tmp_path, SETTINGS)
+    pieces = [staged(lake, 0, 10), staged(lake, 10, 20)]
+    lake.publish(pieces)
+    # As if it had died after the first of two renames.
+    (lake.path / pieces[1].piece.staged).parent.mkdir(parents=True)
+    (lake.path / pieces[1].piece.path).rename(lake.path / pieces[1].piece.staged)
+    left_behind = lake.path / "_roquet/staged/other-run/x.staged"
+    left_behind.parent.mkdir()
+    left_behind.touch()
+    os.close(lake._lock)
+    with Lake.open(tmp_path, SETTINGS):
+        assert len(parquet_names(tmp_path)) == 2
+        assert not left_behind.exists()
+
+
+def test_a_file_that_the_last_entry_lists_and_nobody_has_is_reported(tmp_path: Path) -> None:
+    with Lake.open(tmp_path, SETTINGS) as lake:
+        piece = staged(lake, 0, 10)
+        lake.publish([piece])
+    (tmp_path / piece.piece.path).unlink()
+    with pytest.raises(BadLake, match="entry 1"):
+        Lake.open(tmp_path, SETTINGS)
+    # And whoever failed to open it does not keep others out.
+    (tmp_path / piece.piece.path).write_bytes(b"PAR1")
+    Lake.open(tmp_path, SETTINGS).close()
+
+
+def test_a_second_writer_is_refused_while_the_first_one_lives(tmp_path: Path) -> None:
+    with Lake.open(tmp_path, SETTINGS), pytest.raises(BadLake, match="one writer at a time"):
+        Lake.open(tmp_path, SETTINGS)
+    Lake.open(tmp_path, SETTINGS).close()
+
+
+def test_of_two_who_write_the_same_entry_one_fails_and_adds_nothing(tmp_path: Path) -> None:
+    with Lake.open(tmp_path, SETTINGS) as first:
+        # Where locks do not reach, on another machine.
+        (tmp_path / "_roquet/writer.lock").unlink()
+        with Lake.open(tmp_path, SETTINGS) as second:
+            late = staged(first, 0, 20)
+            second.publish([staged(second, 0, 10)])
+            with pytest.raises(BadLake, match="one writer at a time"):
+                first.publish([late])
+    assert parquet_names(tmp_path) == ["orders-broker-a-0-0-10.parquet"]
+
+
+def test_an_entry_that_appears_at_the_last_moment_wins(tmp_path: Path) -> None:
+    with Lake.open(tmp_path, SETTINGS) as lake:
+        late = staged(lake, 0, 20)
+        log = tmp_path / "_roquet/log"
+        # It is there, and cannot be read yet: as if it came after the log was read.
+        (log / f"{1:020}.json").symlink_to(log / "nowhere")
+        with pytest.raises(BadLake, match="one writer at a time"):
+            lake.publish([late])
+    assert parquet_names(tmp_path) == []
+
+
+def test_nothing_is_published_whose_file_is_gone_or_that_is_there_twice(tmp_path: Path) -> None:
+    with Lake.open(tmp_path, SETTINGS) as lake:
+        gone = staged(lake, 0, 10)
+        (tmp_path / gone.piece.staged).unlink()
+        with pytest.raises(BadLake, match="gone"):
+            lake.publish([gone])
+        with pytest.raises(BadLake, match="twice"):
+            lake.publish([staged(lake, 0, 10), staged(lake, 5, 15)])
+        assert lake.state.entry_number == 0
+        assert lake.publish([]) is None
+
+
+def test_a_directory_with_other_things_in_it_is_no_lake(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(BadLake, match=r"thesis\.txt"):
+        Lake.open(tmp_path, SETTINGS)
+    with pytest.raises(BadLake, match="no directory"):
+        Lake.open(tmp_path / "thesis.txt", SETTINGS)
+
+
+@pytest.mark.parametrize("damage", [b"{", b'{"version": 2}', b'{"grid": 0}'])
+def test_settings_that_cannot_be_followed_are_refused(tmp_path: Path, damage: bytes) -> None:
+    Lake.open(tmp_path, SETTINGS).close()
+    (tmp_path / "_roquet/lake.json").write_bytes(damage)
+    with pytest.raises(BadLake, match=r"lake\.json"):
+        Lake.open(tmp_path, SETTINGS)

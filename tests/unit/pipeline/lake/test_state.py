@@ -1,0 +1,85 @@
+"""The state of a lake is the replay of its log."""
+
+import pytest
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import BadLake
+from roquet.pipeline.lake.entries import ENTRY_VERSION, Birth, Entry, Piece
+from roquet.pipeline.lake.state import LakeState
+from roquet.pipeline.planning import QueueRange
+from tests.support.lake_pieces import QUEUE, piece
+
+
+def replayed(*entries: list[Piece]) -> LakeState:
+    state = LakeState()
+    for number, added in enumerate(entries, start=1):
+        state.apply(Entry(ENTRY_VERSION, number, 0, added))
+    return state
+
+
+def test_only_what_the_lake_lacks_is_wanted() -> None:
+    state = replayed([piece(0, 10)], [piece(20, 30)])
+    missing = state.missing([QueueRange(QUEUE, 5, 40)], {})
+    assert [each.range[1:] for each in missing.wanted] == [(10, 20), (30, 40)]
+    assert not missing.made_again
+
+
+def test_a_queue_that_the_lake_does_not_know_is_wanted_whole() -> None:
+    other = QueueRef("orders", "broker-b", 0)
+    missing = replayed([piece(0, 10)]).missing([QueueRange(other, 0, 10)], {})
+    assert [each.range for each in missing.wanted] == [QueueRange(other, 0, 10)]
+
+
+def test_a_queue_made_again_is_wanted_from_its_first_message_as_another_generation() -> None:
+    state = replayed([piece(0, 10, birth=Birth(0, 1000))])
+    missing = state.missing([QueueRange(QUEUE, 0, 4)], {QUEUE: Birth(0, 2000)})
+    assert missing.made_again == [QUEUE]
+    assert [(each.range[1:], each.generation) for each in missing.wanted] == [((0, 4), 1)]
+
+
+def test_the_second_life_of_a_queue_is_not_wanted_twice_either() -> None:
+    state = replayed(
+        [piece(0, 10, birth=Birth(0, 1000))], [piece(0, 4, generation=1, birth=Birth(0, 2000))]
+    )
+    missing = state.missing([QueueRange(QUEUE, 0, 6)], {QUEUE: Birth(0, 2000)})
+    assert not missing.made_again
+    assert [(each.range[1:], each.generation) for each in missing.wanted] == [((4, 6), 1)]
+
+
+def test_a_queue_whose_first_messages_expired_is_the_same_queue() -> None:
+    state = replayed([piece(0, 10, birth=Birth(0, 1000))])
+    missing = state.missing([QueueRange(QUEUE, 5, 12)], {QUEUE: Birth(5, 2000)})
+    assert not missing.made_again
+    assert [each.range[1:] for each in missing.wanted] == [(10, 12)]
+
+
+def test_an_entry_that_adds_what_is_there_is_no_entry_of_this_lake() -> None:
+    state = replayed([piece(0, 10)])
+    with pytest.raises(BadLake, match="9 to 11"):
+        state.apply(Entry(ENTRY_VERSION, 2, 0, [piece(9, 11)]))
+
+
+def test_a_gap_in_the_log_is_refused() -> None:
+    with pytest.raises(BadLake, match="entry 2"):
+        LakeState().apply(Entry(ENTRY_VERSION, 2, 0, []))
+
+
+def test_what_an_entry_removes_can_be_added_again() -> None:
+    state = replayed([piece(0, 10), piece(10, 20)])
+    old = [piece(0, 10).path, piece(10, 20).path]
+    state.apply(Entry(ENTRY_VERSION, 2, 0, [piece(0, 20)], old))
+    assert state.covered(QUEUE) == [(0, 20)]
+    assert state.row_count == 20
+    assert list(state.files) == [piece(0, 20).path]
+
+
+def test_removing_what_is_not_there_is_refused() -> None:
+    with pytest.raises(BadLake, match=r"nothing\.parquet"):
+        LakeState().apply(Entry(ENTRY_VERSION, 1, 0, [], ["nothing.parquet"]))
+
+
+def test_pieces_that_overlap_each_other_are_not_new() -> None:
+    state = LakeState()
+    state.check_new([piece(0, 10), piece(10, 20)])
+    with pytest.raises(BadLake, match="twice"):
+        state.check_new([piece(0, 10), piece(9, 20)])
