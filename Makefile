@@ -38,7 +38,7 @@ check: $(READY)  ## format, lint, types, import contracts
 	@$(BIN)/lint-imports --no-logo | tail -n 4
 
 unit: $(READY)  ## the inner loop: module by module, without Java
-	@$(BIN)/pytest -q -n 2 tests/unit tests/test_tidy.py
+	@$(BIN)/pytest -q -n 2 --dist loadgroup tests/unit tests/test_tidy.py
 
 test: java check  ## everything CI runs
 	@$(BIN)/pytest -n 2 --dist loadgroup tests

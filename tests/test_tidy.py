@@ -15,6 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
+# All of them share one look at the files.
+pytestmark = pytest.mark.xdist_group("tidy")
+
 log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).parents[1]

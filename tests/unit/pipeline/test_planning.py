@@ -12,7 +12,7 @@ def queue(number: int) -> QueueRef:
 
 
 ranges = st.lists(
-    st.tuples(st.integers(0, 50), st.integers(0, 2000)).map(
+    st.tuples(st.integers(0, 50), st.integers(0, 200)).map(
         lambda pair: (pair[0], pair[0] + pair[1])
     ),
     max_size=12,
