@@ -31,7 +31,7 @@ pytestmark = pytest.mark.xdist_group("chaos")
 MEGABYTE = 1024 * 1024
 FRAME_TIMEOUT_S = 10.0
 # What others may feel of it, on a machine that is busy elsewhere.
-DELAY_S_MAX = 3.0
+DELAY_S_MAX = 5.0
 
 MORE = 100 if os.environ.get("ROQUET_LONG") else 1
 TOPIC = "attacked"
@@ -105,14 +105,14 @@ async def test_one_byte_a_second_is_cut_off(broker: OurBroker) -> None:
     request = encode_command(plain_send(TOPIC, b"slow"))
     async with await RawPeer.connect(port_of(broker)) as peer:
         started_s = time.monotonic()
-        closed = asyncio.create_task(peer.until_closed(FRAME_TIMEOUT_S + 10))
+        closed = asyncio.create_task(peer.until_closed(FRAME_TIMEOUT_S + 40))
         for byte in request:
             peer.send(bytes([byte]))
             await asyncio.wait([closed], timeout=1)
             if closed.done():
                 break
         await closed
-    assert FRAME_TIMEOUT_S - 1 < time.monotonic() - started_s < FRAME_TIMEOUT_S + 5
+    assert FRAME_TIMEOUT_S - 1 < time.monotonic() - started_s < FRAME_TIMEOUT_S + 30
 
 
 @pytest.mark.usefixtures("bystander")

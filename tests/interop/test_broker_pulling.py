@@ -26,7 +26,7 @@ NewTopic = Callable[..., str]
 
 BY_HAND = {"autoCommit": False}
 # The time of a waiting pull is 20 seconds, and Apache looks after it every five.
-AT_ONCE_S = 1.0
+AT_ONCE_S = 4.0
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_waiting_pull_ends_when_its_time_is_over(
         pulled = puller.pull_or_wait(ten, 10)
         waited_s = time.monotonic() - started_s
     assert (pulled.status, pulled.next_begin_offset) == ("NO_NEW_MSG", 10)
-    assert 0.5 <= waited_s < 3
+    assert 0.5 <= waited_s < 10
 
 
 def test_lite_pull_by_subscription_goes_on_where_it_committed(

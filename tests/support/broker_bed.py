@@ -34,7 +34,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import small_config
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 VERSION_4_9_7 = 407
 VERSION_5_5_0 = 513
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 
-async def eventually(condition: Callable[[], object], patience_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], object], patience_s: float = 30.0) -> None:
     """Lets the loop run until `condition` holds; a test that waits too long fails here."""
     async with asyncio.timeout(patience_s):
         # Conditions are plain state of the code under test, which has no event to wait on.
@@ -13,7 +13,7 @@ async def eventually(condition: Callable[[], object], patience_s: float = 10.0) 
             await asyncio.sleep(0.001)
 
 
-def wait_until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], patience_s: float = 60.0) -> None:
     """The same for tests without a loop, which wait for other processes."""
     deadline_s = time.monotonic() + patience_s
     while not condition():

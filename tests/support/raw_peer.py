@@ -8,7 +8,7 @@ from typing import Self, cast
 from roquet.protocol.command import Command, decode_command, encode_command
 from roquet.protocol.frame_decoder import FrameDecoder
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 class RawPeer:

@@ -107,7 +107,7 @@ async def test_garbage_behind_a_request_is_found_at_once() -> None:
         peer.send(encode_command(echo_request("good")) + b"\xff" * 8)
         assert echoed_text(await peer.receive()) == "good"
         # Sooner than a frame that does not end is given up.
-        assert await peer.until_closed(patience_s=5) == b""
+        assert await peer.until_closed() == b""
 
 
 async def test_a_frame_must_be_complete_in_time_however_steadily_it_drips() -> None:

@@ -548,7 +548,7 @@ def test_nested_between_cannot_double_the_work_at_every_level() -> None:
     "text", ["1" * 32_000 + "x", "1" * 16_000 + "." + "1" * 16_000 + "e", " " * 32_000 + "x"]
 )
 def test_a_hostile_property_costs_linear_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert not matches("a > 1.5 OR a > 1", a=text)
     # Quadratic backtracking over this text would take many seconds.
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 3.0

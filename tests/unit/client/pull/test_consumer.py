@@ -305,8 +305,8 @@ async def test_no_more_is_read_ahead_than_there_is_room_for(
 async def test_a_paused_queue_rests_and_others_go_on(cluster: LiveCluster) -> None:
     async with reader(cluster, *QUEUES[:2], suspend_s=0.05) as consumer:
         consumer.pause([QUEUE])
-        # The pull that waits now is the last one.
-        await asyncio.sleep(2 * SOON_S)
+        # The pull that waits now is the last one, and its time is over long before.
+        await asyncio.sleep(20 * SOON_S)
         put(cluster, [b"rests"])
         put(cluster, [b"goes on"], 1)
         assert await polled(consumer, 1) == [b"goes on"]
