@@ -136,7 +136,12 @@ def _ingest(given: Namespace) -> int:
 
 
 def _run_ingest(given: Namespace) -> "tuple[IngestReport, float]":
-    from roquet.pipeline.jobs.ingest import IngestPlan, check_plan, ingest  # noqa: PLC0415
+    from roquet.pipeline.jobs.ingest import (  # noqa: PLC0415
+        IngestPlan,
+        check_cluster,
+        check_plan,
+        ingest,
+    )
     from roquet.pipeline.jobs.session import spark_session  # noqa: PLC0415
 
     plan = IngestPlan(
@@ -147,6 +152,7 @@ def _run_ingest(given: Namespace) -> "tuple[IngestReport, float]":
         interval=given.interval,
     )
     check_plan(plan)
+    check_cluster(plan)
     _say(f"starting Spark on {given.master}, which takes some seconds ...")
     with spark_session("roquet ingest", given.master) as spark:
         _say("Spark runs; reading")

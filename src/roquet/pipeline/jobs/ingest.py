@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from roquet.errors import RoquetError
+from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.jobs.checkpoint import bind_checkpoint
 from roquet.pipeline.jobs.query_failures import failure_of, is_slow_start
@@ -25,6 +26,8 @@ from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings, read_settings
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.source.positions import queues_of
+from roquet.pipeline.source.rows import pull_group
 from roquet.protocol.record_columns import PropertiesForm
 
 log = logging.getLogger(__name__)
@@ -103,6 +106,12 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
                 f" {_shown(here)}: use the same, or another lake"
             )
     return wanted
+
+
+def check_cluster(plan: IngestPlan) -> None:
+    """Ask for the topics once, before anybody waits for Spark. Raises what the client raises."""
+    reading = read_options(ReadOptions, _source_options(plan))
+    queues_of(topic_reader(reading.cluster, pull_group(reading)), reading)
 
 
 def _shown(value: str | None) -> str:
