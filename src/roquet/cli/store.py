@@ -87,7 +87,7 @@ def _define_selection(parser: ArgumentParser) -> None:
     parser.add_argument("--topic", help="Of this topic only.")
     parser.add_argument("--queue", type=count, help="Of this queue only.")
     parser.add_argument("--offset", type=count, default=0, help="From this queue offset on.")
-    parser.add_argument("--count", type=count, help="At most so many in all.")
+    parser.add_argument("--count", type=count, help="At most this many in all.")
     parser.add_argument("--from-time", metavar="TIME", help="Stored at this time or later.")
     parser.add_argument("--to-time", metavar="TIME", help="Stored before this time.")
     parser.add_argument("--key", help="With this word among their keys, or as their unique key.")

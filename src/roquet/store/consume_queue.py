@@ -28,8 +28,8 @@ BLANK_SIZE: Final = 2**31 - 1
 # How many bytes of a queue file are taken from the disk at once: a broker can have thousands
 # of queues, and most of them are short.
 RESERVE_STEP: Final = 1 << 16
-# So many files at the end are looked at when a queue is loaded. The older ones were whole when
-# these began, and every entry is compared with its record again when it is read.
+# At most this many files at the end are looked at when a queue is loaded. The older ones were
+# whole when these began, and every entry is compared with its record again when it is read.
 CHECKED_FILES: Final = 3
 
 # Behind everything.

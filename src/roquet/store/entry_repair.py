@@ -7,7 +7,7 @@ from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.errors import BadRecord
 from roquet.store.log_scan import LogRecord
 
-# So much of the log is read for one entry while somebody waits.
+# At most this much of the log is read for one entry while somebody waits.
 SEARCH_SIZE_MAX: Final = 4 << 20
 
 

@@ -154,7 +154,7 @@ cdef class Gathering:
         return NULL
 
     cdef bint _take_run(self, const File* file) except -1:
-        """Take so many records as one piece; whether there may be more of them."""
+        """Take this many records as one piece; whether there may be more of them."""
         cdef Span found[_RUN_COUNT_MAX]
         cdef Py_ssize_t count = 0
         cdef Py_ssize_t run_size = 0

@@ -31,7 +31,7 @@ from roquet.store.record_scan import scan_heads, scan_runs
 RECORD_SIZE_MIN: Final = LAYOUTS[0].size + 3
 BLANK_SIZE_MIN: Final = 8
 
-# So many bytes are checked before the first of their records is handed out.
+# This many bytes are checked before the first of their records is handed out.
 _HEADS_SIZE: Final = 1 << 16
 _STRETCH_SIZE: Final = 1 << 20
 _unpack_blank = Struct(">ii").unpack_from

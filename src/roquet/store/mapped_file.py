@@ -11,7 +11,7 @@ from roquet.store.zeros import is_zero
 
 _CHUNK_SIZE: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK_SIZE)
-# Other threads have to wait while so much is given back.
+# At most this much is given back at a time: other threads have to wait meanwhile.
 _GIVEN_BACK_SIZE: Final = 16 << 20
 
 

@@ -21,7 +21,7 @@ from roquet.store.entry_repair import find_by_neighbours, is_message
 from roquet.store.errors import BadRecord
 from roquet.store.gathering import Gathering
 
-# So many entries are looked at for one read when a filter drops most of them.
+# At most this many entries are looked at for one read when a filter drops most of them.
 _SCAN_COUNT_MIN: Final = 800
 
 

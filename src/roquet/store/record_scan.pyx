@@ -52,7 +52,7 @@ cdef enum:
     _SECTOR_SIZE = 512
     _SCHEDULE_TOPIC_SIZE = 19
     _PREPARED = 0x4  # and rolled back: both have this bit, and are in no queue
-    # So many queues are kept apart at once, since they are looked for one by one.
+    # At most this many queues are kept apart at once, since they are looked for one by one.
     _RUN_COUNT_MAX = 256
 
 cdef enum Verdict:

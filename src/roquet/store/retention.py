@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-# So many files go in one round; the next one comes soon.
+# At most this many files go in one round; the next one comes soon.
 FILES_PER_ROUND: Final = 10
-# Once the disk counts as full, so many percent have to be free again before it does not.
+# Once the disk counts as full, this many percent more have to be free before it does not.
 FULL_DISK_MARGIN: Final = 2
 _HOUR_MS: Final = 3_600_000
 

@@ -112,7 +112,7 @@ class Cluster:
         await self.close()
 
     async def new_topic(self, name: str | None = None, *, queues: int = 4) -> str:
-        """Makes a topic with so many queues on each broker that runs, and returns its name.
+        """Makes a topic with that many queues on each broker that runs, and returns its name.
 
         Without a name it gets one that no other topic has. Raises RequestRefused.
         """

@@ -11,7 +11,7 @@ class Pauses:
         self._has_changed = asyncio.Event()
 
     async def pause(self, interval_ms: Callable[[], int]) -> None:
-        """Returns when so much time has passed since the call."""
+        """Returns when that much time has passed since the call."""
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         while (left_s := begin_s + interval_ms() / 1000 - loop.time()) > 0:

@@ -51,7 +51,7 @@ class Cache:
         self.has_some.set()
 
     def take(self, count: int) -> tuple[list[ReceivedMessage], set["Prefetcher"]]:
-        """Whole pulls until there are so many messages, and whose they were."""
+        """Whole pulls until there are enough messages, and whose they were."""
         messages: list[ReceivedMessage] = []
         owners: set[Prefetcher] = set()
         batches = self._batches

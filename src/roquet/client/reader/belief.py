@@ -17,14 +17,14 @@ PULL_SIZE_MAX: Final = 352 * 1024
 _ENDED_BY_SIZE_FROM: Final = 160 * 1024
 _MARGIN_PART: Final = 8
 _FULL_COUNT_TO_GROW: Final = 8
-# So few pulls of a filtered span overshoot it for nothing.
+# With this few pulls to a filtered span, hardly any overshoots it for nothing.
 _PULLS_OF_SPAN: Final = 8
 
 
 class Belief(Protocol):
     @property
     def span_count(self) -> int:
-        """So many offsets are given to one who pulls them one reply after the other."""
+        """How many offsets are given to one who pulls them one reply after the other."""
 
     def note(self, asked: int, brought: int, size: int) -> None:
         """A pull of `asked` offsets brought `brought` of them, in `size` bytes."""

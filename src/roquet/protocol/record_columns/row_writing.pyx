@@ -156,7 +156,7 @@ cdef class RowWriter:
         return sizes
 
     def write(self, Py_ssize_t first, Py_ssize_t last, Py_ssize_t size):
-        """The batch of the rows from `first` up to `last`, which have so many bytes."""
+        """The batch of the rows from `first` up to `last`, which take `size` bytes."""
         if not 0 <= first <= last <= self.bodies.count or size < 0:
             raise IndexError(f"there are no rows from {first} to {last}")
         cdef bytes batch = PyBytes_FromStringAndSize(NULL, size)

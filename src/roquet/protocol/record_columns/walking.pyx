@@ -15,7 +15,7 @@ from roquet.protocol.messages.record_layout cimport (
 
 cdef enum:
     _MAGIC_BYTE = 0xDA  # the first one of both
-    # Of a record so much has to be there to say where it lies.
+    # This much of a record has to be there to say where it lies.
     _CLAIM_SIZE = PHYSICAL_OFFSET_AT + 8
     _MAGIC_BLANK = -875286124
     _BLANK_SIZE_MIN = 8

@@ -37,7 +37,7 @@ _unpack_slot = Struct(">i").unpack_from
 
 SECONDS_MAX: Final = 2**31 - 1
 _RESERVE_STEP: Final = 1 << 20
-# A slot that so many keys share is passed over from here on: a walk must end.
+# A slot that this many keys share is passed over from here on: a walk must end.
 CHAIN_LENGTH_MAX: Final = 200_000
 
 

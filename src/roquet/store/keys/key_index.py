@@ -26,7 +26,8 @@ from roquet.store.keys.message_keys import keys_in_log
 from roquet.store.keys.packed_keys import KeyBatch
 from roquet.store.mapped_file import MappedFile
 
-# So many messages are filed at once: enough to make the batch cheap, few enough not to be felt.
+# At most this many messages are filed at once: enough to make the batch cheap, few enough not to
+# be felt.
 BATCH_COUNT: Final = 1024
 
 

@@ -22,7 +22,7 @@ from roquet.store.log_scan import find_record, is_blank, read_log_record
 from roquet.store.mapped_file import MappedFile
 from roquet.store.record_scan import scan_whole
 
-# About so many bytes are handed out at once.
+# About this many bytes are handed out at once.
 RUN_SIZE: Final = 4 << 20
 
 # What a file that was removed under us looks like, on this host and on a shared disk.

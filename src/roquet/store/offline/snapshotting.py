@@ -20,13 +20,13 @@ from roquet.store.mapped_file import MappedFile
 from roquet.store.offline.log_range import LogFile, Segment
 from roquet.store.offline.snapshot import QueueBounds
 
-# Segments are so long, or longer if there were more than so many.
+# How long segments are; longer ones are made where there would be more than the limit below.
 SEGMENT_SIZE_MIN: Final = 1 << 16
 SEGMENT_COUNT_MAX: Final = 2048
-# So many records are tried for one that its queue knows, and so many entries for the first one
-# whose message can be found.
+# At most this many records are tried for one that its queue knows, and this many entries for the
+# first one whose message can be found.
 _TRIES: Final = 16
-# No queue has so many messages.
+# More than any queue has messages.
 OFFSET_MAX: Final = 2**63 - 1
 _LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 
