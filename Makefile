@@ -40,11 +40,14 @@ check: $(READY)  ## format, lint, types, import contracts
 unit: $(READY)  ## the inner loop: module by module, without Java
 	@$(BIN)/pytest -q -n 2 --dist loadgroup tests/unit tests/test_tidy.py
 
+# Spark has the machine for itself: it gives its Python ten seconds to start.
 test: java check  ## everything CI runs
-	@$(BIN)/pytest -n 2 --dist loadgroup tests
+	@$(BIN)/pytest -n 2 --dist loadgroup --ignore tests/pipeline tests
+	@$(BIN)/pytest tests/pipeline
 
 test-long: java check  ## the same proofs with counts that take hours
-	@ROQUET_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup tests
+	@ROQUET_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --ignore tests/pipeline tests
+	@ROQUET_LONG=1 $(BIN)/pytest tests/pipeline
 
 bench: $(READY)  ## measure; numbers are ratios within one run
 	@for bench in bench/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done

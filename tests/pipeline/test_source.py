@@ -131,6 +131,10 @@ def test_a_dataframe_gives_the_same_rows_however_often_it_is_counted(
     assert read().count() == 100
 
 
+def test_a_topic_without_messages_is_a_dataframe_without_rows(read: Read) -> None:
+    assert read().collect() == []
+
+
 def test_tags_with_equal_hashes_are_told_apart(read: Read, producer: Producer, topic: str) -> None:
     producer.send_many(workload(topic, 90))
     assert {row.tags for row in read(tagExpression="Aa").collect()} == {"Aa"}

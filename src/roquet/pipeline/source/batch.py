@@ -37,7 +37,6 @@ class BatchReader(DataSourceReader):
         return planned(options, batch_ranges(reader, options))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, QueuePartition)
         return read_rows(self._options, self._columns, partition)
 
 
@@ -52,6 +51,9 @@ def planned(options: ReadOptions, ranges: Sequence[QueueRange]) -> list[InputPar
 
 
 def read_rows(
-    options: ReadOptions, columns: Sequence[str], partition: QueuePartition
+    options: ReadOptions, columns: Sequence[str], partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
+    # Where nothing is to be read, Spark makes up a partition of its own.
+    if not isinstance(partition, QueuePartition):
+        return iter(())
     return read_ranges(options, columns, partition.ranges)

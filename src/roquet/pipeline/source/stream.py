@@ -29,7 +29,7 @@ from roquet.pipeline.options.bounds import Position
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.retrying import TRANSIENT, retried
 from roquet.pipeline.source.admission import admitted, is_held_back
-from roquet.pipeline.source.batch import QueuePartition, planned, read_rows
+from roquet.pipeline.source.batch import planned, read_rows
 from roquet.pipeline.source.losses import QueueState, find_loss
 from roquet.pipeline.source.positions import queues_of, starting_offsets
 from roquet.pipeline.source.rows import average_size, pull_group
@@ -107,7 +107,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planned(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, QueuePartition)
         return read_rows(self._options, self._columns, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
