@@ -20,7 +20,9 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py scripts/make_venv.sh
 	@touch $@
 
 $(READY): $(INSTALLED) $(NATIVE)
-	@$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2 > /dev/null
+	@if [ -n "$$(find $(NATIVE) -newer $(INSTALLED))" ]; then \
+		$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2 > /dev/null; \
+	fi
 	@touch $@
 
 setup: $(READY)  ## the virtual environment alone
