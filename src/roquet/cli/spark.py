@@ -5,8 +5,11 @@ import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
@@ -116,14 +119,10 @@ def _ingest(given: Namespace) -> int:
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         _fail("Spark is not installed: pip install roquet[spark]", 1)
     logging.basicConfig(format="roquet spark ingest: %(message)s", level=logging.WARNING)
-    # A job is ended by either signal, and both leave a lake that is whole.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         report, elapsed_s = _run_ingest(given)
     except RoquetError as error:
         _fail("; ".join([str(error), *getattr(error, "__notes__", ())]), 1)
-    finally:
-        signal.signal(signal.SIGTERM, before)
     if given.json:
         print(msgspec.json.encode(report._asdict() | {"seconds": round(elapsed_s, 3)}).decode())
     else:
@@ -157,8 +156,28 @@ def _run_ingest(given: Namespace) -> "tuple[IngestReport, float]":
     with spark_session("roquet ingest", given.master) as spark:
         _say("Spark runs; reading")
         started_s = time.monotonic()
-        report = ingest(spark, plan, _tell_of)
+        with _stopped_by_signals() as stop:
+            report = ingest(spark, plan, _tell_of, stop)
         return report, time.monotonic() - started_s
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[Event]:
+    """Set by the first signal that ends a process; the second one does not wait."""
+    stop = Event()
+
+    def handle(number: int, frame: object) -> None:  # noqa: ARG001
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        _say("ending with what is published ...")
+
+    before = {each: signal.signal(each, handle) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _source_options(given: Namespace) -> dict[str, str]:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Final, NamedTuple, final
 
 import msgspec
@@ -33,6 +34,7 @@ from roquet.protocol.record_columns import PropertiesForm
 log = logging.getLogger(__name__)
 
 _ATTEMPTS_MAX: Final = 5
+_STOP_CHECKED_S: Final = 1
 _STARTING_OFFSETS: Final = "startingOffsets"
 _PROPERTIES: Final = "properties"
 
@@ -69,8 +71,9 @@ def ingest(
     spark: SparkSession,
     plan: IngestPlan,
     on_published: Callable[[Entry], None] = lambda _: None,
+    stop: Event | None = None,
 ) -> IngestReport:
-    """Returns at the end of what is available, or when it is interrupted (KeyboardInterrupt).
+    """Returns at the end of what is available, or soon after `stop` is set, by a signal maybe.
 
     Raises BadOption, BadLake, and QueryFailed with what ended the query.
     """
@@ -80,7 +83,7 @@ def ingest(
         bind_checkpoint(plan.checkpoint, lake.path, lake.settings.id)
         publisher = _Publisher(lake, on_published)
         source |= {"lake": str(lake.path), "run": lake.run, "grid": str(lake.settings.grid)}
-        is_complete = _run(spark, plan, source, publisher)
+        is_complete = _run(lambda: _started(spark, plan, source, publisher), publisher, stop)
         return publisher.report(is_complete=is_complete)
 
 
@@ -170,16 +173,15 @@ class _Publisher:
         )
 
 
-def _run(
-    spark: SparkSession, plan: IngestPlan, source: Mapping[str, str], publisher: _Publisher
-) -> bool:
+def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event | None) -> bool:
     """Whether it ended by itself. Raises what ended it otherwise."""
     for attempt in range(1, _ATTEMPTS_MAX + 1):
-        query = _started(spark, plan, source, publisher)
+        query = start()
         try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            return False
+            # Not a KeyboardInterrupt: raised inside of a call to Spark it is told with a traceback.
+            while not query.awaitTermination(_STOP_CHECKED_S):
+                if stop is not None and stop.is_set():
+                    return False
         except StreamingQueryException as error:
             if publisher.failure is not None:
                 raise publisher.failure from None
