@@ -60,7 +60,7 @@ def failing_once(frame: DataFrame, marker: Path, number: int) -> DataFrame:
             raise RuntimeError("a task fails half way")
         return body
 
-    return frame.withColumn("body", F.udf(pass_on, "string")("body"))
+    return frame.withColumn("body", F.udf(pass_on, "string", useArrow=False)("body"))
 
 
 @pytest.fixture
