@@ -14,12 +14,15 @@ from tests.support.jars import JvmNotStarted
 
 
 @contextmanager
-def spark_session(directory: Path, master: str = "local[2]") -> Iterator[SparkSession]:
-    """Both formats are registered. Raises JvmNotStarted."""
+def spark_session(directory: Path) -> Iterator[SparkSession]:
+    """Two cores, and a task is tried three times. Both formats are registered.
+
+    Raises JvmNotStarted.
+    """
     # Workers would take the first Python of the path.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = SparkSession.Builder().master(master).appName("roquet-tests")
+    builder = SparkSession.Builder().master("local[2,3]").appName("roquet-tests")
     for name, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
