@@ -27,7 +27,8 @@ _OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "java.util", "java.lang", "jdk.int
 QUICK_SMALL_JVM = (
     "-Xms32m",
     "-Xmx256m",
-    "-XX:MaxDirectMemorySize=128m",
+    # A limit, not a size: all tests of a run share a broker, and its buffers add up.
+    "-XX:MaxDirectMemorySize=512m",
     "-XX:+UseSerialGC",
     # No second compiler: these processes live for seconds and share two cores.
     "-XX:TieredStopAtLevel=1",
