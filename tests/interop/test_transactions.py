@@ -114,9 +114,14 @@ def test_a_producer_that_never_knows_is_given_up(
 ) -> None:
     with JavaTransactionProducer(java, names, new_name("producers")) as producer:
         sent = producer.send(Outgoing(queue.topic, b"lost"), UNKNOWN)
-        assert puller.queues(queue.topic) == [queue]  # That is how it learns of the broker.
         given_up = Queue("TRANS_CHECK_MAX_TIME_TOPIC", queue.broker_name, 0)
-        wait_until(lambda: sent.message_id in messages_by_id(puller, given_up))
+
+        def is_given_up() -> bool:
+            # That is how it learns of the broker, which it forgets every half minute.
+            assert puller.queues(queue.topic) == [queue]
+            return sent.message_id in messages_by_id(puller, given_up)
+
+        wait_until(is_given_up)
     assert check_count(messages_by_id(puller, given_up)[sent.message_id]) == CHECK_COUNT_MAX
     assert puller.max_offset(queue) == 0
 
