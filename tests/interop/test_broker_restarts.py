@@ -106,7 +106,7 @@ def test_everything_is_there_after_a_clean_restart(
     assert ["retryMaxTimes", "=", "7"] in [line.split() for line in settings.splitlines()]
 
 
-def test_clients_go_on_as_soon_as_the_broker_is_back(
+def test_clients_go_on_when_the_broker_is_back(
     java: JavaDriver, servers: Servers, new_name: NewName
 ) -> None:
     topic = new_name("topic")
