@@ -158,9 +158,8 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         Timers(store, clock, timer_state),
     )
     stack.callback(_close_store, store, delays)
-    assert store.recovery is not None
-    if not store.recovery.was_clean:
-        offsets.cut_back(store.max_offset)
+    # Not only after a crash: a disk may lose the end of a log that was closed, too.
+    offsets.cut_back(store.max_offset)
     pending_halves.load()
     peers = Peers(Router(None, ()), clock)
     stack.push_async_callback(peers.close)

@@ -57,6 +57,8 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
         "maxTransferCountOnMessageInMemory",
         "flushDelayOffsetInterval",
     }
+    # What differs on purpose.
+    assert config_texts(DEFAULT)["flushDelayOffsetInterval"] == "1000"
     ours = config_texts(DEFAULT)
     recorded = recorded_settings("49")
     assert recorded
