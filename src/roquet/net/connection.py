@@ -375,11 +375,11 @@ class Connection(asyncio.Protocol):
             self.deadline_s = self._watch.now_s + self._limits.frame_timeout_s
 
     def _distrust(self, error: ProtocolError) -> None:
-        log.warning("closing %s: %s", self.peer, error)
+        self._watch.complain("closing", f"closing {self.peer}: {error}")
         self.close(str(error))
 
     def _cut_off(self, reason: str) -> None:
-        log.warning("cutting off %s: it %s", self.peer, reason)
+        self._watch.complain("cutting off", f"cutting off {self.peer}: it {reason}")
         self.abort(f"the peer {reason}")
 
     def _check_open(self) -> None:

@@ -1,7 +1,6 @@
 """A listening socket and the connections it accepted."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, final
@@ -12,8 +11,6 @@ from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.ports import at_free_port
 from roquet.net.router import Router
 from roquet.net.watch import Watch
-
-log = logging.getLogger(__name__)
 
 CONNECTION_COUNT_MAX: Final = 20_000
 _BACKLOG: Final = 1024
@@ -67,8 +64,9 @@ class Server:
 
     def opened(self, connection: Connection) -> None:
         if len(self._watch) >= self._connection_count_max:
-            log.warning(
-                "%d connections are open, refusing %s", self.connection_count, connection.peer
+            self._watch.complain(
+                "refusing",
+                f"{self.connection_count} connections are open, refusing {connection.peer}",
             )
             connection.abort("too many connections")
             return

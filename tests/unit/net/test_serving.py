@@ -95,6 +95,17 @@ async def test_garbage_costs_its_own_connection_only(
     assert hostile.address in caplog.text
 
 
+async def test_peers_that_all_do_the_same_wrong_are_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_echo_server() as server:
+        for _ in range(20):
+            async with await RawPeer.connect(server.port) as hostile:
+                hostile.send(b"GET / HTTP/1.1\r\n\r\n")
+                await hostile.until_closed()
+    assert sum("closing" in record.getMessage() for record in caplog.records) == 1
+
+
 async def test_requests_before_an_unreadable_one_are_answered() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
         peer.send(encode_command(echo_request("good")) + b"\x00\x00\x00\x06\x00\x00\x00\x02{]")
