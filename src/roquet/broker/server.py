@@ -62,7 +62,7 @@ _FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULL
 async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncIterator[Broker]:
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
-    When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
+    When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, StateFileError,
     and OSError or NoFreePort when an address cannot be had.
     """
 
@@ -119,8 +119,13 @@ class _LoadedTable(SavedTable, Protocol):
 def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitStack) -> Broker:
     """The broker with its tables loaded and its store open."""
 
+    lost: set[str] = set()
+
     def kept(name: str, table: _LoadedTable) -> Saver:
-        saver = Saver(name, _loaded_file(disk, config.store.layout.config / name, table), table)
+        file = StateFile(disk, config.store.layout.config / name)
+        if not _is_loaded(file, name, table):
+            lost.add(name)
+        saver = Saver(name, file, table)
         stack.push_async_callback(saver.until_saved)
         return saver
 
@@ -158,6 +163,9 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         Timers(store, clock, timer_state),
     )
     stack.callback(_close_store, store, delays)
+    if "topics.json" in lost:
+        for topic in topics.restore(store.queues()):
+            log.warning("made topic %s again, after its queues", topic)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
     pending_halves.load()
@@ -226,11 +234,17 @@ def _identity(config: BrokerConfig) -> Identity:
     )
 
 
-def _loaded_file(disk: Disk, path: Path, table: _LoadedTable) -> StateFile:
-    file = StateFile(disk, path)
-    for name in file.load(table.load) or ():
-        log.warning("%s: left out %r, which cannot be a name", path.name, name)
-    return file
+def _is_loaded(file: StateFile, name: str, table: _LoadedTable) -> bool:
+    """A table that cannot be read is no reason not to serve the log. Raises StateNotSaved."""
+    try:
+        left_out = file.load(table.load) or ()
+    except BadStateFile as error:
+        log.error("starting without %s, kept as %s.damaged: %s", name, name, error)  # noqa: TRY400  It says it all.
+        file.set_aside()
+        return False
+    for each in left_out:
+        log.warning("%s: left out %r, which cannot be a name", name, each)
+    return True
 
 
 def _apache_progress(disk: Disk, path: Path) -> TimerProgress:

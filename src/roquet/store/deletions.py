@@ -20,6 +20,10 @@ class _Deletion(msgspec.Struct, rename="camel"):
     before: int
 
 
+class _DeletionList(msgspec.Struct):
+    deletions: list[_Deletion]
+
+
 class _BadList(RoquetError):
     """The file is not the list it should be."""
 
@@ -61,10 +65,12 @@ class Deletions:
     def _save(self, ends: dict[tuple[bytes, int], int]) -> None:
         self._file.save(
             msgspec.json.encode(
-                [
-                    _Deletion(topic.decode(), queue_id, end)
-                    for (topic, queue_id), end in ends.items()
-                ]
+                _DeletionList(
+                    [
+                        _Deletion(topic.decode(), queue_id, end)
+                        for (topic, queue_id), end in ends.items()
+                    ]
+                )
             )
         )
         self._ends = ends
@@ -72,6 +78,6 @@ class Deletions:
 
 def _parse(content: bytes) -> list[_Deletion]:
     try:
-        return msgspec.json.decode(content, type=list[_Deletion])
+        return msgspec.json.decode(content, type=_DeletionList).deletions
     except msgspec.MsgspecError as error:
         raise _BadList(str(error)) from None

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.broker_bed import broker_bed
-from tests.support.stores import small_config
+from tests.support.stores import messages, small_config
 
 TOPIC, GROUP = "topic", "group"
 
@@ -19,6 +21,56 @@ async def test_a_message_in_the_place_of_a_lost_one_is_still_to_be_consumed(tmp_
     async with broker_bed(tmp_path) as bed:
         assert bed.put(topic=TOPIC).queue_offset == 2
         assert bed.broker.offsets.find(GROUP, TOPIC, 0) == 2
+
+
+async def test_topics_are_made_again_after_their_queues(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = small_config(tmp_path).layout.config
+    async with broker_bed(tmp_path) as bed:
+        bed.broker.topics.find_or_create(TOPIC, 4)
+        bed.put(topic=TOPIC, queue_id=2)
+        await bed.broker.topic_saver.until_saved()
+    for name in ("topics.json", "topics.json.bak"):
+        (config / name).write_bytes(b"{")
+
+    async with broker_bed(tmp_path) as bed:
+        found = bed.broker.topics.find(TOPIC)
+    assert found is not None
+    assert (found.read_queue_nums, found.write_queue_nums) == (3, 3)
+    assert (config / "topics.json.damaged").read_bytes() == b"{"
+    assert f"made topic {TOPIC} again" in caplog.text
+
+
+async def test_a_deleted_topic_is_not_made_again(tmp_path: Path) -> None:
+    """Apache leaves its queues for a while."""
+    async with broker_bed(tmp_path) as bed:
+        bed.put(topic=TOPIC)
+        await bed.broker.topic_saver.until_saved()
+    async with broker_bed(tmp_path) as bed:
+        assert bed.broker.topics.find(TOPIC) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "topics.json",
+        "subscriptionGroup.json",
+        "consumerOffset.json",
+        "delayOffset.json",
+        "timers.json",
+        "changedSettings.json",
+    ],
+)
+async def test_no_bad_state_file_stops_the_start(tmp_path: Path, name: str) -> None:
+    config = small_config(tmp_path).layout.config
+    async with broker_bed(tmp_path) as bed:
+        bed.put(b"kept", topic=TOPIC)
+    config.mkdir(exist_ok=True)
+    for path in (config / name, config / f"{name}.bak"):
+        path.write_bytes(b"garbage")
+    async with broker_bed(tmp_path) as bed:
+        assert [message.body for message in messages(bed.broker.store, TOPIC, 0)] == [b"kept"]
 
 
 def flip_a_bit_at(log: Path, physical_offset: int) -> None:

@@ -5,7 +5,7 @@ whoever owns the file compares `change_count` with what it saved last. Settings 
 in place, so one that was handed out stays what it was.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntFlag
 from typing import Final, final
 
@@ -120,6 +120,13 @@ class TopicTable:
         """
         found = self._topics.get(topic)
         return found or self._put(_topic(topic, queue_count, flags))
+
+    def restore(self, queues: Mapping[str, Sequence[int]]) -> list[str]:
+        """Topics that have queues in the store (topic -> ids) and are not known; those it made."""
+        unknown = [topic for topic in queues if topic not in self._topics and names.is_name(topic)]
+        for topic in unknown:
+            self._put(_topic(topic, max(queues[topic]) + 1))
+        return unknown
 
     def update(self, topic: TopicConfig) -> TopicConfig:
         """What an operator says; its attributes are changes to those that there are.
