@@ -83,7 +83,7 @@ class StateFile:
             disk.sync(descriptor)
         finally:
             disk.close(descriptor)
-        # Between the two renames only the backup is there, and that is the state still valid.
+        # Between the two renames only the backup is there, and that state is still valid.
         if disk.exists(self._path):
             disk.rename(self._path, self._backup_path)
         disk.rename(aside, self._path)

@@ -17,7 +17,7 @@ import msgspec
 from roquet.disk import Disk
 
 FILE_SIZE: Final = 4096
-# Store timestamps and syncs are not exactly in step; Apache allows for as much.
+# Store timestamps and syncs are not exactly in step; Apache allows the same.
 MARGIN_MS: Final = 3_000
 _LAYOUT: Final = Struct(">qqq")
 

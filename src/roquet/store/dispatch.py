@@ -20,13 +20,13 @@ from roquet.store.queues import ConsumeQueues
 SCHEDULE_TOPIC: Final = names.SCHEDULE_TOPIC.encode()
 
 TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
-# Of the four kinds of records these two are in no queue.
+# Of the four kinds of records, these two are in no queue.
 TRANSACTIONS_WITHOUT_QUEUE: Final = frozenset(
     (SysFlag.TRANSACTION_PREPARED.value, SysFlag.TRANSACTION_ROLLBACK.value)
 )
 
 _DELAY: Final = b"\x02DELAY\x01"
-# Python refuses to make a number of some thousand digits.
+# Python refuses to read a number of several thousand digits.
 _DELAY_DIGITS_MAX: Final = 10
 
 
@@ -73,7 +73,7 @@ class EntriesMissing(StoreError):
     """A queue lacks entries of records before those that are dispatched now."""
 
     def __init__(self, physical_offset: int) -> None:
-        super().__init__(f"a queue lacks the entries of records behind {physical_offset}")
+        super().__init__(f"a queue lacks the entries of records after {physical_offset}")
         self.physical_offset = physical_offset
 
 
@@ -119,7 +119,7 @@ class Dispatcher:
             self.dispatch(record)
 
     def dispatch(self, record: LogRecord) -> None:
-        """Raises as `dispatch_all`."""
+        """Raises as `dispatch_all` does."""
         if record.sys_flag & TRANSACTION_MASK in TRANSACTIONS_WITHOUT_QUEUE:
             return
         code = code_of(record, self._delay_levels_ms)
@@ -127,7 +127,7 @@ class Dispatcher:
         self._dispatch_unfit(QueueRun(record.topic, record.queue_id, record.queue_offset, entry))
 
     def _dispatch_unfit(self, run: QueueRun) -> None:
-        """A run whose first messages may be deleted, or none that their queue expects."""
+        """A run whose first messages may be deleted, or not the ones that their queue expects."""
         deleted_end = self._deletions.end_of(run.topic, run.queue_id)
         for number, (physical_offset, _, _) in enumerate(unpack_entries(run.entries)):
             if physical_offset < deleted_end:
@@ -148,7 +148,7 @@ class Dispatcher:
         except BadMessage:
             return None
         if queue_offset == 0 and queue.max_offset > 0:
-            # Apache deleted the topic and made it again; what it had before is not its any more.
+            # Apache deleted the topic and made it again: what it had before is no longer its own.
             for file in self._queues.remove(queue):
                 file.close()
             queue = self._queues.find_or_add(run.topic, run.queue_id)

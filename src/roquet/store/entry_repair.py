@@ -14,14 +14,14 @@ SEARCH_SIZE_MAX: Final = 4 << 20
 def find_by_neighbours(
     log: CommitLog, queue: ConsumeQueue, offset: int, size_max: int = SEARCH_SIZE_MAX
 ) -> LogRecord | None:
-    """The record of message `offset`, looked for between the records before and behind it.
+    """The record of message `offset`, looked for between the records before and after it.
 
     None if it is not there, or too far to look for.
     """
     before = queue.entry(offset - 1) if offset > queue.min_offset else None
-    behind = queue.entry(offset + 1)
+    after = queue.entry(offset + 1)
     start = log.start if before is None or before.is_blank else before.physical_end
-    end = log.end if behind is None or behind.is_blank else behind.physical_offset
+    end = log.end if after is None or after.is_blank else after.physical_offset
     if not log.start <= start < end <= log.end or end - start > size_max:
         return None
     try:

@@ -151,7 +151,7 @@ class Flusher:
         return waiting >= self._config.flush_pages_min * PAGE_SIZE or (is_old and waiting > 0)
 
     def _sync_log(self) -> None:
-        # Cleared first: who asks from now on is served by the next round.
+        # Cleared first: whoever asks from now on is served by the next round.
         self._is_wanted.clear()
         self._log_synced_at = self._clock.monotonic_s()
         self._on_flushed(self._log.sync())

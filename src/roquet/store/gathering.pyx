@@ -2,7 +2,7 @@
 """The records that entries of one queue lead to, as far as they are of the usual kind.
 
 Every message that anybody reads passes through here. An entry is compared with its record
-before that is taken, whatever bytes there are; what does not look as usual is left to the
+before it is taken, whatever bytes there are; what does not look as usual is left to the
 caller, who knows more kinds of records, and what to do about damage.
 """
 
@@ -41,7 +41,7 @@ cdef enum:
     _TAGS_CODE_MIN = -2147483648
     _RUN_COUNT_MAX = 128
     _AHEAD_COUNT = 4
-    _FETCHED_SIZE_MAX = 1024  # Behind it the processor guesses right.
+    _FETCHED_SIZE_MAX = 1024  # Past it the processor guesses right.
     _LINE_SIZE = 64
 
 cdef extern from *:
@@ -101,8 +101,8 @@ cdef class Gathering:
     def take_usual(self, mapping, int64_t file_start, int64_t end, bint is_verified):
         """Take records that lie in this file, up to an unusual one; whether there were any.
 
-        The log ends at `end`, or later. Unless the file is verified, only records are usual that
-        have a checksum, and it is right.
+        The log ends at `end`, or later. Unless the file is verified, only records that have a
+        checksum, and a right one, are usual.
         """
         cdef Py_buffer view
         cdef File file
@@ -129,13 +129,13 @@ cdef class Gathering:
             self.size += PyBytes_GET_SIZE(record)
 
     def body(self):
-        """All records, one behind the other."""
+        """All records, one after another."""
         if len(self.pieces) == 1:
             return self.pieces[0]
         return b"".join(self.pieces)
 
     cdef const uint8_t* _find_entry(self) except? NULL:
-        """Passes by the entries that the filter drops; NULL at the end and at the limits."""
+        """Passes over the entries that the filter drops; NULL at the end and at the limits."""
         cdef const uint8_t* entry
         cdef int64_t code
         while PyBytes_GET_SIZE(self.entries) - self.position >= ENTRY_SIZE:
@@ -154,7 +154,7 @@ cdef class Gathering:
         return NULL
 
     cdef bint _take_run(self, const File* file) except -1:
-        """Take this many records as one piece; whether there may be more of them."""
+        """Take some records as one piece; whether there may be more of them."""
         cdef Span found[_RUN_COUNT_MAX]
         cdef Py_ssize_t count = 0
         cdef Py_ssize_t run_size = 0

@@ -81,7 +81,7 @@ class MappedFile:
     def give_back_memory(self, end: int) -> None:
         """Have the first `end` bytes no longer count as memory of this process.
 
-        They stay in the memory of the kernel as long as that likes, written to disk or not, and
+        They stay in the memory of the kernel as long as it likes, written to disk or not, and
         come back from there when they are looked at.
         """
         self.is_touched = False
@@ -93,7 +93,7 @@ class MappedFile:
         return not any(True for _ in self.written_chunks(position))
 
     def written_end(self, position: int) -> int:
-        """Behind the last byte that is not zero; `position` if there is none behind it."""
+        """Just past the last byte that is not zero; `position` if only zeros follow."""
         for start, end in self.written_chunks(position):
             position = start + len(self.mapping[start:end].rstrip(b"\0"))
         return position
@@ -131,7 +131,7 @@ class MappedFile:
             self._descriptor = None
 
     def let_go(self) -> None:
-        """As `close`, but views of the mapping stay good: it goes with the last of them."""
+        """Like `close`, but views of the mapping stay good: it goes with the last of them."""
         self._mapping = None
         self.close()
 
@@ -160,7 +160,7 @@ def create_file(
 ) -> MappedFile:
     """A new file of zeros, visible only in full size.
 
-    It is not safe before it is synced and its directory too. Raises OSError, leaving nothing.
+    It is not safe until it and its directory are synced. Raises OSError, leaving nothing behind.
     """
     disk.make_directory(path.parent)
     unfinished = aside(path.parent)

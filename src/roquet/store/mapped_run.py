@@ -31,7 +31,7 @@ class MappedRun:
         """Find the files. Raises BadStoreDirectory if one has another size or a strange name."""
         entries = [each for each in self._disk.entries(self.directory) if not each.is_directory]
         if entries and entries[-1].size == 0:
-            # The last thing Apache did before it crashed was to make a file, or is doing now.
+            # Making a file is the last thing Apache did before it crashed, or what it is doing now.
             empty = entries.pop()
             if is_writable:
                 self._disk.remove(self.directory / empty.name)
@@ -60,10 +60,10 @@ class MappedRun:
         return create_file(self._disk, path, start, self.file_size, allocated_size=allocated_size)
 
     def cut(self, end: int) -> None:
-        """Remove the files from `end` on and zero what lies behind it in its file.
+        """Remove the files from `end` on and zero what follows it in its file.
 
         The tail is zeroed because records of equal size line up: bytes that stay could come
-        back to life behind the next crash.
+        back to life after the next crash.
         """
         gone = [file for file in self.files if file.start >= end]
         del self.files[len(self.files) - len(gone) :]

@@ -49,7 +49,7 @@ from roquet.store.time_search import Boundary, offset_by_time
 
 # The bit that prepared and rolled back messages have, and no others.
 _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
-# The broker itself follows the queues of these. One that began anew would be behind where the
+# The broker itself follows the queues of these. One that began again would be behind where the
 # broker is, and never be looked at.
 _FOLLOWED: Final = (names.SCHEDULE_TOPIC, names.TIMER_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC)
 _FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
@@ -219,7 +219,7 @@ class MessageStore:
         return Appended(queue_offset, physical_offset, size, store_timestamp)
 
     def append_batch(self, batch: RecordBatch) -> AppendedBatch:
-        """Store messages of one queue one behind the other, all or none. Raises as `append`."""
+        """Store messages of one queue one after another, all or none. Raises as `append` does."""
         if self._admission.refusal is not None:
             self._admission.check()
         self._check_body_size(batch.body_size)
@@ -254,7 +254,7 @@ class MessageStore:
         return 0 if queue is None else queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Behind the last offset that can be read; 0 for a queue that is not there."""
+        """Just past the last offset that can be read; 0 for a queue that is not there."""
         queue = self._queues.find(topic.encode(), queue_id)
         return 0 if queue is None else self._max_offset(queue)
 

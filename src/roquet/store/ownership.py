@@ -1,6 +1,6 @@
 """Who owns a store directory, and whether its last owner left it in order.
 
-`lock` is locked by the owner while it lives. `abort` exists while the store is open: who
+`lock` is locked by the owner while it lives. `abort` exists while the store is open: whoever
 finds it there knows that the one before did not close it.
 """
 

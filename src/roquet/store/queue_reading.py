@@ -77,7 +77,7 @@ class ReadLimits(msgspec.Struct, gc=False):
     size_max: int
     matches_code: Callable[[int], bool] | None = None
     matches_record: Callable[[bytes], bool] | None = None
-    # Who knows how much it wants gets it, whatever is usual for what lies in memory or on disk.
+    # Whoever knows how much it wants gets it, whatever is usual for what lies in memory or on disk.
     is_bulk: bool = False
 
 

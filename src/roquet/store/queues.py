@@ -51,7 +51,7 @@ class ConsumeQueues:
         return queue
 
     def load(self) -> int | None:
-        """Find all queues; from where on the log has to be dispatched again, if at all."""
+        """Find all queues; from where the log has to be dispatched again, if at all."""
         suspect_from: int | None = None
         for topic, queue_id in queues_on_disk(self._disk, self._layout):
             found = self.find_or_add(topic, queue_id).load()

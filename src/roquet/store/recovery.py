@@ -1,7 +1,7 @@
 """Bringing a store into order when it is opened, whatever state it was left in.
 
-The log is the truth. Its last part is read, and every record checked: up to where it is good it is
-kept, what lies behind is cut off, and the queues are made to agree with it. How much has to
+The log is the truth. Its last part is read and every record checked: what is good is kept, what
+follows is cut off, and the queues are made to agree with it. How much has to
 be read is decided by what the last owner left: after a clean end the last files, after a
 crash everything since the checkpoint, and more if a queue turns out to lack entries.
 """
@@ -24,7 +24,7 @@ from roquet.store.log_scan import LogRecord
 from roquet.store.queues import ConsumeQueues
 
 # A store that was closed is complete: only its end has to be found. Apache reads three files,
-# which takes ten seconds of ours; what is not read here is checked when it is used.
+# which would take us ten seconds; what is not read here is checked when it is used.
 CLEAN_SCAN_FILES: Final = 1
 
 
@@ -34,7 +34,7 @@ class RecoveryReport(msgspec.Struct, frozen=True):
     log_end: int
     scanned_from: int
     record_count: int
-    # Bytes behind the end that looked like something and are gone.
+    # Bytes past the end that looked like something, and are gone.
     cut_size: int
     cut_reason: str
     damages: tuple[DamagedRange, ...]
@@ -113,15 +113,15 @@ def first_file_to_scan(first_timestamps: Sequence[int | None], complete_timestam
 def is_lost_in_between(
     after: LogRecord | None, last_timestamp: int, durable_timestamp: int | None
 ) -> bool:
-    """Whether a bad spot is damage with good records behind it, or the end of the log.
+    """Whether a bad spot is damage with good records after it, or the end of the log.
 
-    Behind the end of a log there may be records, too: pages that reached the disk while those
+    Past the end of a log there may be records, too: pages that reached the disk while those
     before them did not, or what Apache left when it cut the log. The former are not older than
     what is known to be durable (None: everything is), the latter older than what lies before.
     """
     if after is None or after.store_timestamp < last_timestamp:
         return False
-    # Of the very millisecond of the checkpoint, some may have come behind the sync.
+    # Some of the very millisecond of the checkpoint may have come after the sync.
     return durable_timestamp is None or after.store_timestamp < durable_timestamp
 
 
@@ -196,7 +196,7 @@ def _first_timestamp(log: CommitLog, file_start: int) -> int | None:
 
 
 def _file_start(log: CommitLog, physical_offset: int) -> int:
-    """Where the last file begins that begins at or before an offset; else the first one."""
+    """The start of the last file that begins at or before an offset; else of the first one."""
     return max(
         (file.start for file in log.files if file.start <= physical_offset), default=log.start
     )
@@ -207,7 +207,7 @@ def _check_dropped(
 ) -> None:
     """Raises EntriesMissing if a queue that got shorter may lack messages that are in the log.
 
-    A crash loses messages whose entries were written already: they lead behind the end of the
+    A crash loses messages whose entries were written already: they lead past the end of the
     log. Any other entry that was dropped is damaged, and its message may lie before the
     dispatched part.
     """

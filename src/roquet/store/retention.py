@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 
 # At most this many files go in one round; the next one comes soon.
 FILES_PER_ROUND: Final = 10
-# Once the disk counts as full, this many percent more have to be free before it does not.
+# Once the disk counts as full, this many percent more have to be free before it no longer does.
 FULL_DISK_MARGIN: Final = 2
 _HOUR_MS: Final = 3_600_000
 
 
 class SpaceLimits(NamedTuple):
-    """Percent of the disk: from where on old files go, any file goes, nothing is taken."""
+    """Percent of the disk in use: from where old files go, any file goes, nothing is taken."""
 
     clean_old: int
     clean_any: int

@@ -74,7 +74,7 @@ class Scrubber:
         return after.physical_offset
 
     def _repair_entry(self, record: LogRecord) -> bool:
-        """Make the entry of a good record lead to it; whether it did not."""
+        """Make the entry of a good record lead to it; whether it did not before."""
         if record.sys_flag & TRANSACTION_MASK in TRANSACTIONS_WITHOUT_QUEUE:
             return False
         queue = self._queues.find(record.topic, record.queue_id)

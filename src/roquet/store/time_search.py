@@ -44,7 +44,7 @@ def _is_behind(store_timestamp: int, timestamp: int, boundary: Boundary) -> bool
 def _first_readable(
     store_time: Callable[[int], int | None], offset: int, end: int
 ) -> tuple[int, int] | None:
-    """The first offset with a time at or behind `offset`, and the time."""
+    """The first offset with a time at or after `offset`, and the time."""
     for each in range(offset, end):
         found = store_time(each)
         if found is not None:

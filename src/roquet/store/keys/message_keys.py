@@ -63,9 +63,9 @@ def keys_in_log(log: CommitLog, physical_offsets: list[int], *, with_tags: bool)
     batches = []
     for file in log.files:
         first = bisect_left(physical_offsets, file.start)
-        behind = bisect_left(physical_offsets, file.end)
-        if first < behind:
-            part = physical_offsets[first:behind]
+        end = bisect_left(physical_offsets, file.end)
+        if first < end:
+            part = physical_offsets[first:end]
             packed, odd = scan_keys(file.mapping, file.start, part, with_tags)
             batch = KeyBatch(packed)
             if odd:

@@ -60,7 +60,7 @@ _PORTION: Final = ReadLimits(1024, 16 << 20)
 
 @final
 class StoreReader:
-    """Made by `open`; to be closed, or used in a `with`. Picklable parts only come out of it."""
+    """Made by `open`; to be closed, or used in a `with`. What it hands out is picklable."""
 
     def __init__(self, disk: Disk, layout: StoreLayout) -> None:
         self._disk = disk
@@ -72,7 +72,7 @@ class StoreReader:
         self.damages: list[Damage] = []
         # Topics and ids of queues that end too early, because an entry cannot be right.
         self.broken_queues: list[tuple[str, int]] = []
-        # Behind the last offset of each queue in the part of the log that was read for its end.
+        # Just past the last offset of each queue in the part of the log that was read for its end.
         self._late_ends: dict[tuple[bytes, int], int] = {}
         config = StoreConfig(
             root=layout.root,
@@ -84,9 +84,9 @@ class StoreReader:
 
     @classmethod
     def open(cls, root: Path, *, commit_log: Path | None = None, disk: Disk | None = None) -> Self:
-        """`root` is what a broker calls so, or a directory with only one store below it.
+        """`root` is what a broker calls its root, or a directory with only one store below it.
 
-        Raises BadStoreDirectory for a directory that is none, and OSError.
+        Raises BadStoreDirectory for a directory that is no store, and OSError.
         """
         disk = disk or SystemDisk()
         layout = find_store(disk, root, commit_log)
@@ -175,12 +175,12 @@ class StoreReader:
 
     @property
     def log_end(self) -> int:
-        """Behind the last good record, as a recovery would find it."""
+        """Just past the last good record, as a recovery would find it."""
         return self._log.end
 
     @property
     def tail_size(self) -> int:
-        """How many bytes behind the end of the log are not zero, up to the last of them."""
+        """How many bytes past the end of the log are not zero, up to the last of them."""
         return self._log.written_end(self._log.end) - self._log.end
 
     @property
@@ -197,7 +197,7 @@ class StoreReader:
     ) -> Iterator[LogRecord | DamagedRange]:
         """All good records between two physical offsets, and what is no good record.
 
-        `start` is the offset of a record; else what comes before the next one is damage.
+        `start` is the offset of a record; if not, what comes before the next one is damage.
         """
         return self._with_damages(self._log.scan, start, end)
 
@@ -241,7 +241,7 @@ class StoreReader:
         return 0 if queue is None else queue.max_offset
 
     def read(self, topic: str, queue_id: int, offset: int, limits: ReadLimits) -> ReadResult:
-        """As `MessageStore.read`, but every record is compared with its checksum."""
+        """Like `MessageStore.read`, but every record is compared with its checksum."""
         queue = self._queues.get((topic.encode(), queue_id))
         if queue is None:
             return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -425,6 +425,6 @@ class StoreReader:
 
 
 def _file_size(disk: Disk, directory: Path) -> int:
-    """Of the files in a directory, which all have the same; some size if there are none."""
+    """Of the files in a directory, which are all of one size; any size if there are none."""
     sizes = [each.size for each in disk.entries(directory) if not each.is_directory and each.size]
     return sizes[0] if sizes else ENTRY_SIZE

@@ -142,7 +142,7 @@ def _index_faults(
             has_faults = True
             yield Fault(f"index {entry.name}", "file", reason)
     files = [by_name[each.name] for each in entries if each.name in by_name]
-    # In a broken file keys are missing without end, and nobody wants to know which.
+    # A broken file lacks any number of keys, and nobody wants to know which.
     if files and not has_faults:
         yield from _key_faults(reader, files, damages)
 
@@ -169,7 +169,7 @@ def _key_faults(
 
 
 def _filed_end(reader: StoreReader, newest: IndexFile) -> int:
-    """Behind the last record whose keys must all be there."""
+    """Just past the last record whose keys must all be there."""
     last = newest.header.end_physical_offset
     if newest.is_full:
         # Some of its keys may be meant for the next file.
