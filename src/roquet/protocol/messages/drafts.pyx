@@ -187,7 +187,7 @@ cdef class RecordDraft:
         """Writes the record of `item`; its end."""
         cdef Py_ssize_t width = topic_size_width(self.magic)
         cdef uint8_t* at
-        # What is behind a long host lies further than its number says.
+        # What comes after a long host lies further on than its number says.
         cdef uint8_t* shifted = start
         put_int32(start, item.size)
         put_int32(start + layout.MAGIC_AT, self.magic)

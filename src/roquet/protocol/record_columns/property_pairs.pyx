@@ -19,7 +19,7 @@ cdef extern from *:
 
 cdef enum:
     _EQUALS = 1
-    # A name, a value and what is between them; the last pair may lack the separator behind.
+    # A name, a value and what is between them; the last pair may lack the separator after it.
     _PAIR_TEXT_SIZE_MIN = 4
     _PAIRS_MIN = 1024
     # Up to here it is quicker to compare names than to hash them.
@@ -179,7 +179,7 @@ def find_repeats(
     const int32_t[:, ::1] pairs not None,
     const int32_t[::1] bounds not None,
 ):
-    """A byte for each pair, 1 if a later one of its text has the same name; None without such."""
+    """A byte for each pair, 1 if a later one of its text has the same name; None if no pair has."""
     cdef Py_ssize_t count = pairs.shape[0]
     cdef bytearray is_repeat = bytearray(count)
     cdef uint8_t* is_repeat_at = <uint8_t*>PyByteArray_AS_STRING(is_repeat)

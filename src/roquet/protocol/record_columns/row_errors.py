@@ -32,7 +32,7 @@ class BadProperty(BadRow):
 
 
 class RowTooLarge(TooLarge):
-    """A row that does not fit alone; the others were not looked at."""
+    """A row that does not fit even alone; the others were not looked at."""
 
     def __init__(self, row: int, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what} of row {row}", size, limit)

@@ -146,7 +146,7 @@ def _equal(left: Evaluator, right: Evaluator, meeting: Meeting) -> Evaluator:
     def evaluate(properties: Properties) -> bool | None:
         left_value = left(properties)
         right_value = right(properties)
-        # Lopsided, but so it is in Apache: only a null on the left makes the result unknown.
+        # Lopsided, but like Apache: only a null on the left makes the result unknown.
         if left_value is None:
             return True if right_value is None else None
         if right_value is None:

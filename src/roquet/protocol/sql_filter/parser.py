@@ -109,7 +109,7 @@ class _Parser:
                 return left
 
     def _parse_predicate(self, left: Node) -> Node:
-        """What may stand behind an operand with a NOT in between."""
+        """What may follow an operand, with or without a NOT in between."""
         is_negated = self._accepts("NOT")
         position = self._token.position
         search = self._search()
@@ -165,7 +165,7 @@ class _Parser:
 
     def _search(self) -> Search | None:
         # These words are new in 5.x. Reserving them would break 4.9 filters on properties
-        # of that name, so they mean an operator only behind an operand.
+        # of that name, so they mean an operator only after an operand.
         if self._token.kind is TokenKind.NAME:
             return _SEARCHES.get(self._token.text.upper())
         return None
@@ -289,12 +289,12 @@ def _is_reversed(low: Literal, high: Literal) -> bool:
 
 def _in(value: Node, choices: frozenset[str], position: int) -> In:
     if not isinstance(value, Property):
-        raise BadSql(position, "IN stands behind a property only")
+        raise BadSql(position, "IN may only follow a property")
     return In(value.name, choices)
 
 
 def _constants(*nodes: Node) -> list[Literal]:
-    """Those that Apache sees as constants: a number behind a minus is none."""
+    """Those that Apache sees as constants: a number after a minus is not one."""
     return [node for node in nodes if isinstance(node, Literal) and not node.is_signed]
 
 

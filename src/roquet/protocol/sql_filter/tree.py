@@ -15,7 +15,7 @@ class Property:
 class Literal:
     value: str | int | float | bool | None
     kind: Kind
-    is_signed: bool = False  # a number behind a minus
+    is_signed: bool = False  # a number after a minus
 
     @property
     def is_number(self) -> bool:
@@ -90,7 +90,7 @@ class Search(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A text has `part` in it, or with `is_wanted` false: has it not."""
+    """A text has `part` in it or, with `is_wanted` false, does not."""
 
     search: Search
     operand: "Node"

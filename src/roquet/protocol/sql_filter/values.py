@@ -1,7 +1,7 @@
 """Values of a filter, and how Java makes two of them comparable.
 
 Properties are texts. Against a literal the text is read as the literal's type;
-a text that cannot be read so fails the whole expression, not one comparison.
+a text that cannot be read as that fails the whole expression, not one comparison.
 """
 
 import re
@@ -54,7 +54,7 @@ def meeting_of(left: Kind, right: Kind) -> Meeting:
 
 
 def ordering_of(left: Kind, right: Kind) -> Meeting:
-    """As `meeting_of`, for < and its like: two texts are compared as numbers."""
+    """Like `meeting_of`, for < and its like: two texts are compared as numbers."""
     if left is right is Kind.TEXT:
         return _meet_as(Kind.DOUBLE, left, right)
     return meeting_of(left, right)
