@@ -52,9 +52,9 @@ class Broker(msgspec.Struct):
     timer_saver: Saver
     changed_settings: ChangedSettings
     settings_saver: Saver
-    # Who owns what a request leaves to be done after its handler has returned.
+    # The owner of what a request leaves to be done after its handler has returned.
     services: Services
-    # Where clients find this broker, packed as records hold it, and as message ids begin.
+    # Where clients find this broker, packed as in records; message ids begin with it.
     store_host: bytes
     # What the broker adds to the properties of every message.
     cluster_property: bytes

@@ -1,8 +1,8 @@
 """Telling every name server which topics this broker has.
 
 All name servers are told side by side, at the start, after every change of a topic and at least
-every 30 seconds. One that cannot be reached is tried again next time. It costs a warning, and so
-does a broker that nobody knows: at once, then every ten minutes, until a word that it is over.
+every 30 seconds. One that cannot be reached is tried again next time. That costs a warning, and so
+does a broker that nobody knows: at once, then every ten minutes; that it is over is said, too.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class Registrar:
     async def until_told(self) -> None:
         """Returns when all name servers that can be reached know of the changes so far.
 
-        Those who come while they are being told share one round after that.
+        Whoever comes while they are being told shares one round after that.
         """
         change_count = self._change_count
         async with self._round:
@@ -134,7 +134,7 @@ class Registrar:
             except TimeoutError:
                 is_due = True
             async with self._round:
-                # Who waited for it may have told them meanwhile.
+                # Whoever waited for it may have told them meanwhile.
                 if is_due or self._is_stale.is_set():
                     on_registered(await self.register())
 
@@ -153,7 +153,7 @@ class Registrar:
                 self._peers.call(server, command, _UNREGISTER_TIMEOUT_S)
                 for server in self._name_servers
             ),
-            # Who cannot be reached finds out by itself when our connection ends.
+            # One that cannot be reached finds out by itself when our connection ends.
             return_exceptions=True,
         )
 

@@ -256,7 +256,9 @@ def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety
         report.log_end,
     )
     if report.cut_size:
-        log.warning("cut off %d bytes behind the log: %s", report.cut_size, report.cut_reason)
+        log.warning(
+            "cut off %d bytes past the end of the log: %s", report.cut_size, report.cut_reason
+        )
     for damage in report.damages:
         log.error("damaged part of the log: %s", damage)
     store.start()

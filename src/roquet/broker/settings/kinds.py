@@ -50,7 +50,7 @@ def number(low: int, high: int = 2**31 - 1) -> Kind:
 
 
 def number_within(low: int, high: int) -> Kind:
-    """Takes what is nearest to a number out of bounds."""
+    """Takes the nearest bound for a number beyond it."""
     return Kind("a number", lambda text: max(low, min(_read_number(text), high)))
 
 
@@ -60,7 +60,7 @@ def one_of(choices: type[E]) -> Kind:
 
 
 def _read_number(text: str) -> int:
-    # Not all that Python takes for a number: "1_000" is none elsewhere.
+    # Not all that Python takes for a number: "1_000" is not one elsewhere.
     if not _NUMBER.fullmatch(text):
         raise ValueError
     return int(text)

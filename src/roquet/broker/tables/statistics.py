@@ -1,14 +1,14 @@
 """What went through a broker: in all, by topic, and by topic and group.
 
 Messages only add to plain numbers. Whoever owns this calls `tick` once a second; it keeps
-samples of the numbers, and every rate is the difference of two samples over the time between
+samples of the numbers, and every rate is the difference between two samples over the time between
 them.
 
     every        kept    gives
     1 s          600 s   rates of 10, 60 and 600 seconds for the whole broker
     10 s         60 s    the last minute of one topic or group
     10 minutes   1 h     its last hour
-    1 h          24 h    its last day; what was idle for so long is forgotten
+    1 h          24 h    its last day; what was idle for that long is forgotten
 """
 
 from collections import deque

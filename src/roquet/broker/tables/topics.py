@@ -63,7 +63,7 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
 class TopicTable:
     """`find(topic)` is a plain look-up in a dict, because every message does it.
 
-    `on_change` is called after every change but that of a load.
+    `on_change` is called after every change except a load.
     """
 
     __slots__ = ("_built_in", "_clock", "_topics", "change_count", "find", "on_change", "version")

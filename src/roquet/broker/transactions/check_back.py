@@ -1,8 +1,8 @@
-"""Asking producers about transactions whose end they did not say: the check-back.
+"""Asking producers about transactions that they did not end: the check-back.
 
-A round goes once through all half messages that there are when it begins, from the oldest on that
+A round goes once through all half messages that there are when it begins, from the oldest that
 was not dealt with. `decision_on` decides about one of them. Before its producer is asked, a half
-message is put again behind the others with the number of times it was asked about, so the round
+message is put again after the others with the number of times it was asked about, so the round
 always goes on, whoever does not answer. Nothing stops a round but a half message that is too
 young to ask about, or a store that takes nothing; the next round begins there.
 """
@@ -55,8 +55,8 @@ _DIGITS_MAX: Final = 18
 
 class Decision(Enum):
     OVER = "its transaction is over"
-    WAIT = "too young to ask about, and so is everything behind it"
-    KEEP = "its producer wants not to be asked yet, others behind it may"
+    WAIT = "too young to ask about, and so is everything after it"
+    KEEP = "its producer does not want to be asked yet, others after it may"
     ASK = "its producer has had the time it gets"
     GIVE_UP = "nobody answered so often, or so long, that nobody will"
 
@@ -133,7 +133,7 @@ class _Round:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._pending = broker.pending_halves
-        # What is put again comes behind it, and so is left to the next round.
+        # What is put again comes after it, and so is left to the next round.
         self._end = self._pending.end
         config = broker.config
         self._rules = Rules(
@@ -197,7 +197,7 @@ class _Round:
             return
         broker = self._broker
         try:
-            real_queue(half)  # Who belongs nowhere is refused before anything is stored.
+            real_queue(half)  # One that belongs nowhere is refused before anything is stored.
             if decision is Decision.GIVE_UP:
                 broker.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
                 append_message(broker, given_up(half))
@@ -213,7 +213,7 @@ class _Round:
 def _check_is_at_fault(half: StoredMessage, refused: Refused) -> None:
     """Raises what the store refused, unless the half message is at fault itself.
 
-    That one is passed over, or all behind it would wait for ever.
+    That one is passed over, or all after it would wait forever.
     """
     if refused.code is ResponseCode.SERVICE_NOT_AVAILABLE:
         raise refused
