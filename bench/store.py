@@ -1,8 +1,8 @@
 """What the store costs, next to the floor: a plain `file.write` or `file.read` of the same bytes.
 
 Process time on one core, best of several rounds, because other programs use the machine too;
-numbers are ratios, goals are for an idle core. Only sync flush is measured by the clock on
-the wall, since it waits for the disk.
+numbers are ratios, goals are for an idle core. Only sync flush is measured by the wall clock,
+since it waits for the disk.
 """
 
 import shutil
