@@ -23,10 +23,9 @@ from roquet.protocol.bodies.registration import Registration
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header, fields_of, read_header
+from roquet.protocol.fields import Header, fields_of
 from roquet.protocol.headers.registration import (
     RegisterBrokerHeader,
-    RegisterBrokerReplyHeader,
     UnregisterBrokerHeader,
 )
 
@@ -52,11 +51,9 @@ class Registered(NamedTuple):
     """What a name server answered."""
 
     order_topics: frozenset[str]  # topics an operator has declared ordered
-    master_address: str | None
-    ha_address: str | None
 
 
-class RegistrationRefused(RoquetError):
+class NotRegistered(RoquetError):
     def __init__(self, name_server: str, code: int, remark: str | None) -> None:
         super().__init__(f"{name_server} refused the registration: code {code}, {remark}")
         self.name_server = name_server
@@ -192,10 +189,9 @@ class Registrar:
         command = _command(RequestCode.REGISTER_BROKER, header, body)
         reply = await self._peers.call(name_server, command, self._timeout_s())
         if reply.code != ResponseCode.SUCCESS:
-            raise RegistrationRefused(name_server, reply.code, reply.remark)
-        facts = read_header(RegisterBrokerReplyHeader, reply.fields)
+            raise NotRegistered(name_server, reply.code, reply.remark)
         orders = read_body(KvTable, reply.body).table if reply.body else {}
-        return Registered(frozenset(orders), facts.master_addr, facts.ha_server_addr)
+        return Registered(frozenset(orders))
 
 
 @final

@@ -17,7 +17,6 @@ from roquet.store.queues import ConsumeQueues
 
 
 class ScrubReport(NamedTuple):
-    checked_size: int
     damages: list[DamagedRange]
     repaired_entries: int
     # Whether the end of the log was reached; the next step begins at its start again.
@@ -41,7 +40,7 @@ class Scrubber:
         file = next((each for each in log.files if each.end > self._next_offset), None)
         if file is None or file.start >= log.end:
             self._next_offset = 0
-            return ScrubReport(0, [], 0, is_round_over=True)
+            return ScrubReport([], 0, is_round_over=True)
         start = max(self._next_offset, file.start)
         if start == file.start:
             self._is_file_good = True
@@ -65,7 +64,7 @@ class Scrubber:
             file.is_verified = self._is_file_good
         is_round_over = position >= log.end
         self._next_offset = 0 if is_round_over else position
-        return ScrubReport(min(position, end) - start, damages, repaired, is_round_over)
+        return ScrubReport(damages, repaired, is_round_over)
 
     def _next_good(self, file: MappedFile, physical_offset: int, end: int) -> int:
         after = self._log.find_record(physical_offset)

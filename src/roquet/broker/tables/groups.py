@@ -46,9 +46,6 @@ class GroupTable:
     def __iter__(self) -> Iterator[GroupConfig]:
         return iter(tuple(self._groups.values()))
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
     def find_or_create(self, group: str, *, may_create: bool) -> GroupConfig:
         """Groups of the system are made even without `may_create`.
 

@@ -5,7 +5,7 @@ whoever owns the file compares `change_count` with what it saved last. Settings 
 in place, so one that was handed out stays what it was.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from enum import IntFlag
 from typing import Final, final
 
@@ -80,12 +80,6 @@ class TopicTable:
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
-
-    def __iter__(self) -> Iterator[TopicConfig]:
-        return iter(tuple(self._topics.values()))
-
-    def __len__(self) -> int:
-        return len(self._topics)
 
     @property
     def system_topics(self) -> frozenset[str]:
