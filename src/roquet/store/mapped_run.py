@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import final
 
-from roquet.disk import Disk, Entry
+from roquet.disk import DirectoryEntry, Disk
 from roquet.store.errors import BadStoreDirectory
 from roquet.store.layout import file_name, start_of
 from roquet.store.mapped_file import MappedFile, create_file
@@ -84,7 +84,7 @@ class MappedRun:
             file.close()
         self.files = []
 
-    def _file(self, entry: Entry, *, is_writable: bool) -> MappedFile:
+    def _file(self, entry: DirectoryEntry, *, is_writable: bool) -> MappedFile:
         path = self.directory / entry.name
         start = start_of(entry.name)
         if start is None or start % self.file_size:

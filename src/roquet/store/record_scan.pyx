@@ -74,7 +74,7 @@ _REASONS = {
 }
 
 
-cdef struct Entry:
+cdef struct DirectoryEntry:
     int64_t physical_offset
     int32_t size
     int32_t tags_code
@@ -94,7 +94,7 @@ cdef struct Runs:
     Run* runs
     Py_ssize_t count
     Py_ssize_t last_found
-    Entry* entries
+    DirectoryEntry* entries
     Py_ssize_t entry_count
 
 
@@ -279,7 +279,7 @@ cdef inline bint _is_equal(Span one, Span other) noexcept:
 cdef int _make_room(Runs* found, Py_ssize_t count_max) except -1:
     found.count = found.last_found = found.entry_count = 0
     found.runs = <Run*>PyMem_Malloc(_RUN_COUNT_MAX * sizeof(Run))
-    found.entries = <Entry*>PyMem_Malloc(count_max * sizeof(Entry))
+    found.entries = <DirectoryEntry*>PyMem_Malloc(count_max * sizeof(DirectoryEntry))
     if found.runs is NULL or found.entries is NULL:
         raise MemoryError
     return 0
@@ -287,7 +287,7 @@ cdef int _make_room(Runs* found, Py_ssize_t count_max) except -1:
 
 cdef int _enter(Runs* found, const RecordParts* record) except -1:
     """There is room for one more run and one more entry."""
-    cdef Entry* entry = &found.entries[found.entry_count]
+    cdef DirectoryEntry* entry = &found.entries[found.entry_count]
     entry.physical_offset = get_int64(record.start + PHYSICAL_OFFSET_AT)
     entry.size = <int32_t>record.size
     entry.tags_code = code_of(find_tags(record.properties))
@@ -333,7 +333,7 @@ cdef list _packed_runs(Runs* found):
     cdef list packed = []
     cdef bytes entries
     cdef Run* run
-    cdef const Entry* entry
+    cdef const DirectoryEntry* entry
     cdef Py_ssize_t index
     for index in range(found.count):
         run = &found.runs[index]

@@ -74,26 +74,26 @@ def recover(
         dispatcher = Dispatcher(
             queues, deletions, delay_levels_ms, log_start=log.start, dispatched_from=start
         )
-        walk = _Walk(log, dispatcher, durable_timestamp)
+        tail = _TailPass(log, dispatcher, durable_timestamp)
         try:
-            walk.run(start)
+            tail.run(start)
             for queue in queues:
                 if queue.max_offset < lengths.get(queue, 0):
-                    _check_dropped(log, queue, walk.end, start, was_clean=was_clean)
+                    _check_dropped(log, queue, tail.end, start, was_clean=was_clean)
             break
         except EntriesMissing as missing:
             start = _file_start(log, missing.physical_offset)
-    cut_size = log.written_end(walk.end) - walk.end
-    _keep_what_was_found(log, queues, walk, start)
+    cut_size = log.written_end(tail.end) - tail.end
+    _keep_what_was_found(log, queues, tail, start)
     return RecoveryReport(
         was_clean=was_clean,
         log_start=log.start,
         log_end=log.end,
         scanned_from=start,
-        record_count=walk.record_count,
+        record_count=tail.record_count,
         cut_size=cut_size,
-        cut_reason=walk.cut_reason if cut_size else "",
-        damages=(*_missing_files(log), *walk.damages),
+        cut_reason=tail.cut_reason if cut_size else "",
+        damages=(*_missing_files(log), *tail.damages),
         misfits=tuple(sorted(dispatcher.misfits)),
     )
 
@@ -126,7 +126,7 @@ def is_lost_in_between(
 
 
 @final
-class _Walk:
+class _TailPass:
     """One pass over the end of the log."""
 
     def __init__(
@@ -241,19 +241,21 @@ def _drop_strays(log: CommitLog, queue: ConsumeQueue) -> None:
         queue.drop_last()
 
 
-def _keep_what_was_found(log: CommitLog, queues: ConsumeQueues, walk: _Walk, start: int) -> None:
+def _keep_what_was_found(
+    log: CommitLog, queues: ConsumeQueues, tail: _TailPass, start: int
+) -> None:
     """Cut the log, and make sure that what was found stays."""
     for file in log.files:
         file.is_verified = file.start >= start and not any(
-            file.start < damage.end and damage.start < file.end for damage in walk.damages
+            file.start < damage.end and damage.start < file.end for damage in tail.damages
         )
-    log.cut(walk.end)
+    log.cut(tail.end)
     # A killed process leaves much that is in memory only; it counts as stored from now on.
-    if walk.unsafe_from is not None:
-        log.write_again(walk.unsafe_from)
+    if tail.unsafe_from is not None:
+        log.write_again(tail.unsafe_from)
     log.synced_end = start
     log.sync()
-    log.last_store_timestamp = walk.last_timestamp
+    log.last_store_timestamp = tail.last_timestamp
     for queue in queues:
         queue.wipe_dropped()
         for gone in queue.forget(log.start):

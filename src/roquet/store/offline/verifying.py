@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from roquet.disk import Disk, Entry
+from roquet.disk import DirectoryEntry, Disk
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from roquet.store.damage import DamagedRange, Fault
 from roquet.store.errors import BadRecord, BadStoreDirectory
@@ -147,7 +147,7 @@ def _index_faults(
         yield from _key_faults(reader, files, damages)
 
 
-def _shape_fault(disk: Disk, layout: StoreLayout, entry: Entry) -> str | None:
+def _shape_fault(disk: Disk, layout: StoreLayout, entry: DirectoryEntry) -> str | None:
     """What is wrong with a file that does not tell its shape: nothing, if it was never used."""
     path = layout.index / entry.name
     with closing(MappedFile(disk, path, 0, entry.size, is_writable=False)) as file:
