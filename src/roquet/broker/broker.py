@@ -11,7 +11,7 @@ from roquet.broker.settings.pauses import Pauses
 from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
-from roquet.broker.tables.queue_locks import QueueLocks
+from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable
@@ -38,7 +38,7 @@ class Broker(msgspec.Struct):
     offsets: OffsetTable
     consumers: Consumers[Connection]
     producers: Producers[Connection]
-    locks: QueueLocks
+    locks: LockTable
     arrivals: Arrivals
     safety: Safety
     delays: Delays

@@ -17,7 +17,7 @@ from roquet.broker.errors import ConfigError, NotChangeable
 from roquet.broker.settings import kinds as kind
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.settings.harmless import HARMLESS, THREADS
-from roquet.broker.settings.kinds import Kind
+from roquet.broker.settings.kinds import SettingKind
 from roquet.broker.settings.promises import PROMISES
 from roquet.settings.promises import refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth
@@ -97,7 +97,7 @@ class Treatment(Enum):
 
 class _Setting(NamedTuple):
     attribute: str
-    kind: Kind
+    kind: SettingKind
 
 
 def _may_be_set(key: str) -> bool:

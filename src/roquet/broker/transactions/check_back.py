@@ -53,7 +53,7 @@ _HOUR_MS: Final = 3_600_000
 _DIGITS_MAX: Final = 18
 
 
-class Decision(Enum):
+class CheckDecision(Enum):
     OVER = "its transaction is over"
     WAIT = "too young to ask about, and so is everything after it"
     KEEP = "its producer does not want to be asked yet, others after it may"
@@ -62,7 +62,7 @@ class Decision(Enum):
 
 
 # What does something to a half message.
-_ACTS: Final = frozenset((Decision.KEEP, Decision.ASK, Decision.GIVE_UP))
+_ACTS: Final = frozenset((CheckDecision.KEEP, CheckDecision.ASK, CheckDecision.GIVE_UP))
 
 
 class Half(NamedTuple):
@@ -81,16 +81,18 @@ class Rules(NamedTuple):
     reserved_ms: int
 
 
-def decision_on(half: Half, ended: Container[int | None], now_ms: int, rules: Rules) -> Decision:
+def decision_on(
+    half: Half, ended: Container[int | None], now_ms: int, rules: Rules
+) -> CheckDecision:
     if half.offset in ended or half.first_offset in ended:
-        return Decision.OVER
+        return CheckDecision.OVER
     age_ms = now_ms - half.born_ms
     if half.check_count >= rules.check_count_max or age_ms > rules.reserved_ms:
-        return Decision.GIVE_UP
+        return CheckDecision.GIVE_UP
     if half.immunity_ms is not None:
-        return Decision.KEEP if age_ms < half.immunity_ms else Decision.ASK
+        return CheckDecision.KEEP if age_ms < half.immunity_ms else CheckDecision.ASK
     # One from the future would wait for long: the clock of its producer says nothing.
-    return Decision.WAIT if 0 <= age_ms < rules.timeout_ms else Decision.ASK
+    return CheckDecision.WAIT if 0 <= age_ms < rules.timeout_ms else CheckDecision.ASK
 
 
 async def keep_checking(broker: Broker) -> None:
@@ -141,7 +143,7 @@ class _Round:
             config.transaction_check_count_max,
             config.store.reserved_hours * _HOUR_MS,
         )
-        self._counts: Counter[Decision] = Counter()
+        self._counts: Counter[CheckDecision] = Counter()
 
     def step(self) -> bool:
         """Deals with a few half messages; whether there are others.
@@ -155,7 +157,7 @@ class _Round:
         # All before the first is put again: what is put has to be filed before the next look.
         decisions = [self._decision_on(half) for half in batch.messages]
         for half, decision in zip(batch.messages, decisions, strict=True):
-            if half.queue_offset >= self._end or decision is Decision.WAIT:
+            if half.queue_offset >= self._end or decision is CheckDecision.WAIT:
                 return False
             self._carry_out(decision, half)
             pending.pass_by(half.queue_offset + 1)
@@ -166,42 +168,42 @@ class _Round:
         if self._counts:
             log.info(
                 "checked transactions: asked about %d, kept %d, gave up %d; now at offset %d of %d",
-                self._counts[Decision.ASK],
-                self._counts[Decision.KEEP],
-                self._counts[Decision.GIVE_UP],
+                self._counts[CheckDecision.ASK],
+                self._counts[CheckDecision.KEEP],
+                self._counts[CheckDecision.GIVE_UP],
                 self._pending.progress,
                 self._pending.end,
             )
 
-    def _decision_on(self, half: StoredMessage) -> Decision:
+    def _decision_on(self, half: StoredMessage) -> CheckDecision:
         facts = facts_of(half, self._rules)
         now_ms = self._broker.clock.now_ms()
         decision = decision_on(facts, self._pending.ended, now_ms, self._rules)
         is_doubtful = half.queue_offset < self._pending.doubtful_end
         if is_doubtful and decision in _ACTS and self._was_dealt_with(decision, half):
-            return Decision.OVER
+            return CheckDecision.OVER
         return decision
 
-    def _was_dealt_with(self, decision: Decision, half: StoredMessage) -> bool:
+    def _was_dealt_with(self, decision: CheckDecision, half: StoredMessage) -> bool:
         """Before a crash that took the progress with it."""
         try:
-            if decision is Decision.GIVE_UP and is_given_up(self._broker, half):
+            if decision is CheckDecision.GIVE_UP and is_given_up(self._broker, half):
                 return True
             return open_copy(self._broker, half) is not half
         except Refused as refused:
             _check_is_at_fault(half, refused)
             return True
 
-    def _carry_out(self, decision: Decision, half: StoredMessage) -> None:
+    def _carry_out(self, decision: CheckDecision, half: StoredMessage) -> None:
         if decision not in _ACTS:
             return
         broker = self._broker
         try:
             real_queue(half)  # One that belongs nowhere is refused before anything is stored.
-            if decision is Decision.GIVE_UP:
+            if decision is CheckDecision.GIVE_UP:
                 broker.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
                 append_message(broker, given_up(half))
-            elif decision is Decision.KEEP:
+            elif decision is CheckDecision.KEEP:
                 append_half(broker, kept(half))
             else:
                 _ask(broker, half)
