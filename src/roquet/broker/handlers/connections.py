@@ -45,8 +45,8 @@ def get_all_producers(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_body(bodies.ProducerTable(data=table)))
 
 
-def _connection(connection: Connection, client: Client) -> bodies.Connection:
-    return bodies.Connection(
+def _connection(connection: Connection, client: Client) -> bodies.ConnectionInfo:
+    return bodies.ConnectionInfo(
         client_id=client.client_id,
         client_addr=str(connection.peer_address),
         language=client.language,

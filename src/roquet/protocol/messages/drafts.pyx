@@ -71,7 +71,7 @@ cdef class RecordDraft:
         self.topic = topic
         self.properties = properties
         self.has_checksum = has_checksum
-        self.settle(body)
+        self.complete(body)
 
     def write(
         self,
@@ -110,7 +110,7 @@ cdef class RecordDraft:
         self.write(record, 0, queue_offset, physical_offset, store_timestamp)
         return bytes(record)
 
-    cdef int settle(self, object body) except -1:
+    cdef int complete(self, object body) except -1:
         """To be called once, when all members are set but those that it finds out."""
         self._note_addresses()
         cdef Py_ssize_t topic_size_max = layout.TOPIC_SIZE_MAX_V2

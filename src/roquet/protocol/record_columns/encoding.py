@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from roquet.protocol.messages.message import Property
-from roquet.protocol.record_columns.row_errors import BadColumn, BadRow
+from roquet.protocol.record_columns.row_errors import BadColumn, UnfitRow
 from roquet.protocol.record_columns.row_writing import Maps, NamedTexts, RowWriter, Texts
 
 _PROPERTY_COLUMNS: Final = {"tags": Property.TAGS, "keys": Property.KEYS}
@@ -93,7 +93,7 @@ def _bodies(column: pa.Array | None) -> Texts:
         raise BadColumn("body", "is missing")
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise BadRow(row, "it has no body; leave the row out or write an empty one")
+        raise UnfitRow(row, "it has no body; leave the row out or write an empty one")
     return _texts("body", column)
 
 

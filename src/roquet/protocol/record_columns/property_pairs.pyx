@@ -50,7 +50,7 @@ def find_pairs(
     cdef bytes bounds = PyBytes_FromStringAndSize(NULL, (text_count + 1) * sizeof(int32_t))
     cdef int32_t* bound_at = <int32_t*>PyBytes_AS_STRING(bounds)
     cdef bytearray pairs = bytearray()
-    cdef Wanted wanted = Wanted(names, text_count)
+    cdef WantedNames wanted = WantedNames(names, text_count)
     cdef Pair* row
     cdef Py_ssize_t capacity = 0
     cdef Py_ssize_t count = 0
@@ -76,7 +76,7 @@ def find_pairs(
     return pairs, bounds, wanted.values
 
 
-cdef class Wanted:
+cdef class WantedNames:
     """Names that are looked for, and the places of their values."""
 
     cdef readonly list values
