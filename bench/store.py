@@ -23,7 +23,7 @@ from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.listener import NoListener
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 
 ROUNDS = 40
 RECOVERED_SIZE = 64 << 20

@@ -23,6 +23,8 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_BLANK
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.store.errors import BadRecord, refusal_of
+from roquet.store.files.mapped_file import MappedFile
+from roquet.store.files.mapped_run import MappedRun
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,
     LogRecord,
@@ -32,8 +34,6 @@ from roquet.store.log_scan import (
     scan_file,
     scan_stretches,
 )
-from roquet.store.mapped_file import MappedFile
-from roquet.store.mapped_run import MappedRun
 
 # How much of the end of the log is kept when memory is given back.
 _KEPT_SIZE: Final = 16 << 20

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.files.layout import StoreLayout, layout_of
 
 _MINUTE_MS: Final = 60_000
 # 1s 5s 10s 30s 1m ... 10m 20m 30m 1h 2h

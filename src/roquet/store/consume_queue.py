@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, final
 
 from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory
-from roquet.store.mapped_file import MappedFile
-from roquet.store.mapped_run import MappedRun
+from roquet.store.files.mapped_file import MappedFile
+from roquet.store.files.mapped_run import MappedRun
 from roquet.store.queue_entries import count_before, leading_blanks, sound_count
 
 BLANK_SIZE: Final = 2**31 - 1

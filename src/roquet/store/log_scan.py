@@ -25,7 +25,7 @@ from roquet.protocol.messages.record import (
     verify_record,
 )
 from roquet.store.errors import BadRecord
-from roquet.store.mapped_file import MappedFile
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.record_scan import scan_heads, scan_runs
 
 RECORD_SIZE_MIN: Final = LAYOUTS[0].size + 3

@@ -21,31 +21,31 @@ from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.protocol.messages.tags import tags_code_of
 from roquet.store.admission import Admission
-from roquet.store.checkpoint import load_checkpoint, save_checkpoint
-from roquet.store.cleaning import Cleaner, CleanReport
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
-from roquet.store.deletions import Deletions
-from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
 from roquet.store.listener import NoListener, StoreListener
-from roquet.store.ownership import Ownership
 from roquet.store.queue_entries import pack_entries
-from roquet.store.queue_reading import (
+from roquet.store.queues import ConsumeQueues
+from roquet.store.reading.queue_reading import (
     MessageReader,
     ReadLimits,
     ReadResult,
     ReadStatus,
     store_time_of,
 )
-from roquet.store.queues import ConsumeQueues
-from roquet.store.recovery import RecoveryReport, recover
-from roquet.store.scrubber import Scrubber, ScrubReport
-from roquet.store.time_search import Boundary, offset_by_time
+from roquet.store.reading.time_search import Boundary, offset_by_time
+from roquet.store.recovery.checkpoint import load_checkpoint, save_checkpoint
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, delivery_time_of
+from roquet.store.recovery.ownership import Ownership
+from roquet.store.recovery.recovery import RecoveryReport, recover
+from roquet.store.upkeep.cleaning import Cleaner, CleanReport
+from roquet.store.upkeep.scrubber import Scrubber, ScrubReport
 
 # The bit that prepared and rolled back messages have, and no others.
 _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value

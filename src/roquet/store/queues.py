@@ -7,8 +7,8 @@ from typing import final
 from roquet.disk import Disk
 from roquet.protocol.errors import BadMessage
 from roquet.store.consume_queue import ConsumeQueue
-from roquet.store.layout import StoreLayout, is_directory_name
-from roquet.store.mapped_file import MappedFile
+from roquet.store.files.layout import StoreLayout, is_directory_name
+from roquet.store.files.mapped_file import MappedFile
 
 
 def queues_on_disk(disk: Disk, layout: StoreLayout) -> Iterator[tuple[bytes, int]]:

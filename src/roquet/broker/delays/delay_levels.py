@@ -18,7 +18,7 @@ from roquet.clock import Clock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 
 
 @final

@@ -30,7 +30,7 @@ from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits, ReadResult
+from roquet.store.reading.queue_reading import ReadLimits, ReadResult
 
 PRECISION_MS: Final = 1000
 TIMER_QUEUE_ID: Final = 0

@@ -21,7 +21,7 @@ from roquet.protocol.codes import (
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
 from roquet.protocol.prepared.pull_reply import found_reply
-from roquet.store.queue_reading import ReadLimits, ReadResult, ReadStatus
+from roquet.store.reading.queue_reading import ReadLimits, ReadResult, ReadStatus
 
 _READ: Final = int(Permission.READ)
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)

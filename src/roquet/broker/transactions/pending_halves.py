@@ -21,7 +21,7 @@ from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 
 log = logging.getLogger(__name__)
 

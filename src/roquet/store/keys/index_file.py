@@ -23,9 +23,9 @@ from struct import Struct
 from typing import Final, NamedTuple, final
 
 from roquet.disk import Disk
+from roquet.store.files.mapped_file import MappedFile, create_file
 from roquet.store.keys.index_entries import put_entries
 from roquet.store.keys.packed_keys import KeyBatch
-from roquet.store.mapped_file import MappedFile, create_file
 
 _HEADER: Final = Struct(">qqqqii")
 _SLOT_SIZE: Final = 4

@@ -16,6 +16,7 @@ from roquet.disk import Disk, make_safe_directory
 from roquet.protocol.java_hash import index_hash
 from roquet.store.commit_log import CommitLog
 from roquet.store.errors import BadRecord
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.keys.index_file import (
     IndexFile,
     IndexHeader,
@@ -24,7 +25,6 @@ from roquet.store.keys.index_file import (
 )
 from roquet.store.keys.message_keys import keys_in_log
 from roquet.store.keys.packed_keys import KeyBatch
-from roquet.store.mapped_file import MappedFile
 
 # At most this many messages are filed at once: enough to make the batch cheap, few enough not to
 # be felt.

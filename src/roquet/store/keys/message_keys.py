@@ -14,11 +14,11 @@ from typing import Final
 from roquet.protocol.java_hash import index_hash
 from roquet.protocol.messages.message import SysFlag
 from roquet.store.commit_log import CommitLog
-from roquet.store.dispatch import TRANSACTION_MASK, value_of
 from roquet.store.errors import BadRecord
 from roquet.store.keys.key_scan import scan_keys
 from roquet.store.keys.packed_keys import Key, KeyBatch, join_batches, pack_keys
 from roquet.store.log_scan import LogRecord
+from roquet.store.recovery.dispatch import TRANSACTION_MASK, value_of
 
 UNIQUE_KEY_MARK: Final = b"\x02UNIQ_KEY\x01"
 KEYS_MARK: Final = b"\x02KEYS\x01"

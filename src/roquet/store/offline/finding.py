@@ -8,7 +8,7 @@ from pathlib import Path
 
 from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory, SeveralStores
-from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.files.layout import StoreLayout, layout_of
 
 
 def find_store(disk: Disk, root: Path, commit_log: Path | None = None) -> StoreLayout:

@@ -12,21 +12,19 @@ from typing import Final, Self, TypeVar, final
 
 from roquet.disk import Disk, SystemDisk
 from roquet.protocol.java_hash import index_hash
-from roquet.store.checkpoint import Checkpoint, load_checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.damage import Damage, DamagedRange
-from roquet.store.deletions import Deletions
 from roquet.store.errors import BadRecord, BadStoreDirectory, FileGone
+from roquet.store.files.layout import StoreLayout
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.keys.index_file import IndexFile
 from roquet.store.keys.index_shape import shape_of
 from roquet.store.keys.key_index import find_in_files
 from roquet.store.keys.message_keys import has_key, keys_in_log
 from roquet.store.keys.packed_keys import KeyBatch
-from roquet.store.layout import StoreLayout
 from roquet.store.log_scan import LogRecord, Stretch
-from roquet.store.mapped_file import MappedFile
 from roquet.store.offline.finding import find_store
 from roquet.store.offline.log_range import LogFile
 from roquet.store.offline.snapshot import IN_NO_QUEUE, StoreSnapshot
@@ -39,16 +37,18 @@ from roquet.store.offline.snapshotting import (
     refuse_unreadable,
     segments_of,
 )
-from roquet.store.queue_reading import (
+from roquet.store.queues import queues_on_disk
+from roquet.store.reading.queue_reading import (
     MessageReader,
     ReadLimits,
     ReadResult,
     ReadStatus,
     store_time_of,
 )
-from roquet.store.queues import queues_on_disk
-from roquet.store.recovery import is_lost_in_between
-from roquet.store.time_search import Boundary, offset_by_time
+from roquet.store.reading.time_search import Boundary, offset_by_time
+from roquet.store.recovery.checkpoint import Checkpoint, load_checkpoint
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.recovery import is_lost_in_between
 
 _Good = TypeVar("_Good", LogRecord, Stretch)
 

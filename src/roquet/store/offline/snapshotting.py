@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 from roquet.disk import Disk
 from roquet.store.commit_log import CommitLog
 from roquet.store.consume_queue import ConsumeQueue
-from roquet.store.deletions import Deletions
-from roquet.store.entry_repair import find_by_neighbours, is_message
 from roquet.store.errors import BadRecord, BadStoreDirectory, UnreadableTopic
-from roquet.store.layout import StoreLayout
+from roquet.store.files.layout import StoreLayout
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.log_scan import LogRecord, find_record
-from roquet.store.mapped_file import MappedFile
 from roquet.store.offline.log_range import LogFile, Segment
 from roquet.store.offline.snapshot import QueueBounds
+from roquet.store.reading.entry_repair import find_by_neighbours, is_message
+from roquet.store.recovery.deletions import Deletions
 
 # How long segments are; longer ones are made where there would be more than the limit below.
 SEGMENT_SIZE_MIN: Final = 1 << 16

@@ -17,11 +17,11 @@ from roquet.disk import DirectoryEntry, Disk
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from roquet.store.damage import DamagedRange, Fault
 from roquet.store.errors import BadRecord, BadStoreDirectory
+from roquet.store.files.layout import StoreLayout, layout_of
+from roquet.store.files.mapped_file import MappedFile
+from roquet.store.files.mapped_run import MappedRun
 from roquet.store.keys.index_file import IndexFile, index_file_size
 from roquet.store.keys.packed_keys import join_batches
-from roquet.store.layout import StoreLayout, layout_of
-from roquet.store.mapped_file import MappedFile
-from roquet.store.mapped_run import MappedRun
 from roquet.store.offline.finding import find_store
 from roquet.store.offline.index_audit import LogPart, file_fault, key_faults
 from roquet.store.offline.queue_audit import ENTRY_TYPE, Entries, LogExtent, entry_faults

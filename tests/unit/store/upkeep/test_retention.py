@@ -1,6 +1,6 @@
 import pytest
 
-from roquet.store.retention import (
+from roquet.store.upkeep.retention import (
     Pressure,
     SpaceLimits,
     count_of_files_to_forget,

@@ -4,8 +4,8 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.store.errors import StoreInUse
-from roquet.store.layout import layout_of
-from roquet.store.ownership import Ownership
+from roquet.store.files.layout import layout_of
+from roquet.store.recovery.ownership import Ownership
 from tests.support.faulty_disk import FaultyDisk
 
 

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from roquet.disk import Disk, make_safe_directory
 from roquet.store.errors import StoreInUse
-from roquet.store.layout import StoreLayout
+from roquet.store.files.layout import StoreLayout
 
 _LOCK_CONTENT: Final = b"lock"
 

@@ -13,15 +13,15 @@ from typing import Final, final
 
 import msgspec
 
-from roquet.store.checkpoint import Checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.damage import DamagedRange
-from roquet.store.deletions import Deletions
-from roquet.store.dispatch import Dispatcher, EntriesMissing
 from roquet.store.errors import BadRecord
 from roquet.store.log_scan import LogRecord
 from roquet.store.queues import ConsumeQueues
+from roquet.store.recovery.checkpoint import Checkpoint
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.dispatch import Dispatcher, EntriesMissing
 
 # A store that was closed is complete: only its end has to be found. Apache reads three files,
 # which would take us ten seconds; what is not read here is checked when it is used.

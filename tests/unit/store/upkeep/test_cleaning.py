@@ -6,7 +6,7 @@ import pytest
 from roquet.disk import Space
 from roquet.store.errors import DiskFull
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadStatus
+from roquet.store.reading.queue_reading import ReadStatus
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk

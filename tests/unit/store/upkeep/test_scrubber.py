@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from roquet.store.message_store import MessageStore
-from roquet.store.scrubber import ScrubReport
+from roquet.store.upkeep.scrubber import ScrubReport
 from tests.support.drafts import draft
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import bodies, open_store, opened

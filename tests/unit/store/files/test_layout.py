@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.store.layout import aside, file_name, is_directory_name, layout_of, start_of
+from roquet.store.files.layout import aside, file_name, is_directory_name, layout_of, start_of
 
 
 def test_names_are_those_of_apache() -> None:

@@ -5,16 +5,16 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.store.consume_queue import BLANK_SIZE
-from roquet.store.deletions import Deletions
-from roquet.store.dispatch import (
+from roquet.store.files.layout import layout_of
+from roquet.store.log_scan import LogRecord
+from roquet.store.queues import ConsumeQueues
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.dispatch import (
     SCHEDULE_TOPIC,
     Dispatcher,
     EntriesMissing,
     delivery_time_of,
 )
-from roquet.store.layout import layout_of
-from roquet.store.log_scan import LogRecord
-from roquet.store.queues import ConsumeQueues
 
 LEVELS_MS = (1_000, 5_000, 10_000)
 

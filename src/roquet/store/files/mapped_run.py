@@ -10,8 +10,8 @@ from typing import final
 
 from roquet.disk import DirectoryEntry, Disk
 from roquet.store.errors import BadStoreDirectory
-from roquet.store.layout import file_name, start_of
-from roquet.store.mapped_file import MappedFile, create_file
+from roquet.store.files.layout import file_name, start_of
+from roquet.store.files.mapped_file import MappedFile, create_file
 
 _start_of_file = attrgetter("start")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from roquet.store.zeros import is_zero
+from roquet.store.files.zeros import is_zero
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 100])

@@ -12,10 +12,10 @@ from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.tags import tags_code_of
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, pack_entry, unpack_entries
-from roquet.store.deletions import Deletions
 from roquet.store.errors import StoreError
 from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord, QueueRun, Stretch
 from roquet.store.queues import ConsumeQueues
+from roquet.store.recovery.deletions import Deletions
 
 SCHEDULE_TOPIC: Final = names.SCHEDULE_TOPIC.encode()
 

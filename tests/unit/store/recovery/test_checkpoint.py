@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import SystemDisk
-from roquet.store.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from roquet.store.recovery.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tests.support.faulty_disk import FaultyDisk
 
 

@@ -8,11 +8,11 @@ from roquet.disk import Disk
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.errors import BadRecord
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import KeyIndex
-from roquet.store.mapped_file import MappedFile
 from roquet.store.queues import ConsumeQueues
-from roquet.store.retention import (
+from roquet.store.upkeep.retention import (
     SpaceLimits,
     count_of_files_to_forget,
     is_full,

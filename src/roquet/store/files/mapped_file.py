@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final, final
 
 from roquet.disk import Disk
-from roquet.store.layout import aside
-from roquet.store.zeros import is_zero
+from roquet.store.files.layout import aside
+from roquet.store.files.zeros import is_zero
 
 _CHUNK_SIZE: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK_SIZE)

@@ -16,10 +16,10 @@ from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry
 from roquet.store.damage import Damage
-from roquet.store.dispatch import code_of
-from roquet.store.entry_repair import find_by_neighbours, is_message
 from roquet.store.errors import BadRecord
-from roquet.store.gathering import Gathering
+from roquet.store.reading.entry_repair import find_by_neighbours, is_message
+from roquet.store.reading.gathering import Gathering
+from roquet.store.recovery.dispatch import code_of
 
 # At most this many entries are looked at for one read when a filter drops most of them.
 _SCAN_COUNT_MIN: Final = 800

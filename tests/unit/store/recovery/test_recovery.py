@@ -6,7 +6,7 @@ import pytest
 
 from roquet.store.log_scan import LogRecord
 from roquet.store.message_store import MessageStore
-from roquet.store.recovery import RecoveryReport, first_file_to_scan, is_lost_in_between
+from roquet.store.recovery.recovery import RecoveryReport, first_file_to_scan, is_lost_in_between
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import bodies, crash, messages, open_store, opened

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import PAGE_SIZE, SystemDisk
-from roquet.store.mapped_file import MappedFile, create_file
+from roquet.store.files.mapped_file import MappedFile, create_file
 from tests.support.faulty_disk import FaultyDisk
 
 SIZE = 3 << 20

@@ -4,7 +4,7 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.state_file import BadStateFile
-from roquet.store.deletions import Deletions
+from roquet.store.recovery.deletions import Deletions
 
 
 def load(path: Path) -> Deletions:

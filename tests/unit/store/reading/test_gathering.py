@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from roquet.protocol.messages.record import CHECKSUM_SIZE, checksum_of
-from roquet.store.gathering import Gathering
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.gathering import Gathering
+from roquet.store.reading.queue_reading import ReadLimits
 from tests.support.drafts import draft
 
 QUEUE = SimpleNamespace(queue_id=0, topic=b"TopicA")
