@@ -131,8 +131,8 @@ class StoreReader:
     ) -> StoreSnapshot:
         """What can be read of some topics, or of all of them, by others and in parts.
 
-        With `include_all` every record of the log is wanted, also those that no queue holds any
-        more or ever did. Raises BadStoreDirectory or UnreadableTopic for what is not to be had
+        With `include_all` every record of the log is wanted, even those that no queue holds any
+        more, or never did. Raises BadStoreDirectory or UnreadableTopic for what cannot be had
         from files, FileGone, BadStateFile, or OSError.
         """
         if not include_all:

@@ -1,7 +1,7 @@
 """From a record to its entry in a queue: while recovering, and on a replica.
 
 The append of a master has the queue in its hands already and asks only for the tags code.
-Keys are not handed on one by one: the key index follows the log by itself (`key_index.py`).
+Keys are not handed on one by one: the key index follows the log on its own (`key_index.py`).
 """
 
 from typing import Final, final
