@@ -42,7 +42,7 @@ class Order(NamedTuple):
 
 
 class Meter:
-    """Counts from `start` on; who sends does so until `end_s`."""
+    """Counts from `start` on; senders send until `end_s`."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._seconds = seconds

@@ -109,7 +109,7 @@ class StateFile:
         aside = self._path.with_name(self._path.name + ".tmp")
         make_safe_directory(disk, self._path.parent)
         self._write(aside, content)
-        # Between the two renames only the backup is there, and that is the state still valid.
+        # Between the two renames only the backup is there, and that state is still valid.
         if disk.exists(self._path):
             disk.rename(self._path, self._backup_path)
         disk.rename(aside, self._path)

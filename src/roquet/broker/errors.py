@@ -123,7 +123,7 @@ class SubscriptionUnreadable(Refused):
 class NotSubscribed(Refused):
     def __init__(self, group: str, topic: str) -> None:
         super().__init__(
-            ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {group!r} has not subscribed {topic!r}"
+            ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {group!r} has not subscribed to {topic!r}"
         )
         self.group = group
         self.topic = topic

@@ -25,7 +25,7 @@ from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
-from roquet.broker.tables.queue_locks import QueueLocks
+from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import SavedTable, Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable, built_in_topics
@@ -200,7 +200,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         offsets=offsets,
         consumers=Consumers[Connection](),
         producers=Producers[Connection](),
-        locks=QueueLocks(clock),
+        locks=LockTable(clock),
         arrivals=arrivals,
         safety=safety,
         delays=delays,
@@ -269,7 +269,9 @@ def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety
         report.log_end,
     )
     if report.cut_size:
-        log.warning("cut off %d bytes behind the log: %s", report.cut_size, report.cut_reason)
+        log.warning(
+            "cut off %d bytes past the end of the log: %s", report.cut_size, report.cut_reason
+        )
     for damage in report.damages:
         log.error("damaged part of the log: %s", damage)
     store.start()

@@ -101,3 +101,5 @@ async def _scrub(broker: Broker) -> None:
         log.error("damaged part of the log: %s", damage)
     if report.repaired_entries:
         log.warning("put %d queue entries right", report.repaired_entries)
+    if report.is_round_over:
+        log.debug("every record of the log was checked again")

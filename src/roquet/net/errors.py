@@ -2,7 +2,7 @@
 
 RoquetError
 ├── Refused                  a handler says no: costs the request, the peer learns the code
-├── NoFreePort               any port would do, and none was to be had
+├── NoFreePort               any port would do, and none was found
 └── NetError                 a call of ours got no answer
     ├── BadAddress           the text is not "host:port": our caller's fault
     ├── ConnectFailed        nobody answered there: nothing was sent
@@ -26,7 +26,7 @@ class Refused(RoquetError):
 
 class NoFreePort(RoquetError):
     def __init__(self, host: str) -> None:
-        super().__init__(f"no port at {host} is free; name one that a server may have")
+        super().__init__(f"no port at {host} is free; name one that the server may use")
         self.host = host
 
 

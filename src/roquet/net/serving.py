@@ -53,13 +53,13 @@ class Server:
         return port
 
     async def stop(self) -> None:
-        """Accepts nobody any more, and closes every connection once its replies are sent."""
+        """Accepts no more connections, and closes each one once its replies are sent."""
         if self._listener is not None:
             self._listener.close()
         await self._watch.close_all("the server stops")
 
     def sweep(self) -> None:
-        """Closes who is past a deadline now; happens by itself once a second."""
+        """Closes what is past a deadline now; happens by itself once a second."""
         self._watch.sweep()
 
     def opened(self, connection: Connection) -> None:

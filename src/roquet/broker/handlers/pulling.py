@@ -21,7 +21,7 @@ from roquet.protocol.codes import (
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
 from roquet.protocol.prepared.pull_reply import found_reply
-from roquet.store.queue_reading import ReadLimits, ReadResult, ReadStatus
+from roquet.store.reading.queue_reading import ReadLimits, ReadResult, ReadStatus
 
 _READ: Final = int(Permission.READ)
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)
@@ -36,7 +36,7 @@ _MASTER_ID: Final = 0
 _SIZES_OF_JAVA: Final = frozenset({256 * 1024, 2**31 - 1})
 # No record is smaller, so no pull needs to look at more of them than fit.
 _RECORD_SIZE_MIN: Final = 91
-# The remark of a 5.x broker that was told to go on elsewhere.
+# What a 5.x broker remarks when the pull has to go on elsewhere.
 _RESET: Final = "OFFSET_RESET"
 
 _CODES: Final = {
@@ -119,7 +119,7 @@ def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
         return _SUCCESS
     code = _CODES.get(status)
     if code is None:
-        # The queue is empty: whoever believes to be further on has to come back.
+        # The queue is empty: whoever thinks it is further on has to come back.
         is_at_start = pull.queue_offset == 0
         return ResponseCode.PULL_NOT_FOUND if is_at_start else ResponseCode.PULL_OFFSET_MOVED
     return code

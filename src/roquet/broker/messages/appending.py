@@ -15,7 +15,7 @@ from roquet.store.message_store import Appended, AppendedBatch
 
 
 def append_draft(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
-    """Stores one message and wakes who waits for it. Raises Refused; then nothing was stored."""
+    """Stores one message and wakes those who wait. Raises Refused; then nothing was stored."""
     try:
         appended = broker.store.append(draft)
     except (TooLarge, StoreUnavailable) as error:

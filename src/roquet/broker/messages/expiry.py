@@ -1,4 +1,4 @@
-"""Messages do not stay for ever: old files of the log go, by night or when the disk is full."""
+"""Messages do not stay forever: old files of the log go, by night or when the disk is full."""
 
 import logging
 
@@ -17,4 +17,4 @@ def clean_store(store: MessageStore, *, is_requested: bool = False) -> None:
             report.log_start,
         )
     if report.is_disk_full:
-        log.error("no message is taken: %d percent of the disk are in use", report.used_percent)
+        log.error("no message is taken: %d percent of the disk is in use", report.used_percent)

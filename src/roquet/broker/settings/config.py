@@ -24,7 +24,7 @@ class BrokerRole(Enum):
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The comment behind a member is Apache's key for it."""
+    """The comment after a member is Apache's key for it."""
 
     store: StoreConfig
 
@@ -65,7 +65,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     long_polling: bool = True  # longPollingEnable
     short_polling_ms: int = 1_000  # shortPollingTimeMills
-    # What one pull may bring that names its size; no key of Apache's.
+    # What a pull that names its size may bring; not a key of Apache's.
     bulk_pull_size_max: int = 1 << 20  # maxTransferBytesOnBulkPull
     sql_filters: bool = False  # enablePropertyFilter
     sql_filters_for_retries: bool = False  # filterSupportRetry

@@ -1,7 +1,7 @@
 """How far each group has come in each queue, in memory and as `consumerOffset.json`.
 
 An offset is the next message to consume. May it go back? A pull that carries an offset only
-ever moves it forward. A commit is taken as it is, also when it is smaller: operators' tools, a
+ever moves it forward. A commit is taken as it is, even when it is smaller: operators' tools, a
 consumer that seeks, and a client that was told its offset does not exist all say it that way,
 and nothing tells them from a late commit of a former owner. Taken wrongly, a smaller offset
 costs messages delivered twice; refused wrongly, it costs messages never delivered.
@@ -138,7 +138,7 @@ class OffsetTable:
         )
 
     def merge(self, table: ConsumerOffsetTable) -> list[str]:
-        """Takes over what the master knows; returns the keys that are not of this world."""
+        """Takes over what the master knows; returns the keys that no topic and group can have."""
         left_out = []
         for key, queues in table.offset_table.items():
             topic, _, group = key.partition(_SEPARATOR)

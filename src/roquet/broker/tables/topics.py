@@ -5,7 +5,7 @@ whoever owns the file compares `change_count` with what it saved last. Settings 
 in place, so one that was handed out stays what it was.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntFlag
 from typing import Final, final
 
@@ -63,7 +63,7 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
 class TopicTable:
     """`find(topic)` is a plain look-up in a dict, because every message does it.
 
-    `on_change` is called after every change but that of a load.
+    `on_change` is called after every change except a load.
     """
 
     __slots__ = ("_built_in", "_clock", "_topics", "change_count", "find", "on_change", "version")
@@ -80,12 +80,6 @@ class TopicTable:
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
-
-    def __iter__(self) -> Iterator[TopicConfig]:
-        return iter(tuple(self._topics.values()))
-
-    def __len__(self) -> int:
-        return len(self._topics)
 
     @property
     def system_topics(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from roquet.client.errors import BadArgument, NotConnected, RequestRefused
 from roquet.client.names import check_group
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.connection import (
-    Connection,
+    ConnectionInfo,
     ConsumerConnections,
     ProducerConnections,
 )
@@ -174,7 +174,7 @@ async def members_at(
 
 
 async def producer_connections(servers: AdminServers, group: str) -> list[ClientConnection]:
-    async def connections(master: Master) -> list[Connection]:
+    async def connections(master: Master) -> list[ConnectionInfo]:
         header = ProducerConnectionsHeader(producer_group=group)
         code = RequestCode.GET_PRODUCER_CONNECTION_LIST
         try:
@@ -228,7 +228,7 @@ def _settings_of(config: GroupConfig) -> GroupSettings:
     )
 
 
-def _connections(parts: Iterable[Iterable[Connection]]) -> tuple[ClientConnection, ...]:
+def _connections(parts: Iterable[Iterable[ConnectionInfo]]) -> tuple[ClientConnection, ...]:
     """A client that is connected to several brokers is one client."""
     by_id = {
         each.client_id: ClientConnection(

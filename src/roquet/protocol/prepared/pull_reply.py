@@ -42,7 +42,7 @@ def found_reply(
 
 
 def reply_pieces(header: Header, remark: str | None, marks: Sequence[int]) -> list[bytes]:
-    """The header of the reply without its values: what lies before, between and behind them.
+    """The header of the reply without its values: what lies before, between and after them.
 
     The values are the marks, which come in this very order, and the opaque.
     """

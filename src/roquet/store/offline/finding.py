@@ -8,11 +8,11 @@ from pathlib import Path
 
 from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory, SeveralStores
-from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.files.layout import StoreLayout, layout_of
 
 
 def find_store(disk: Disk, root: Path, commit_log: Path | None = None) -> StoreLayout:
-    """Raises BadStoreDirectory where there is no store, SeveralStores where there are more."""
+    """Raises BadStoreDirectory where there is no store, SeveralStores where there are several."""
     layout = layout_of(root, commit_log)
     if disk.exists(layout.commit_log):
         return layout

@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from roquet.disk import Disk, Entry
+from roquet.disk import DirectoryEntry, Disk
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from roquet.store.damage import DamagedRange, Fault
 from roquet.store.errors import BadRecord, BadStoreDirectory
+from roquet.store.files.layout import StoreLayout, layout_of
+from roquet.store.files.mapped_file import MappedFile
+from roquet.store.files.mapped_run import MappedRun
 from roquet.store.keys.index_file import IndexFile, index_file_size
 from roquet.store.keys.packed_keys import join_batches
-from roquet.store.layout import StoreLayout, layout_of
-from roquet.store.mapped_file import MappedFile
-from roquet.store.mapped_run import MappedRun
 from roquet.store.offline.finding import find_store
 from roquet.store.offline.index_audit import LogPart, file_fault, key_faults
 from roquet.store.offline.queue_audit import ENTRY_TYPE, Entries, LogExtent, entry_faults
@@ -142,12 +142,12 @@ def _index_faults(
             has_faults = True
             yield Fault(f"index {entry.name}", "file", reason)
     files = [by_name[each.name] for each in entries if each.name in by_name]
-    # In a broken file keys are missing without end, and nobody wants to know which.
+    # A broken file lacks any number of keys, and nobody wants to know which.
     if files and not has_faults:
         yield from _key_faults(reader, files, damages)
 
 
-def _shape_fault(disk: Disk, layout: StoreLayout, entry: Entry) -> str | None:
+def _shape_fault(disk: Disk, layout: StoreLayout, entry: DirectoryEntry) -> str | None:
     """What is wrong with a file that does not tell its shape: nothing, if it was never used."""
     path = layout.index / entry.name
     with closing(MappedFile(disk, path, 0, entry.size, is_writable=False)) as file:
@@ -169,7 +169,7 @@ def _key_faults(
 
 
 def _filed_end(reader: StoreReader, newest: IndexFile) -> int:
-    """Behind the last record whose keys must all be there."""
+    """Just past the last record whose keys must all be there."""
     last = newest.header.end_physical_offset
     if newest.is_full:
         # Some of its keys may be meant for the next file.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roquet import AsyncProducer, Message, QueueRef
-from roquet.broker.tables.queue_locks import QueueKey, QueueLocks
+from roquet.broker.tables.queue_locks import LockTable, QueueKey
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.group.start_offset import StartFrom
@@ -422,7 +422,7 @@ async def test_a_lock_that_somebody_else_has_is_waited_for(
         await eventually(lambda: delivered == [b"0"])
 
 
-def owner_of(locks: QueueLocks, queue: QueueRef) -> str | None:
+def owner_of(locks: LockTable, queue: QueueRef) -> str | None:
     lock = locks._locks.get(lock_key(queue))
     return None if lock is None else lock.client_id
 

@@ -1,0 +1,193 @@
+"""Reading messages of one queue: entries, filters, limits, and a look at every record.
+
+An entry says where a record lies. Before the record is handed out it has to say the same of
+itself: its place, its size, its topic, its queue and its offset in it. So a damaged entry
+never leads to a wrong message; as a rule it is repaired on the spot. In files that nobody
+has looked at since the store was opened the checksums are compared, too.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, final
+
+import msgspec
+
+from roquet.store.commit_log import CommitLog
+from roquet.store.config import StoreConfig
+from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry
+from roquet.store.damage import Damage
+from roquet.store.errors import BadRecord
+from roquet.store.reading.entry_repair import find_by_neighbours, is_message
+from roquet.store.reading.gathering import Gathering
+from roquet.store.recovery.dispatch import code_of
+
+# At most this many entries are looked at for one read when a filter drops most of them.
+_SCAN_COUNT_MIN: Final = 800
+
+
+class ReadStatus(Enum):
+    """Apache's names: they travel as remarks of pull replies.
+
+    Two of Apache's are missing: there is no queue that cannot be made, and a message that is
+    being removed is below the smallest offset already.
+    """
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+# Looking up a member of an enum takes as long as a call.
+_FOUND: Final = ReadStatus.FOUND
+
+
+@final
+class ReadResult(msgspec.Struct, gc=False):
+    status: ReadStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    # Records as stored, and how many: the body of a pull reply.
+    count: int = 0
+    body: bytes = b""
+
+    @property
+    def records(self) -> list[bytes]:
+        """One by one."""
+        body = self.body
+        found: list[bytes] = []
+        start = 0
+        while start < len(body):
+            # Each begins with its size, which was checked when it was read.
+            end = start + int.from_bytes(body[start : start + 4])
+            found.append(body[start:end])
+            start = end
+        return found
+
+
+@final
+class ReadLimits(msgspec.Struct, gc=False):
+    """What one read may bring, and what it looks for. None lets everything pass."""
+
+    count_max: int
+    size_max: int
+    matches_code: Callable[[int], bool] | None = None
+    matches_record: Callable[[bytes], bool] | None = None
+    # Whoever knows how much it wants gets it, whatever is usual for what lies in memory or on disk.
+    is_bulk: bool = False
+
+
+@final
+class MessageReader:
+    """Repairs entries, if it may write."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        config: StoreConfig,
+        on_damage: Callable[[Damage], None],
+        *,
+        is_writable: bool = True,
+    ) -> None:
+        self._is_writable = is_writable
+        self._log = log
+        self._on_damage = on_damage
+        self.obey(config)
+
+    def obey(self, config: StoreConfig) -> None:
+        self._config = config
+        self._in_memory_size = config.in_memory_size
+        # Of what is in memory and, less, of what has to come from disk: count and size.
+        self._bounds_in_memory = config.read_count_max_in_memory, config.read_size_max_in_memory
+        self._bounds_on_disk = config.read_count_max_on_disk, config.read_size_max_on_disk
+
+    def read(
+        self, queue: ConsumeQueue, offset: int, max_offset: int, limits: ReadLimits
+    ) -> ReadResult:
+        """Messages from `offset` on, but before `max_offset`.
+
+        If there is a message at all, one comes back, however large it is.
+        """
+        min_offset = queue.min_offset
+        if max_offset == 0:
+            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, min_offset, max_offset)
+        if offset < min_offset:
+            return ReadResult(ReadStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset)
+        if offset == max_offset:
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, min_offset, max_offset)
+        if offset > max_offset:
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
+        scan_count = max(1, limits.count_max)
+        if limits.matches_code is not None or limits.matches_record is not None:
+            scan_count = max(_SCAN_COUNT_MIN, scan_count)
+        entries = queue.entries(offset, min(scan_count, max_offset - offset))
+        if not entries:
+            next_offset = queue.next_file_offset(offset)
+            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset)
+        result = ReadResult(_FOUND, offset, min_offset, max_offset)
+        self._collect(queue, entries, limits, result)
+        return result
+
+    def _collect(
+        self, queue: ConsumeQueue, entries: bytes, limits: ReadLimits, result: ReadResult
+    ) -> None:
+        """Add the records of `entries` to the result."""
+        log = self._log
+        gathering = Gathering(limits, entries, result.next_offset, queue)
+        if not limits.is_bulk:
+            is_old = log.end - int.from_bytes(entries[:8]) > self._in_memory_size
+            gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
+        while (entry := gathering.next_entry()) is not None:
+            physical_offset, size = entry
+            file = log.file_at(physical_offset)
+            if file is not None and gathering.take_usual(
+                file.mapping, file.start, log.end, file.is_verified
+            ):
+                continue
+            gathering.take(self._look_closer(queue, gathering.offset, physical_offset, size))
+        result.next_offset = gathering.offset
+        result.count = gathering.count
+        result.body = gathering.body()
+        if not result.count:
+            result.status = ReadStatus.NO_MATCHED_MESSAGE
+
+    def _look_closer(
+        self, queue: ConsumeQueue, offset: int, physical_offset: int, size: int
+    ) -> bytes:
+        """The record of an entry that is unusual, unchecked or wrong; empty if there is none."""
+        if size == BLANK_SIZE:
+            return b""
+        try:
+            record = self._log.record_at(physical_offset)
+            if record.size == size and is_message(record, queue, offset):
+                return self._log.bytes_at(physical_offset, size) or b""
+            reason = "is not the message that its queue says"
+        except BadRecord as bad:
+            reason = bad.reason
+        self._on_damage(Damage(physical_offset, reason))
+        return self._repaired(queue, offset)
+
+    def _repaired(self, queue: ConsumeQueue, offset: int) -> bytes:
+        """The record of a message whose entry was wrong; the entry is right from now on."""
+        record = find_by_neighbours(self._log, queue, offset)
+        if record is None:
+            return b""
+        if self._is_writable:
+            code = code_of(record, self._config.delay_levels_ms)
+            queue.replace(offset, QueueEntry(record.physical_offset, record.size, code))
+        return self._log.bytes_at(record.physical_offset, record.size) or b""
+
+
+def store_time_of(log: CommitLog, queue: ConsumeQueue, offset: int) -> int | None:
+    """When a message was stored; None for one that cannot be read."""
+    entry = queue.entry(offset)
+    if entry is None or entry.is_blank:
+        return None
+    try:
+        return log.record_at(entry.physical_offset).store_timestamp
+    except BadRecord:
+        return None
