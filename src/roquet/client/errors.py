@@ -7,6 +7,7 @@ RoquetError
     ├── UsedAfterFork        a forked process needs a client of its own
     ├── NoNameServer         none of the name servers answered
     ├── TopicNotFound        no broker takes messages of this topic
+    ├── GroupNotFound        no broker has heard of this group
     ├── RequestRefused       a broker or name server said no, and why
     ├── Unreachable          a broker could not be asked, or did not answer
     ├── OffsetsGone          a queue does not have what was to be read of it
@@ -75,6 +76,15 @@ class TopicNotFound(ClientError):
         super().__init__(f"topic {topic!r}: {reason}")
         self.topic = topic
         self.reason = reason
+
+
+class GroupNotFound(ClientError):
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"no broker knows a group {group!r}: it is misspelt, or no consumer of it was ever "
+            "connected; see `groups()`"
+        )
+        self.group = group
 
 
 class RequestRefused(ClientError):

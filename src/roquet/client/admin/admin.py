@@ -212,7 +212,10 @@ class AsyncAdmin(Openable):
     # Progress and offsets.
 
     async def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
-        """How far a group is, in all its topics or in one. Raises TopicNotFound."""
+        """How far a group is, in all its topics or in one.
+
+        Raises GroupNotFound or TopicNotFound.
+        """
         servers = self._usable()
         wire_topic = None if topic is None else servers.wire_name(topic)
         return await progress_questions.group_progress(

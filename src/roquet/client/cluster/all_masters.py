@@ -1,7 +1,7 @@
 """Every master of a cluster, for clients that each of them has to know.
 
-A client of a topic meets the brokers of that topic. A producer whose transactions may be asked about
-has to be known before it sends anything, because the one that began them may be gone.
+A client of a topic meets the brokers of that topic. A producer whose transactions may be asked
+about has to be known before it sends anything, because the one that began them may be gone.
 """
 
 import asyncio
