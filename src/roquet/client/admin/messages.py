@@ -68,8 +68,8 @@ async def messages_by_key(
         topic=topic,
         key=key,
         max_num=count_max,
-        begin_timestamp=_FIRST_MS if begin is None else timestamp_ms(begin),
-        end_timestamp=_LAST_MS if end is None else timestamp_ms(end),
+        begin_timestamp=_FIRST_MS if begin is None else timestamp_ms(begin, "begin"),
+        end_timestamp=_LAST_MS if end is None else timestamp_ms(end, "end"),
     )
     found = await _query(servers, header)
     return _oldest_first(each for each in found if key in each.keys)[:count_max]
@@ -209,8 +209,8 @@ async def _between(
     end: datetime | None,
     count_max: int,
 ) -> list[ReceivedMessage]:
-    begin_ms = _FIRST_MS if begin is None else timestamp_ms(begin)
-    end_ms = _LAST_MS if end is None else timestamp_ms(end)
+    begin_ms = _FIRST_MS if begin is None else timestamp_ms(begin, "begin")
+    end_ms = _LAST_MS if end is None else timestamp_ms(end, "end")
     if begin is None:
         start = await servers.brokers.min_offset(queue)
     else:

@@ -1,7 +1,7 @@
 """The blocking twins of consumers."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar, Unpack, final
 
 from roquet.client.blocking.twin import BlockingTwin
@@ -17,7 +17,6 @@ from roquet.client.pull.schedule import DELAY_S, PullWork
 from roquet.client.push.config import PushConsumerOptions
 from roquet.client.push.consumer import AsyncPushConsumer, Listener
 from roquet.client.push.iteration import DeliveryIterator
-from roquet.client.push.outcome import BROKER_DECIDES
 from roquet.client.push.statistics import ConsumerStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -62,8 +61,14 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     def batches(self) -> Iterator[list[ReceivedMessage]]:
         return self._iterated(self._twin.batches)
 
-    def retry_later(self, message: ReceivedMessage, *, delay_level: int = BROKER_DECIDES) -> None:
-        self._thread.run(self._twin.retry_later(message, delay_level=delay_level))
+    def retry_later(
+        self,
+        message: ReceivedMessage,
+        delay: timedelta | None = None,
+        *,
+        delay_level: int | None = None,
+    ) -> None:
+        self._thread.run(self._twin.retry_later(message, delay, delay_level=delay_level))
 
     def queues(self) -> list[QueueRef]:
         return self._thread.call(self._twin.queues)
