@@ -16,6 +16,7 @@ from typing import Final
 
 from roquet.client.admin.groups import members_at
 from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.arguments import bad
 from roquet.client.errors import BadArgument, MembersConnected, TopicNotFound
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.moments import timestamp_ms
@@ -82,6 +83,8 @@ async def plan_reset(
     to: ResetTarget,
     queues: Sequence[QueueRef] | None,
 ) -> ResetPlan:
+    if to is StartFrom.AUTO or not isinstance(to, datetime | StartFrom | int):
+        raise bad("to", "a datetime, an offset, StartFrom.FIRST or StartFrom.LAST", to)
     route = await servers.route(topic)
     wanted = route.readable
     if queues is not None:
