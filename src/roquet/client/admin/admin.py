@@ -299,7 +299,10 @@ class AsyncAdmin(Openable):
         end: datetime | None = None,
         count_max: int = message_questions.COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """Messages that the group failed to take too often, oldest first."""
+        """Messages that the group failed to take too often, or gave up, oldest first.
+
+        Each says by its `topic` where it was sent to, and by its `death` why it is here.
+        """
         servers = self._usable()
         wire_group = servers.wire_name(group)
         return await message_questions.dead_letters(servers, wire_group, begin, end, count_max)
