@@ -5,6 +5,8 @@ RoquetError
     ├── BadArgument          the caller asked for what cannot be; nothing was sent
     ├── NotOpen              not opened yet, or closed already
     ├── UsedAfterFork        a forked process needs a client of its own
+    ├── WrongLoop            so does another event loop
+    ├── NothingToRead        a consumer was not told what to read, or cannot get it
     ├── NoNameServer         none of the name servers answered
     ├── TopicNotFound        no broker takes messages of this topic
     ├── GroupNotFound        no broker has heard of this group
@@ -74,6 +76,18 @@ class UsedAfterFork(ClientError):
         )
         self.owner_process = owner_process
         self.this_process = this_process
+
+
+class WrongLoop(ClientError):
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the {what} belongs to the event loop it was opened in, and this is another one: make "
+            "one in each loop"
+        )
+
+
+class NothingToRead(ClientError):
+    """The text says what to do."""
 
 
 class NoNameServer(ClientError):

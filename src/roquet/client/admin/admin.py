@@ -90,6 +90,8 @@ class AsyncAdmin(Openable):
 
     async def close(self) -> None:
         """A second time does nothing."""
+        if self._open is not None:
+            self._open.instance.check_loop()
         was_closed, self._is_closed = self._is_closed, True
         if not was_closed and self._open is not None:
             await self._open.instance.close()
@@ -162,6 +164,7 @@ class AsyncAdmin(Openable):
     # Groups.
 
     async def groups(self, *, with_internal: bool = False) -> list[str]:
+        """Those of programs; with the others also the system's."""
         return await group_questions.list_groups(self._usable(), with_internal=with_internal)
 
     async def create_group(
@@ -351,6 +354,7 @@ class AsyncAdmin(Openable):
         return await cluster_questions.kv_table(self._usable(), namespace)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
+        """One of them; None if it is not there."""
         return await cluster_questions.kv_value(self._usable(), namespace, key)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:

@@ -16,7 +16,7 @@ from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSett
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
-from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -25,6 +25,7 @@ from roquet.protocol.codes import Permission
 
 
 @final
+@described_by(AsyncAdmin)
 class Admin(BlockingTwin[AsyncAdmin]):
     """Asks and waits; `AsyncAdmin` says what each method does."""
 

@@ -14,7 +14,8 @@ import pytest
 from roquet import AsyncProducer, Message
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused, UsedAfterFork
-from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.consumer import AsyncPushConsumer
+from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import RetryLater
 from roquet.client.received import ReceivedMessage
 from roquet.net.errors import BadAddress

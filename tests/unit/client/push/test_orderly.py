@@ -15,7 +15,8 @@ from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.push import member, orderly
-from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.consumer import AsyncPushConsumer
+from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import DeadLetter, RetryLater
 from roquet.client.push.statistics import QueueProgress
 from roquet.client.received import ReceivedMessage
