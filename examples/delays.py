@@ -24,8 +24,8 @@ async def main(name_server: str) -> None:
         async with consumer:
             left = 3
             async for message in consumer:
-                late_ms = message.store_timestamp - message.born_timestamp
-                console.print(f"{message.body.decode()}: after {late_ms} ms")
+                late = message.stored - message.born
+                console.print(f"{message.body.decode()}: after {late.total_seconds():g} s")
                 left -= 1
                 if not left:
                     break

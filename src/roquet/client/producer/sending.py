@@ -29,6 +29,7 @@ from roquet.client.errors import (
     TopicNotFound,
 )
 from roquet.client.hooks import SendHook, Sending
+from roquet.client.moments import utc
 from roquet.client.names import wrapped
 from roquet.client.producer.outgoing import Outgoing, Ready, header_of
 from roquet.client.producer.queue_choice import (
@@ -291,7 +292,7 @@ class Sender:
             [each.message for each in messages],
             [each.message_id for each in messages],
             messages[0].kind,
-            self._clock.now_ms(),
+            utc(self._clock.now_ms()),
             len(outgoing.body),
         )
         tell([hook.before_send for hook in self._hooks], sending)

@@ -31,7 +31,7 @@ from roquet.client.push.statistics import (
     SAMPLE_PERIOD_S,
     ConsumerStatistics,
     Counting,
-    QueueProgress,
+    PushProgress,
 )
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -256,7 +256,7 @@ class PushMember:
     def _sample(self) -> None:
         self._counting.sample(self._clock.monotonic_s())
 
-    def _progress(self) -> dict[QueueRef, QueueProgress]:
+    def _progress(self) -> dict[QueueRef, PushProgress]:
         """Of the queues that it has begun to read."""
         return {
             queue: progress

@@ -18,7 +18,7 @@ from roquet.client.push import member, orderly
 from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import DeadLetter, RetryLater
-from roquet.client.push.statistics import QueueProgress
+from roquet.client.push.statistics import PushProgress
 from roquet.client.received import ReceivedMessage
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -302,7 +302,7 @@ async def test_nothing_is_delivered_under_a_lock_that_was_lost(
     assert not delivered
 
 
-def is_locked(progress: QueueProgress) -> bool:
+def is_locked(progress: PushProgress) -> bool:
     return progress.is_locked
 
 
