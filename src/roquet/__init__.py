@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from roquet.client.admin.cluster import BrokerInfo
     from roquet.client.admin.config import AdminConfig
     from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
+    from roquet.client.admin.member_info import MemberInfo, MemberQueue, MemberRates
     from roquet.client.admin.progress import GroupProgress, QueueProgress
     from roquet.client.admin.resets import QueueMove, ResetPlan
     from roquet.client.admin.topics import (
@@ -148,6 +149,9 @@ __all__ = [
     "GroupSettings",
     "MachineRoom",
     "MachineRoomNearby",
+    "MemberInfo",
+    "MemberQueue",
+    "MemberRates",
     "MembersConnected",
     "Message",
     "MessageKind",
@@ -254,6 +258,9 @@ _HOMES: Final = {
     "GroupSettings": "roquet.client.admin.groups",
     "MachineRoom": "roquet.client.group.allocation",
     "MachineRoomNearby": "roquet.client.group.allocation",
+    "MemberInfo": "roquet.client.admin.member_info",
+    "MemberQueue": "roquet.client.admin.member_info",
+    "MemberRates": "roquet.client.admin.member_info",
     "MembersConnected": "roquet.client.errors",
     "Message": "roquet.protocol.messages.message",
     "MessageKind": "roquet.client.hooks",

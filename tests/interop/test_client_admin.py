@@ -166,7 +166,7 @@ def test_who_is_connected(
         assert members.subscriptions is not None
         assert members.subscriptions[filled.topic] == "*"
         info = admin.running_info(group, members.client_ids[0])
-        assert filled.topic in {queue.topic for queue in info.mq_table}
+        assert filled.topic in {queue.topic for queue in info.queues}
         assert group in admin.topic_groups(filled.topic)
 
 

@@ -25,6 +25,7 @@ from roquet.client.admin import (
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.config import AdminConfig, AdminOptions
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
+from roquet.client.admin.member_info import MemberInfo
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminServers
@@ -39,7 +40,6 @@ from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import Heartbeat
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo
 from roquet.protocol.codes import Permission
 
 _WHAT: Final = "admin"
@@ -207,7 +207,7 @@ class AsyncAdmin(Openable):
         servers = self._usable()
         return await group_questions.producer_connections(servers, servers.wire_name(group))
 
-    async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
+    async def running_info(self, group: str, client_id: str) -> MemberInfo:
         """What a consumer says about itself. Raises NotConnected."""
         servers = self._usable()
         return await group_questions.running_info(servers, servers.wire_name(group), client_id)
