@@ -63,7 +63,7 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
     When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
-    and OSError or NoFreePort when an address cannot be had.
+    AttributeNotKept, and OSError or NoFreePort when an address cannot be had.
     """
 
     async def start(port: int) -> tuple[Broker, AsyncExitStack]:
@@ -132,6 +132,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     groups = GroupTable(clock)
     offsets = OffsetTable()
     topic_saver = kept("topics.json", topics)
+    topics.check_promises()
     group_saver = kept("subscriptionGroup.json", groups)
     offset_saver = kept("consumerOffset.json", offsets)
     delay_state = DurableState(DelayOffsetTable())
