@@ -34,8 +34,10 @@ from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
+from roquet.net.errors import UnknownHost
 from roquet.net.limits import ConnectionLimits
-from roquet.net.peers import Peers, split_address
+from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
+from roquet.net.peers import Peers
 from roquet.net.ports import at_free_port
 from roquet.net.router import Route, Router
 from roquet.net.service import Services
@@ -63,8 +65,12 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
     When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
-    AttributeNotKept, and OSError or NoFreePort when an address cannot be had.
+    AttributeNotKept, and OSError, NoFreePort or UnknownHost when an address cannot be had.
     """
+    ip_of(config.bind_host)
+    config = replace(
+        config, advertised_host=config.advertised_host or reachable_host(config.bind_host)
+    )
 
     async def start(port: int) -> tuple[Broker, AsyncExitStack]:
         return await _started(replace(config, listen_port=port), clock, disk)
@@ -99,8 +105,23 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
             await listener.start(config.bind_host, config.listen_port + distance)
         learn(broker, await broker.registrar.register())
         stack.push_async_callback(broker.registrar.unregister)
-        log.info("%s serves at %s:%d", config.broker_name, config.bind_host, config.listen_port)
+        _tell_address(config)
         return broker, stack.pop_all()
+
+
+def _tell_address(config: BrokerConfig) -> None:
+    place = Address(config.bind_host, config.listen_port)
+    advertised = Address(config.advertised_host or config.bind_host, config.listen_port)
+    if advertised == place:
+        log.info("%s serves at %s", config.broker_name, place)
+        return
+    log.info("%s serves at %s, clients are told %s", config.broker_name, place, advertised)
+    if is_loopback(place.ip) and not is_loopback(advertised.ip):
+        log.warning(
+            "only this machine is listened to, but clients are told %s: to serve others, set "
+            "bindAddress, or give --host",
+            advertised,
+        )
 
 
 def _listener(broker: Broker, routes: Sequence[Route[Broker]]) -> Server:
@@ -166,7 +187,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     peers = Peers(Router(None, ()), clock)
     stack.push_async_callback(peers.close)
     identity = _identity(config)
-    store_host = pack_host(*split_address(identity.address))
+    store_host = pack_host(_store_ip(config), config.listen_port)
     registrar = Registrar(
         peers,
         clock,
@@ -226,6 +247,15 @@ def _identity(config: BrokerConfig) -> Identity:
         str(Address(host, config.listen_port)),
         str(Address(ha_host, config.listen_port + HA_PORT_DISTANCE)),
     )
+
+
+def _store_ip(config: BrokerConfig) -> str:
+    """What records and message ids say, which have no room for a name."""
+    try:
+        return ip_of(config.advertised_host or config.bind_host)
+    except UnknownHost:
+        # A name that only clients can look up, at the other side of a router.
+        return ip_of(reachable_host(config.bind_host))
 
 
 def _loaded_file(disk: Disk, path: Path, table: _LoadedTable) -> StateFile:

@@ -3,6 +3,7 @@
 RoquetError
 ├── Refused                  a handler says no: costs the request, the peer learns the code
 ├── NoFreePort               any port would do, and none was to be had
+├── UnknownHost              a server is to be at a host that has no address
 └── NetError                 a call of ours got no answer
     ├── BadAddress           the text is not "host:port": our caller's fault
     ├── ConnectFailed        nobody answered there: nothing was sent
@@ -27,6 +28,12 @@ class Refused(RoquetError):
 class NoFreePort(RoquetError):
     def __init__(self, host: str) -> None:
         super().__init__(f"no port at {host} is free; name one that a server may have")
+        self.host = host
+
+
+class UnknownHost(RoquetError):
+    def __init__(self, host: str) -> None:
+        super().__init__(f"no address is known for host {host[:255]!r}")
         self.host = host
 
 

@@ -51,6 +51,16 @@ def test_a_directory_with_queues_of_batches_is_left_alone(tmp_path: Path) -> Non
     )
 
 
+def test_an_advertised_host_is_not_listened_on(tmp_path: Path) -> None:
+    # Of a network for examples: this machine could not listen there.
+    with OurBroker(tmp_path, configuration={"brokerIP1": "198.51.100.7"}) as broker:
+        port = broker.address.rpartition(":")[2]
+        assert settings_of(broker)["brokerIP1"] == "198.51.100.7"
+    said = broker.log_tail()
+    assert f"serves at 127.0.0.1:{port}, clients are told 198.51.100.7:{port}\n" in said
+    assert "only this machine is listened to, but clients are told" in said
+
+
 def settings_of(broker: OurBroker) -> dict[str, str]:
     with BlockingPeer(broker.address) as peer:
         return read_properties_text(peer.call(RequestCode.GET_BROKER_CONFIG).body)
