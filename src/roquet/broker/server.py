@@ -16,6 +16,8 @@ from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
 from roquet.broker.handlers import ROUTES
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
+from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.registration import Identity, Registrar
@@ -218,6 +220,8 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         locks=QueueLocks(clock),
         arrivals=arrivals,
         safety=safety,
+        expiry=Expiry(store, clock, lambda: broker.config.store),
+        refused_writes=RefusedWrites(clock),
         delays=delays,
         pending_halves=pending_halves,
         registrar=registrar,

@@ -57,6 +57,8 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
         "maxTransferCountOnMessageInMemory",
         "flushDelayOffsetInterval",
     }
+    # And what we do not do by default: it deletes messages that somebody may be waiting for.
+    set_for_it.add("cleanFileForciblyEnable")
     ours = config_texts(DEFAULT)
     recorded = recorded_settings("49")
     assert recorded
