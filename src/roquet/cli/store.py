@@ -6,7 +6,6 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import msgspec
@@ -22,6 +21,7 @@ from roquet.errors import RoquetError
 from roquet.store.offline.reading import StoreReader
 from roquet.store.offline.repairing import repair as repair_store
 from roquet.store.offline.verifying import verify as verify_store
+from roquet.temporary import temporary_directory
 
 _INSPECT: Final = """\
 Show files, offsets, topics, queues and times.
@@ -105,8 +105,8 @@ def _inspect(given: Namespace) -> int:
 
 
 def _verify(given: Namespace) -> int:
-    with _failures_told("verify"), TemporaryDirectory(prefix="roquet-verify-") as scratch:
-        result = verify_store(_existing(given.directory), Path(scratch), SystemDisk())
+    with _failures_told("verify"), temporary_directory() as scratch:
+        result = verify_store(_existing(given.directory), scratch, SystemDisk())
     for fault in result.faults:
         print(fault)
     print(

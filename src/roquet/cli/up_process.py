@@ -5,7 +5,6 @@ import string
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -14,7 +13,9 @@ from msgspec.structs import replace
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.cli.broker_process import until_stopped
+from roquet.cli.found_sizes import found_sizes
 from roquet.cli.log_lines import log_to_stderr
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
@@ -23,6 +24,7 @@ from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.net.own_addresses import local_host, reachable_host
 from roquet.protocol.host import Address
+from roquet.temporary import remove_leftovers, temporary_directory
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,11 @@ log = logging.getLogger(__name__)
 _PORT_STEP: Final = 10
 # They are named by letters.
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
+
+
+# Messages are taken longer than usual: how full the disk of a developer is has little to do with
+# how much a cluster for trying things out will write to it.
+_LIMITS: Final = {"diskSpaceWarningLevelRatio": "97"}
 
 
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +64,11 @@ def _directory(plan: ClusterPlan) -> Iterator[Path]:
     if plan.directory is not None:
         yield plan.directory
         return
-    with TemporaryDirectory(prefix="roquet-") as name:
-        log.info("messages are kept in %s and removed at the end", name)
-        yield Path(name)
+    for path, size in remove_leftovers():
+        log.info("removed %s: a cluster that was killed left %d MB there", path, size >> 20)
+    with temporary_directory() as directory:
+        log.info("messages are kept in %s and removed at the end", directory)
+        yield directory
 
 
 async def _serve(plan: ClusterPlan, directory: Path) -> None:
@@ -107,7 +116,9 @@ def _broker_config(
     plan: ClusterPlan, directory: Path, index: int, name_server: str
 ) -> BrokerConfig:
     name = f"broker-{string.ascii_lowercase[index]}"
-    config, _ = read_config({"brokerName": name, "namesrvAddr": name_server}, directory / name)
+    root = directory / name
+    given = {"brokerName": name, "namesrvAddr": name_server}
+    config, _ = read_config(SMALL_FILES | found_sizes(root) | _LIMITS | given, root)
     port = plan.broker_port and plan.broker_port + index * _PORT_STEP
     return replace(
         config, bind_address=plan.host, advertised_host=plan.advertised_host, listen_port=port

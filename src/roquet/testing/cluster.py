@@ -4,9 +4,9 @@ import asyncio
 import string
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import cache
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self, final
 
@@ -16,6 +16,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
 from roquet.disk import Space, SystemDisk
 from roquet.namesrv.config import NameServerConfig
@@ -28,6 +29,7 @@ from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.topics import CreateTopicHeader
 from roquet.protocol.host import Address
 from roquet.protocol.names import TEMPLATE_TOPIC
+from roquet.temporary import remove_leftovers, temporary_directory
 from roquet.testing.clock import MovableClock
 
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
@@ -37,11 +39,7 @@ _WHAT: Final = "cluster"
 _TIMEOUT_S: Final = 10.0
 
 # Small files, which are made quickly, and looks at transactions that notice a clock that moved.
-_SETTINGS: Final = {
-    "mappedFileSizeCommitLog": str(16 << 20),
-    "mappedFileSizeConsumeQueue": str(20 * 6000),
-    "maxHashSlotNum": "5000",
-    "maxIndexNum": "20000",
+_SETTINGS: Final = SMALL_FILES | {
     "transactionCheckInterval": "200",
     "enablePropertyFilter": "true",
 }
@@ -206,8 +204,8 @@ class Cluster:
 
     async def _start_all(self) -> None:
         stack = self._stack
-        directory = TemporaryDirectory(prefix="roquet-")
-        self._directory = Path(stack.enter_context(directory))
+        _remove_leftovers_once()
+        self._directory = stack.enter_context(temporary_directory())
         await self.start_name_server()
         stack.push_async_callback(self._stop_name_server)
         stack.push_async_callback(self._stop_brokers)
@@ -245,6 +243,12 @@ class _TemporaryDisk(SystemDisk):
     def space(self, path: Path) -> Space:
         path.stat()
         return Space(1, 1)
+
+
+@cache
+def _remove_leftovers_once() -> None:
+    """Tests that were killed cannot tidy up; those of one process need not look again and again."""
+    remove_leftovers()
 
 
 async def _tell(peers: Peers, address: str, header: CreateTopicHeader) -> None:

@@ -10,7 +10,9 @@ from roquet.protocol.bodies.route import ClusterInfo
 from roquet.protocol.codes import RequestCode
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.command_line import roquet
+from tests.support.drafts import draft
 from tests.support.our_cluster import OurCluster
+from tests.support.stores import opened
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 
@@ -52,3 +54,31 @@ def test_a_host_that_nobody_knows_is_named(tmp_path: Path, command: str) -> None
     finished = roquet(command, "--host", "nowhere.invalid", *directory)
     complaint = f"roquet {command}: no address is known for host 'nowhere.invalid'\n"
     assert (finished.exit_code, finished.stderr) == (1, complaint)
+
+
+def left_behind(directory: Path) -> list[Path]:
+    return list(directory.glob("roquet-*"))
+
+
+def test_a_cluster_takes_little_space_and_what_a_killed_one_left_goes_with_the_next_start(
+    tmp_path: Path,
+) -> None:
+    cluster = OurCluster(tmp_path)
+    cluster.start()
+    cluster.kill()
+    (left,) = left_behind(tmp_path)
+    assert sum(path.stat().st_blocks * 512 for path in left.rglob("*")) < 64 << 20
+    with cluster:
+        assert not left.exists()
+    assert f"removed {left}: a cluster that was killed left" in cluster.log_tail()
+    assert left_behind(tmp_path) == []
+
+
+def test_a_directory_with_large_files_is_gone_on_with(tmp_path: Path) -> None:
+    store = tmp_path / "kept" / "broker-a"
+    # As somebody's broker has made it before.
+    with opened(store, commit_log_file_size=32 << 20, queue_file_size=20_000) as made:
+        made.append(draft(b"old"))
+    with OurCluster(tmp_path, "--dir", str(tmp_path / "kept")):
+        pass
+    assert {path.stat().st_size for path in (store / "commitlog").iterdir()} == {32 << 20}
