@@ -114,6 +114,10 @@ class MappedFile:
             chunk = self.mapping[position : min(position + _CHUNK_SIZE, end)]
             self._disk.write(descriptor, position, chunk)
 
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """Where there may be something other than zeros; see `Disk.data_ranges`."""
+        return self._disk.data_ranges(self._open(), 0)
+
     def written_chunks(self, position: int) -> Iterator[tuple[int, int]]:
         """The ranges from `position` on that are not all zero, in chunks."""
         # All ranges are asked for before the first byte is read: reading ahead would turn
