@@ -18,6 +18,7 @@ from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
+from roquet.client.received import ReceivedMessage, received_of
 from roquet.disk import Space, SystemDisk
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
@@ -31,12 +32,14 @@ from roquet.protocol.host import Address
 from roquet.protocol.names import TEMPLATE_TOPIC
 from roquet.temporary import remove_leftovers, temporary_directory
 from roquet.testing.clock import MovableClock
+from roquet.testing.progress import NotConsumed, left_at, records_of
 
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
 
 _HOST: Final = "127.0.0.1"
 _WHAT: Final = "cluster"
 _TIMEOUT_S: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.02
 
 # Small files, which are made quickly, and looks at transactions that notice a clock that moved.
 _SETTINGS: Final = SMALL_FILES | {
@@ -132,6 +135,39 @@ class Cluster:
             await peers.close()
         return name
 
+    def received(self, topic: str) -> list[ReceivedMessage]:
+        """The messages that a topic has now, in the order in which they were stored.
+
+        None if nobody sent one. What is delayed comes when it is due.
+        """
+        self._check_open()
+        found = [
+            received_of(record, name)
+            for name in self._running
+            for queue_id in self._brokers[name].store.queues().get(topic, ())
+            for record in records_of(self._brokers[name], topic, queue_id)
+        ]
+        return sorted(found, key=lambda each: (each.record.store_timestamp, each.queue_offset))
+
+    async def consumed(self, group: str, *, timeout_s: float = 30.0) -> None:
+        """Returns when a group is done with all that its topics have, retries included.
+
+        A pull consumer is done with what it has handed out. Raises NotConsumed, which says what is
+        left, when that takes longer than `timeout_s`.
+        """
+        self._check_open()
+        peers = Peers(Router(None, ()), self.clock)
+        left = ["its members do not answer"]
+        try:
+            async with asyncio.timeout(timeout_s):
+                # Nobody is told when a member goes on; it has to be asked.
+                while left := await self._left(peers, group):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+        except TimeoutError:
+            raise NotConsumed(group, timeout_s, left) from None
+        finally:
+            await peers.close()
+
     async def restart_broker(self, name: str = "broker-a") -> None:
         """Its messages stay, its connections do not."""
         await self.stop_broker(name)
@@ -196,6 +232,16 @@ class Cluster:
         before = self._brokers.get(name)
         port = 0 if before is None else before.config.listen_port
         return replace(config, bind_address=_HOST, listen_port=port)
+
+    async def _left(self, peers: Peers, group: str) -> list[str]:
+        """What the group has still to do, at all brokers that run."""
+        found = [
+            await left_at(self._brokers[name], self.broker_address(name), peers, group)
+            for name in list(self._running)
+        ]
+        if all(each is None for each in found):
+            return ["no consumer of it was ever connected"]
+        return [text for each in found for text in each or ()]
 
     def _clock_moved(self) -> None:
         for name in self._running:
