@@ -34,6 +34,9 @@ def main(name_server: str) -> None:
         admin.apply_reset(plan)
         console.print(f"auditors are {admin.progress('auditors', topic='ledger').lag} behind")
 
+        admin.delete_group("auditors")
+        admin.delete_topic("ledger")
+
 
 if __name__ == "__main__":
     main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876")

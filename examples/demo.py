@@ -42,7 +42,7 @@ async def show_consumer(cluster: Cluster) -> None:
 
     async def bill(message: ReceivedMessage) -> None:
         if message.body == b"order 2" and message.retry_count == 0:
-            raise RetryLater(delay_level=1)
+            raise RetryLater(timedelta(seconds=1))
         await billed.put(message)
 
     consumer = AsyncPushConsumer(cluster.name_server, "billing", bill, start_from=StartFrom.FIRST)

@@ -24,7 +24,7 @@ SAID = {
     "pull.py": ["polled 100", "came twice", "archived 100"],
     "push.py": ["a function got 10", "a coroutine got 10", "a loop got 10"],
     "request_reply.py": ["coffee: 2.40", "tea: 1.90"],
-    "retries.py": ["soup: done at try 2", "dead letter: rotten"],
+    "retries.py": ["soup: done at try 2", "dead letter: rotten, nobody can cook this"],
     "transactions.py": ["shipped: order 1, order 3"],
 }
 
@@ -39,9 +39,11 @@ def test_each_example_is_run_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == SAID.keys() | STANDS_ALONE
 
 
+@pytest.mark.parametrize("turn", ["first", "second"])
 @pytest.mark.parametrize("name", SAID)
-def test_an_example_says_what_it_shows(
+def test_an_example_says_what_it_shows_however_often_it_is_run(
     name: str,
+    turn: str,
     cluster: BlockingCluster,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

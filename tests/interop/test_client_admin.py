@@ -8,7 +8,12 @@ from typing import NamedTuple
 import pytest
 
 from roquet import Admin, GroupSettings, Message, Producer, QueueRef, StartFrom, TopicSettings
-from roquet.client.errors import MembersConnected, MessageNotFound, TopicNotFound
+from roquet.client.errors import (
+    GroupNotFound,
+    MembersConnected,
+    MessageNotFound,
+    TopicNotFound,
+)
 from roquet.protocol.codes import Permission
 from tests.support.client_servers import ClientServer, client_server
 from tests.support.eventually import wait_until
@@ -195,15 +200,17 @@ def test_progress_of_a_java_group(
     assert timedelta() <= queue.time_lag < timedelta(minutes=5)
 
 
-def test_what_a_group_never_committed_is_unknown(
+def test_a_group_that_never_committed_has_everything_of_a_young_topic_left(
     admin: Admin, filled: Filled, new_name: NewName
 ) -> None:
     group = new_name("group")
     admin.create_group(group)
     plan = admin.plan_reset(group, filled.topic, StartFrom.LAST)
     assert [move.current for move in plan.moves] == [None]
-    lags = [each.lag for each in admin.progress(group, topic=filled.topic).queues]
-    assert set(lags) <= {None}
+    (queue,) = admin.progress(group, topic=filled.topic).queues
+    assert (queue.consumer_offset, queue.lag) == (None, queue.broker_offset)
+    with pytest.raises(GroupNotFound):
+        admin.progress(new_name("group"), topic=filled.topic)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from datetime import UTC, datetime
 
-from roquet.client.errors import BadArgument
+from roquet.client.arguments import check_moment
 
 
-def timestamp_ms(moment: datetime) -> int:
-    """Raises BadArgument for a moment that could be any hour of a day."""
-    if moment.tzinfo is None:
-        raise BadArgument(f"{moment} has no time zone; give it one")
+def timestamp_ms(moment: datetime, name: str = "moment") -> int:
+    """Raises BadArgument for a moment that could be any hour of a day; `name` is the argument's."""
+    check_moment(name, moment)
     return round(moment.timestamp() * 1000)
 
 

@@ -162,6 +162,7 @@ def _reply(broker: Broker, request: Request[PullMessageHeader], finding: _Findin
     pull = request.header
     command = request.command
     result = finding.result
+    broker.offsets.note_pulled(pull.consumer_group, pull.topic, pull.queue_id, result.next_offset)
     if finding.code is not _SUCCESS:
         broker.statistics.count_miss()
     else:

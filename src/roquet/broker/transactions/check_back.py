@@ -142,6 +142,9 @@ class _Round:
             config.store.reserved_hours * _HOUR_MS,
         )
         self._counts: Counter[Decision] = Counter()
+        # By group: those that nobody could be asked about, and those that are given up.
+        self._unasked: Counter[str] = Counter()
+        self._given_up: Counter[str] = Counter()
 
     def step(self) -> bool:
         """Deals with a few half messages; whether there are others.
@@ -163,10 +166,28 @@ class _Round:
         return progress < pending.progress < self._end
 
     def report(self) -> None:
+        for group, count in self._unasked.items():
+            log.warning(
+                "nobody of group %s is connected: %d of its transactions cannot be asked about. "
+                "Start a transaction producer of the group; after %d checks each is given up",
+                group,
+                count,
+                self._rules.check_count_max,
+            )
+        for group, count in self._given_up.items():
+            log.warning(
+                "%d transactions of group %s are given up, and their messages not delivered: they "
+                "are kept in topic %s",
+                count,
+                group,
+                TOO_MANY_CHECKS_TOPIC,
+            )
         if self._counts:
             log.info(
-                "checked transactions: asked about %d, kept %d, gave up %d; now at offset %d of %d",
-                self._counts[Decision.ASK],
+                "checked transactions: asked about %d, found nobody to ask about %d, kept %d, "
+                "gave up %d; now at offset %d of %d",
+                self._counts[Decision.ASK] - self._unasked.total(),
+                self._unasked.total(),
                 self._counts[Decision.KEEP],
                 self._counts[Decision.GIVE_UP],
                 self._pending.progress,
@@ -201,10 +222,11 @@ class _Round:
             if decision is Decision.GIVE_UP:
                 broker.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
                 append_message(broker, given_up(half))
+                self._given_up[group_of(half)] += 1
             elif decision is Decision.KEEP:
                 append_half(broker, kept(half))
-            else:
-                _ask(broker, half)
+            elif not _ask(broker, half):
+                self._unasked[group_of(half)] += 1
             self._counts[decision] += 1
         except Refused as refused:
             _check_is_at_fault(half, refused)
@@ -220,14 +242,14 @@ def _check_is_at_fault(half: StoredMessage, refused: Refused) -> None:
     log.error("half message %d is passed over: %s", half.queue_offset, refused)
 
 
-def _ask(broker: Broker, half: StoredMessage) -> None:
-    """Puts the half message again and, if anybody is there, asks."""
-    group = half.properties.get(Property.PRODUCER_GROUP, "")
+def _ask(broker: Broker, half: StoredMessage) -> bool:
+    """Puts the half message again and asks; whether anybody is there."""
+    group = group_of(half)
     producer = _reachable_producer(broker, group)
     if producer is None and broker.producers.members(group):
         # They read too slowly. That nobody was asked must not bring the end of asking nearer.
         append_half(broker, kept(half))
-        return
+        return True
     again = renewed(half, check_count_of(half) + 1)
     appended = append_half(broker, again)
     if producer is not None:
@@ -235,6 +257,7 @@ def _ask(broker: Broker, half: StoredMessage) -> None:
         # With sync flush the answer could come before the half message it is about can be read.
         end = appended.physical_offset + appended.size
         broker.safety.when_safe(end, lambda: _tell(producer, command), Late.FORGET)
+    return producer is not None
 
 
 def _reachable_producer(broker: Broker, group: str) -> Connection | None:
@@ -280,6 +303,10 @@ def facts_of(message: StoredMessage, rules: Rules) -> Half:
         immunity_ms=immunity_ms,
         first_offset=_number(properties.get(Property.PREPARED_QUEUE_OFFSET)),
     )
+
+
+def group_of(message: StoredMessage) -> str:
+    return message.properties.get(Property.PRODUCER_GROUP, "")
 
 
 def check_count_of(message: StoredMessage) -> int:

@@ -212,7 +212,10 @@ class AsyncAdmin(Openable):
     # Progress and offsets.
 
     async def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
-        """How far a group is, in all its topics or in one. Raises TopicNotFound."""
+        """How far a group is, in all its topics or in one.
+
+        Raises GroupNotFound or TopicNotFound.
+        """
         servers = self._usable()
         wire_topic = None if topic is None else servers.wire_name(topic)
         return await progress_questions.group_progress(
@@ -296,7 +299,10 @@ class AsyncAdmin(Openable):
         end: datetime | None = None,
         count_max: int = message_questions.COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """Messages that the group failed to take too often, oldest first."""
+        """Messages that the group failed to take too often, or gave up, oldest first.
+
+        Each says by its `topic` where it was sent to, and by its `death` why it is here.
+        """
         servers = self._usable()
         wire_group = servers.wire_name(group)
         return await message_questions.dead_letters(servers, wire_group, begin, end, count_max)

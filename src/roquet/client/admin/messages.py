@@ -18,12 +18,17 @@ from roquet.client.group.subscriptions import subscription_of
 from roquet.client.moments import timestamp_ms
 from roquet.client.producer.outgoing import RESERVED_NAMES
 from roquet.client.queue_ref import QueueRef
-from roquet.client.received import ReceivedMessage, received_messages, received_of
+from roquet.client.received import (
+    ReceivedMessage,
+    origin_topic,
+    received_messages,
+    received_of,
+)
 from roquet.clock import Clock
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import BadMessage, ProtocolError
 from roquet.protocol.headers.pulling import QueryMessageHeader, ViewMessageHeader
-from roquet.protocol.messages.message import Message, Property
+from roquet.protocol.messages.message import Message
 from roquet.protocol.messages.message_id import OffsetId, parse_offset_id, parse_unique_id
 from roquet.protocol.names import DLQ_PREFIX
 
@@ -68,8 +73,8 @@ async def messages_by_key(
         topic=topic,
         key=key,
         max_num=count_max,
-        begin_timestamp=_FIRST_MS if begin is None else timestamp_ms(begin),
-        end_timestamp=_LAST_MS if end is None else timestamp_ms(end),
+        begin_timestamp=_FIRST_MS if begin is None else timestamp_ms(begin, "begin"),
+        end_timestamp=_LAST_MS if end is None else timestamp_ms(end, "end"),
     )
     found = await _query(servers, header)
     return _oldest_first(each for each in found if key in each.keys)[:count_max]
@@ -126,8 +131,7 @@ def revived(dead: ReceivedMessage, topic: str) -> Message:
 
 def origin_of(dead: ReceivedMessage) -> str:
     """The topic, as brokers know it, that a dead letter was sent to. Raises BadArgument."""
-    properties = dead.properties
-    topic = properties.get(Property.RETRY_TOPIC) or properties.get(Property.DLQ_ORIGIN_TOPIC)
+    topic = origin_topic(dead.properties)
     if topic is None:
         raise BadArgument(f"{dead} does not say which topic it came from; it is no dead letter")
     return topic
@@ -209,8 +213,8 @@ async def _between(
     end: datetime | None,
     count_max: int,
 ) -> list[ReceivedMessage]:
-    begin_ms = _FIRST_MS if begin is None else timestamp_ms(begin)
-    end_ms = _LAST_MS if end is None else timestamp_ms(end)
+    begin_ms = _FIRST_MS if begin is None else timestamp_ms(begin, "begin")
+    end_ms = _LAST_MS if end is None else timestamp_ms(end, "end")
     if begin is None:
         start = await servers.brokers.min_offset(queue)
     else:

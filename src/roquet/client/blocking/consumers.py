@@ -1,8 +1,9 @@
 """The blocking twins of consumers."""
 
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import TypeVar, Unpack, final
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, Unpack, final
 
 from roquet.client.blocking.twin import BlockingTwin
 from roquet.client.group.pulling import Pulled
@@ -17,7 +18,6 @@ from roquet.client.pull.schedule import DELAY_S, PullWork
 from roquet.client.push.config import PushConsumerOptions
 from roquet.client.push.consumer import AsyncPushConsumer, Listener
 from roquet.client.push.iteration import DeliveryIterator
-from roquet.client.push.outcome import BROKER_DECIDES
 from roquet.client.push.statistics import ConsumerStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -43,6 +43,17 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
         super().__init__(
             AsyncPushConsumer(name_server, group, listener, **options), "push consumer"
         )
+        # Loops that are not over, and whose they are.
+        self._loops: dict[DeliveryIterator[Any], threading.Thread] = {}
+
+    def close(self) -> None:
+        """Waits a while for running listeners and for loops of other threads, and leaves the
+        group; a second time does nothing. What is not done then is delivered again."""
+        for loop, thread in [*self._loops.items()]:
+            # It would wait for itself.
+            if thread is threading.current_thread() and self._thread.is_running:
+                self._thread.call(loop.close)
+        super().close()
 
     def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
         self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
@@ -62,8 +73,14 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     def batches(self) -> Iterator[list[ReceivedMessage]]:
         return self._iterated(self._twin.batches)
 
-    def retry_later(self, message: ReceivedMessage, *, delay_level: int = BROKER_DECIDES) -> None:
-        self._thread.run(self._twin.retry_later(message, delay_level=delay_level))
+    def retry_later(
+        self,
+        message: ReceivedMessage,
+        delay: timedelta | None = None,
+        *,
+        delay_level: int | None = None,
+    ) -> None:
+        self._thread.run(self._twin.retry_later(message, delay, delay_level=delay_level))
 
     def queues(self) -> list[QueueRef]:
         return self._thread.call(self._twin.queues)
@@ -74,12 +91,15 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     def _iterated(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
         iterator = self._thread.call(begin)
         assert isinstance(iterator, DeliveryIterator)
+        iterator.is_of_a_thread = True
+        self._loops[iterator] = threading.current_thread()
         try:
             while True:
                 yield self._thread.run(iterator.__anext__())
         except StopAsyncIteration:
             return
         finally:
+            self._loops.pop(iterator, None)
             if self._thread.is_running:
                 self._thread.call(iterator.close)
 

@@ -29,11 +29,17 @@ class Producer(BlockingTwin[AsyncProducer]):
         queue: QueueRef | None = None,
         order_key: OrderKey | None = None,
         delay: Delay | None = None,
+        delay_level: int | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> SendReceipt:
         return self._thread.run(
             self._twin.send(
-                message, queue=queue, order_key=order_key, delay=delay, timeout_s=timeout_s
+                message,
+                queue=queue,
+                order_key=order_key,
+                delay=delay,
+                delay_level=delay_level,
+                timeout_s=timeout_s,
             )
         )
 

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from typing import Any, Final, final
 
+from roquet.client.cluster.all_masters import AllMasters
 from roquet.client.cluster.heartbeats import Heartbeats
 from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.requests import Requests
@@ -52,8 +53,10 @@ class ClientInstance:
         tls: ssl.SSLContext | None = None,
         name: str | None = None,
         is_consumer: bool = False,
+        meets_all: bool = False,
     ) -> None:
-        """With a `name` the id is the same in every run on this machine."""
+        """With a `name` the id is the same in every run on this machine. Who `meets_all` is known
+        to every master, whatever topics it has to do with."""
         ip = local_ip()
         self._process = os.getpid()
         self._what = what
@@ -68,18 +71,19 @@ class ClientInstance:
         self.services = Services(f"{what} {self.id}")
         # Brokers that nobody has told yet hear of this client at once.
         self._wants_beat = asyncio.Event()
-        self.routes = RouteBook(
-            NameServers(self.requests.call, name_servers), new_topic_queue_count, self._wants_beat
-        )
+        names = NameServers(self.requests.call, name_servers)
+        self.routes = RouteBook(names, new_topic_queue_count, self._wants_beat)
+        self._all_masters = AllMasters(names, self._wants_beat) if meets_all else None
+        self._is_consumer = is_consumer
         self.heartbeats = Heartbeats(
             self.requests,
-            # Slaves are only read from.
-            self.routes.addresses if is_consumer else self.routes.masters,
+            self._brokers_to_tell,
             lambda: heartbeat(self.id),
             self._wants_beat,
         )
 
     async def open(self, route_interval_s: float, heartbeat_interval_s: float) -> None:
+        """Who meets all brokers has met those that answer when this returns."""
         # What is put on the stack ends in the opposite order.
         self._stack.push_async_callback(self.peers.close)
         self._stack.push_async_callback(self.heartbeats.leave)
@@ -95,6 +99,15 @@ class ClientInstance:
             on_failure=OnFailure.RESTART,
         )
         self._is_open = True
+        if self._all_masters is not None:
+            masters = self._all_masters
+            if await masters.look():
+                await self.heartbeats.beat()
+            self.services.run(
+                "find all brokers",
+                lambda: masters.keep_known(route_interval_s),
+                on_failure=OnFailure.RESTART,
+            )
 
     async def close(self) -> None:
         """Says good-bye and closes all connections; a second time does nothing."""
@@ -104,6 +117,13 @@ class ClientInstance:
     def beat_soon(self) -> None:
         """A broker turned out not to know this client, or knows old things of it."""
         self._wants_beat.set()
+
+    def _brokers_to_tell(self) -> set[str]:
+        if self._is_consumer:
+            return self.routes.addresses()
+        # Slaves are only read from.
+        masters = self.routes.masters()
+        return masters if self._all_masters is None else masters | self._all_masters.addresses
 
     def check_usable(self) -> None:
         """Raises NotOpen or UsedAfterFork."""

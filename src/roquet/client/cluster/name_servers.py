@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, final
 
+from roquet.client.arguments import check_text
 from roquet.client.errors import BadArgument, NoNameServer
 from roquet.net.errors import NetError
 from roquet.net.peers import split_address
@@ -24,6 +25,7 @@ _SEPARATOR: Final = ";"
 
 def split_name_servers(text: str) -> tuple[str, ...]:
     """The addresses in "host:port;host:port". Raises BadArgument or BadAddress."""
+    check_text("name_server", text)
     addresses = tuple(filter(None, (part.strip() for part in text.split(_SEPARATOR))))
     if not addresses:
         raise BadArgument("`name_server` is empty; it has to be host:port")

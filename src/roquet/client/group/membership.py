@@ -125,8 +125,15 @@ class Membership:
         self, queue: QueueRef, siblings: Sequence[QueueRef]
     ) -> Callable[[], Awaitable[int]]:
         """Finds where to begin in a queue; `siblings` are all queues of its topic."""
-        start = self.config.start_from
-        return partial(start_offset, self.brokers, self.keeper, queue, start, siblings)
+        return partial(
+            start_offset,
+            self.brokers,
+            self.keeper,
+            queue,
+            self.config.start_from,
+            siblings,
+            is_new_topic=queue.topic in self.rebalance.missing,
+        )
 
     # Its life.
 

@@ -53,6 +53,8 @@ class Rebalance:
         self._on_share = on_share
         self._on_stranger = on_stranger
         self._is_wanted = asyncio.Event()
+        # Topics that were not there when they were looked for.
+        self.missing: set[str] = set()
         # Set when each topic was looked at once, whatever came of it.
         self.has_begun = asyncio.Event()
 
@@ -94,6 +96,7 @@ class Rebalance:
     async def _share(self, topic: str) -> tuple[Sequence[QueueRef], Sequence[QueueRef]] | None:
         route = await self._routes.existing(topic)
         if route is None:
+            self.missing.add(topic)
             return None
         queues = sorted(route.readable)
         if self._allocation is None:

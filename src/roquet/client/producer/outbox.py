@@ -70,9 +70,12 @@ class Outbox:
         router: Router[Any] | None = None,
         *,
         names_group: bool = True,
+        meets_all: bool = False,
     ) -> None:
-        """Unless it `names_group`, brokers do not know the group to have this producer."""
+        """Unless it `names_group`, brokers do not know the group to have this producer; who
+        `meets_all` is known to all of them before it sends anything."""
         self._names_group = names_group
+        self._meets_all = meets_all
         self.config = config
         self.clock = SystemClock()
         self._what = what
@@ -109,6 +112,7 @@ class Outbox:
             new_topic_queue_count=config.new_topic_queue_count,
             router=self._router,
             tls=tls_context(config.tls),
+            meets_all=self._meets_all,
         )
         gatherer = None
         if config.linger_ms is not None:

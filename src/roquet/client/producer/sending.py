@@ -23,6 +23,7 @@ from roquet.client.errors import (
     RequestRefused,
     SendError,
     SendFailed,
+    SendImpossible,
     SendRefused,
     SendUnknown,
     TopicNotFound,
@@ -252,7 +253,9 @@ class Sender:
     async def _route(self, topic: str, wire_topic: str, deadline_s: float) -> Route:
         try:
             return await self._instance.routes.find(wire_topic, deadline_s - self._loop.time())
-        except (TopicNotFound, NoNameServer) as error:
+        except TopicNotFound as error:
+            raise SendImpossible(topic, error.reason) from error
+        except NoNameServer as error:
             raise SendFailed(topic, str(error)) from error
 
     def _choose(self, route: Route, target: Target, failed_broker: str | None) -> QueueRef:
@@ -367,6 +370,8 @@ def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
     last = errors[-1]
     if isinstance(last, RequestRefused):
         return SendRefused(topic, reason, last.code)
+    if isinstance(last, NoTimers):
+        return SendImpossible(topic, reason)
     return SendFailed(topic, reason)
 
 

@@ -40,7 +40,9 @@ class TransactionEnds:
 
     def __init__(self, what: str, config: ProducerConfig, check: Check | None) -> None:
         router = Router(self, ROUTES)
-        self.outbox = Outbox(what, config, router, names_group=check is not None)
+        # Any broker may have a transaction of the group that nobody ended.
+        is_asked = check is not None
+        self.outbox = Outbox(what, config, router, names_group=is_asked, meets_all=is_asked)
         self.wire_group = wrapped(config.namespace, config.group)
         self._config = config
         self._check = check

@@ -18,8 +18,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Unpack, final
 
+from roquet.client.arguments import (
+    check_count,
+    check_function,
+    check_number,
+    check_offsets,
+    check_queue,
+    checked_queues,
+)
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.errors import BadArgument, TopicNotFound
+from roquet.client.group.config import NEVER
 from roquet.client.group.lifetime import Lifetime
 from roquet.client.group.pulling import Pulled, PullOrder
 from roquet.client.group.subscriptions import Subscriptions, subscription_of
@@ -117,7 +126,7 @@ class AsyncPullConsumer(Openable):
         """
         if self._wishes.topics:
             raise BadArgument("this consumer shares topics; queues cannot also be assigned to it")
-        queues = tuple(queues)
+        queues = checked_queues("queues", queues)
         subscriptions = self._wishes.subscriptions
         for topic in tuple(subscriptions.by_topic):
             subscriptions.remove(topic)
@@ -154,6 +163,7 @@ class AsyncPullConsumer(Openable):
 
         With `auto_commit` it says that the program is done with what earlier polls gave.
         """
+        check_number("timeout_s", timeout_s, 0, NEVER)
         return await self._life.usable().poll(timeout_s)
 
     async def seek(self, queue: QueueRef, offset: int) -> None:
@@ -161,6 +171,7 @@ class AsyncPullConsumer(Openable):
 
         Raises BadArgument beyond its ends, Unreachable or RequestRefused.
         """
+        check_count("offset", offset, 0)
         member = self._life.usable()
         wire_queue = self._wire_queue(queue)
         member.prefetcher(wire_queue)
@@ -198,6 +209,7 @@ class AsyncPullConsumer(Openable):
         these offsets. Raises Unreachable, RequestRefused or StateNotSaved; it can be tried again.
         """
         if offsets is not None:
+            check_offsets("offsets", offsets)
             offsets = {self._wire_queue(queue): offset for queue, offset in offsets.items()}
         await self._life.usable().commit(offsets)
 
@@ -237,8 +249,9 @@ class AsyncPullConsumer(Openable):
         With `wait_s` the broker waits so long for a message. Where to go on, the answer says.
         Raises BadArgument, TopicNotFound, NoNameServer, Unreachable or RequestRefused.
         """
-        if offset < 0 or count_max < 1 or wait_s < 0:
-            raise BadArgument("`offset` and `wait_s` are 0 or more, `count_max` is 1 or more")
+        check_count("offset", offset, 0)
+        check_count("count_max", count_max)
+        check_number("wait_s", wait_s, 0, NEVER)
         await self._know(queue)
         wire_queue = self._wire_queue(queue)
         subscription = subscription_of(wire_queue.topic, tags, sql)
@@ -253,6 +266,7 @@ class AsyncPullConsumer(Openable):
 
         Raises NotOpen, and BadArgument unless the consumer was made with `prefetch=False`.
         """
+        check_function("work", work)
         member = self._life.usable()
         if self._config.prefetch or member.schedule is not None:
             raise BadArgument("one schedule needs one consumer, made with `prefetch=False`")
@@ -280,7 +294,8 @@ class AsyncPullConsumer(Openable):
     def _pause(self, queues: Iterable[QueueRef], *, is_paused: bool) -> None:
         member = self._life.usable()
         # All of them are found before the first one is touched.
-        for prefetcher in [member.prefetcher(self._wire_queue(each)) for each in queues]:
+        chosen = checked_queues("queues", queues)
+        for prefetcher in [member.prefetcher(self._wire_queue(each)) for each in chosen]:
             prefetcher.pause(is_paused=is_paused)
 
     def _brokers(self) -> Brokers:
@@ -288,6 +303,7 @@ class AsyncPullConsumer(Openable):
 
     async def _know(self, queue: QueueRef) -> None:
         """Where the broker of a queue is. Raises TopicNotFound or NoNameServer."""
+        check_queue("queue", queue)
         routes = self._life.usable().membership.instance.routes
         if await routes.existing(self._wire_topic(queue.topic)) is None:
             raise TopicNotFound(queue.topic, "no broker has it")
@@ -300,4 +316,5 @@ class AsyncPullConsumer(Openable):
         return wrapped(self._config.namespace, topic)
 
     def _wire_queue(self, queue: QueueRef) -> QueueRef:
+        check_queue("queue", queue)
         return queue._replace(topic=self._wire_topic(queue.topic))

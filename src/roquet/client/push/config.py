@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from roquet.client.config import check_hooks
 from roquet.client.group.config import NEVER, SOON, MemberConfig, MemberOptions, Ranges
 from roquet.client.hooks import ConsumeHook
 from roquet.client.names import check_topic
@@ -78,6 +79,7 @@ class PushConsumerConfig(MemberConfig):
         self.check(_RANGES)
         if isinstance(self.trace, str):
             check_topic(self.trace)
+        check_hooks(self.hooks, ConsumeHook)
 
     @property
     def pull_count_max(self) -> int:

@@ -12,9 +12,11 @@ listener, `async for message in consumer` gives the messages.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from operator import itemgetter
 from typing import Final, Unpack, final
 
+from roquet.client.arguments import check_function
 from roquet.client.errors import BadArgument
 from roquet.client.group.lifetime import Lifetime
 from roquet.client.group.subscriptions import Subscriptions
@@ -23,7 +25,7 @@ from roquet.client.openable import Openable
 from roquet.client.push.config import PushConsumerConfig, PushConsumerOptions
 from roquet.client.push.iteration import DeliveryIterator, Iterations
 from roquet.client.push.member import PushMember, retry_topic
-from roquet.client.push.outcome import BROKER_DECIDES
+from roquet.client.push.outcome import BROKER_DECIDES, RetryLater
 from roquet.client.push.statistics import ConsumerStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -56,6 +58,8 @@ class AsyncPushConsumer(Openable):
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         self._config = PushConsumerConfig(name_server=name_server, group=group, **options)
+        if listener is not None:
+            check_function("listener", listener)
         self._clock = SystemClock()
         self._subscriptions = Subscriptions(self._config.namespace)
         if not self._config.broadcasting:
@@ -111,15 +115,20 @@ class AsyncPushConsumer(Openable):
         return DeliveryIterator(self._iterations(), list[ReceivedMessage].copy)
 
     async def retry_later(
-        self, message: ReceivedMessage, *, delay_level: int = BROKER_DECIDES
+        self,
+        message: ReceivedMessage,
+        delay: timedelta | None = None,
+        *,
+        delay_level: int | None = None,
     ) -> None:
         """For programs without a listener: the group gets the message again, and this one counts
-        as done when the next is asked for. A level of 0 lets the broker decide.
+        as done when the next is asked for. When it comes, `RetryLater` explains.
 
-        Raises Unreachable or RequestRefused when no broker took it.
+        Raises Unreachable or RequestRefused when no broker took it, and BadArgument.
         """
+        level = RetryLater(delay, delay_level=delay_level).delay_level or BROKER_DECIDES
         member = self._life.usable()
-        await member.send_back.send_back(message, delay_level, self._config.wire_retry_count_max)
+        await member.send_back.send_back(message, level, self._config.wire_retry_count_max)
 
     def queues(self) -> list[QueueRef]:
         """Those of its topics that this member reads now. Raises NotOpen."""

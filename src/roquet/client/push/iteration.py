@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Generic, Self, TypeVar, final
+from typing import Any, Generic, Self, TypeVar, final
 
 from roquet.client.push.delivery import Delivery, Running
 from roquet.client.push.listener_calls import ConsumeHooks
@@ -31,6 +31,8 @@ class Iterations:
         self._is_paused = False
         self._is_stopping = False
         self._running: dict[Delivery, Running] = {}
+        # Who asked for them, where it was a task of this loop.
+        self._takers: dict[Delivery, asyncio.Task[Any]] = {}
         self._has_stopped = asyncio.Event()
 
     def start(self) -> None:
@@ -55,8 +57,15 @@ class Iterations:
         self.end(running.delivery, TooSlow(timeout_s))
 
     async def stop(self, timeout_s: float) -> None:
-        """Loops end when they ask for the next message."""
+        """Loops end when they ask for the next message.
+
+        Whoever closes is done with its own, or it would wait for itself; the message comes again.
+        """
         self._is_stopping = True
+        closing = asyncio.current_task()
+        for delivery, taker in [*self._takers.items()]:
+            if taker is closing or taker.done():
+                self._took_out(delivery)
         self._backlog.clear()
         for waiting in self._waiting:
             if not waiting.done():
@@ -66,13 +75,15 @@ class Iterations:
                 async with asyncio.timeout(timeout_s):
                     await self._has_stopped.wait()
 
-    async def take(self) -> Delivery | None:
+    async def take(self, taker: asyncio.Task[Any] | None = None) -> Delivery | None:
         """The next one; None when there will be none any more."""
         while not self._is_stopping:
             if self._backlog and not self._is_paused:
                 delivery = self._backlog.popleft()
                 if not delivery.feed.is_dropped:
                     self._running[delivery] = Running(delivery, self._clock.monotonic_s())
+                    if taker is not None:
+                        self._takers[delivery] = taker
                     if self._hooks is not None:
                         self._hooks.before(delivery)
                     return delivery
@@ -104,6 +115,7 @@ class Iterations:
 
     def _took_out(self, delivery: Delivery) -> Running | None:
         running = self._running.pop(delivery, None)
+        self._takers.pop(delivery, None)
         if self._is_stopping and not self._running:
             self._has_stopped.set()
         return running
@@ -124,6 +136,8 @@ class DeliveryIterator(Generic[T]):
     def __init__(self, iterations: Iterations, seen: Callable[[list[ReceivedMessage]], T]) -> None:
         self._iterations = iterations
         self._seen = seen
+        # The program that asks is in another thread, and its questions are tasks of their own.
+        self.is_of_a_thread = False
         self._current: Delivery | None = None
 
     def __aiter__(self) -> Self:
@@ -133,7 +147,8 @@ class DeliveryIterator(Generic[T]):
         current, self._current = self._current, None
         if current is not None:
             self._iterations.end(current)
-        current = self._current = await self._iterations.take()
+        taker = None if self.is_of_a_thread else asyncio.current_task()
+        current = self._current = await self._iterations.take(taker)
         if current is None:
             raise StopAsyncIteration
         return self._seen(current.messages)

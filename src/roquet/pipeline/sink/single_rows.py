@@ -24,6 +24,7 @@ class SingleRow(NamedTuple):
     message: Message
     order_key: OrderKey | None = None
     delay: Delay | None = None
+    delay_level: int | None = None
 
 
 def single_rows(
@@ -33,20 +34,23 @@ def single_rows(
     for row, values in zip(chosen, rows.take(pa.array(chosen)).to_pylist(), strict=True):
         number = first_row + int(row)
         try:
-            delay = delay_of(values)
+            delay, level = delay_of(values), level_of(values)
         except ValueError as error:
             column = "delay" if values.get("delay") is not None else "delayLevel"
             raise row_error(place, number, column, str(error)) from None
-        yield SingleRow(number, message_of(values), values.get("orderKey"), delay)
+        yield SingleRow(number, message_of(values), values.get("orderKey"), delay, level)
+
+
+def level_of(values: dict[str, Any]) -> int | None:
+    """Raises ValueError with what is wrong."""
+    level: int | None = values.get("delayLevel")
+    if level is not None and level < _FIRST_LEVEL:
+        raise ValueError(f"there is no level {level}; the first one is {_FIRST_LEVEL}")
+    return level
 
 
 def delay_of(values: dict[str, Any]) -> Delay | None:
     """Raises ValueError with what is wrong."""
-    level = values.get("delayLevel")
-    if level is not None:
-        if level < _FIRST_LEVEL:
-            raise ValueError(f"there is no level {level}; the first one is {_FIRST_LEVEL}")
-        return int(level)
     delay: str | timedelta | datetime | None = values.get("delay")
     if not isinstance(delay, str):
         return delay
@@ -81,6 +85,7 @@ async def send_row(producer: AsyncProducer, row: SingleRow, place: str, patience
             row.message,
             order_key=row.order_key,
             delay=row.delay,
+            delay_level=row.delay_level,
             timeout_s=patience.request_s,
         )
 

@@ -1,6 +1,7 @@
 """The check-back: what it decides about a half message, and what a round does."""
 
 import asyncio
+import logging
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -258,6 +259,23 @@ async def test_nobody_to_ask_counts_as_asked_and_the_next_round_asks_again(
     await round_after(bed, 60)
     (question,) = await other.all_asked()
     assert read_record(question.body).properties["TRANSACTION_CHECK_TIMES"] == "2"
+
+
+async def test_a_broker_says_that_there_is_nobody_to_ask_and_what_becomes_of_it(
+    bed: BrokerBed, producer: BedClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await begin(bed, producer, "a")
+    producer.leave()
+    with caplog.at_level(logging.INFO):
+        await round_after(bed, 6)
+    said = caplog.text
+    assert f"nobody of group {GROUP} is connected: 1 of its transactions cannot be asked" in said
+    assert "after 3 checks each is given up" in said
+    assert "asked about 0, found nobody to ask about 1" in said
+    for _ in range(3):
+        await round_after(bed, 60)
+    assert f"1 transactions of group {GROUP} are given up" in caplog.text
+    assert GIVEN_UP_TOPIC in caplog.text
 
 
 async def test_producers_that_do_not_read_are_not_asked_and_it_does_not_count(

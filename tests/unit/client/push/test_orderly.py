@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -165,7 +166,7 @@ async def test_of_a_batch_the_rest_comes_again(
     async def listen(messages: list[ReceivedMessage]) -> None:
         batches.append([int(message.body) for message in messages])
         if len(batches) == 1:
-            raise RetryLater(done_count=2, pause_s=0.0)
+            raise RetryLater(timedelta(0), done_count=2)
 
     async with consumer(cluster, listen, batch_size=3):
         await eventually(lambda: 4 in {number for batch in batches for number in batch})

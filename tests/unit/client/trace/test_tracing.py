@@ -94,7 +94,7 @@ async def test_sends_are_written_down_in_the_trace_topic(cluster: LiveCluster) -
     messages = [Message(TOPIC, b"one", tags="red", keys=("k1", "k2")), Message(TOPIC, b"two")]
     async with AsyncProducer(cluster.name_server, "shop", trace=True) as producer:
         receipts = await producer.send_batch(messages)
-        delayed = await producer.send(messages[0], delay=1)
+        delayed = await producer.send(messages[0], delay_level=1)
     (trace,) = cluster.all_stored(TRACE_TOPIC)
     first, second, third = records(trace.body)
     assert isinstance(first, PubRecord)
