@@ -99,10 +99,13 @@ class NoNameServer(ClientError):
 
 
 class TopicNotFound(ClientError):
-    def __init__(self, topic: str, reason: str) -> None:
+    """Unless it `is_missing`, the topic is there, but nobody can be asked for it now."""
+
+    def __init__(self, topic: str, reason: str, *, is_missing: bool = True) -> None:
         super().__init__(f"topic {topic!r}: {reason}")
         self.topic = topic
         self.reason = reason
+        self.is_missing = is_missing
 
 
 class GroupNotFound(ClientError):
@@ -210,7 +213,7 @@ class SendFailed(SendError):
     def __str__(self) -> str:
         if self.may_pass:
             return f"message to {self.topic!r} is not stored and may be sent again: {self.reason}"
-        return f"message to {self.topic!r} is not stored, and would not be next time: {self.reason}"
+        return f"message to {self.topic!r} is not stored; sending again is no use: {self.reason}"
 
 
 class SendRefused(SendFailed):

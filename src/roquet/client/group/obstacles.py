@@ -34,7 +34,7 @@ class Obstacles:
         if known is None or str(known) != str(error):
             self.last_error = str(error)
             level = logging.DEBUG if is_said else logging.WARNING
-            log.log(level, "%s reads nothing yet, and tries on: %s", self._who, error)
+            log.log(level, "%s cannot read yet, and tries on: %s", self._who, error)
 
     def pass_by(self, topic: str) -> None:
         """Nothing is in the way of it any more."""

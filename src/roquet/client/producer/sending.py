@@ -255,7 +255,8 @@ class Sender:
         try:
             return await self._instance.routes.find(wire_topic, deadline_s - self._loop.time())
         except TopicNotFound as error:
-            raise SendImpossible(topic, error.reason) from error
+            kind = SendImpossible if error.is_missing else SendFailed
+            raise kind(topic, error.reason) from error
         except NoNameServer as error:
             raise SendFailed(topic, str(error)) from error
 

@@ -41,7 +41,7 @@ async def test_without_a_server_it_says_so_once(
         await rounds.has_begun.wait()
         assert "no name server answered" in reading.last_error
         assert "check `name_server`" in reading.last_error
-    assert len(warnings_of(caplog, "reads nothing yet")) == 1
+    assert len(warnings_of(caplog, "cannot read yet")) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,7 +71,7 @@ async def test_without_a_topic_it_says_what_to_call(
         await kind(cluster.name_server, GROUP).open(timeout_s=0.3)
     async with kind(cluster.name_server, "others") as reading:
         assert reading.last_error == "it has no topic; call subscribe(topic)"
-    assert len(warnings_of(caplog, "group others reads nothing yet")) == 1
+    assert len(warnings_of(caplog, "group others cannot read yet")) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
