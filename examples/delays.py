@@ -16,8 +16,8 @@ async def main(name_server: str) -> None:
     all_here = asyncio.Event()
 
     async def remind(message: ReceivedMessage) -> None:
-        late_ms = message.store_timestamp - message.born_timestamp
-        console.print(f"{message.body.decode()}: after {late_ms} ms")
+        late = message.stored - message.born
+        console.print(f"{message.body.decode()}: after {late.total_seconds():g} s")
         missing.discard(message.body.decode())
         if not missing:
             all_here.set()

@@ -20,7 +20,7 @@ SAID = {
     "delays.py": ["by level: after", "by time: after", "by moment: after"],
     "filters.py": ["by tags: coffee 2.40, coffee 3.10, tea 1.90", "by SQL:  coffee 2.40"],
     "ordering.py": [f"order-{number}: ordered, paid, served" for number in (1, 2, 3)],
-    "producer.py": ["stored at offset 0", "stored_count=10000"],
+    "producer.py": ["stored at offset", "stored_count=10000"],
     "pull.py": ["polled 100", "came twice", "archived 100"],
     "push.py": ["a function got 10", "a coroutine got 10", "a loop got 10"],
     "request_reply.py": ["coffee: 2.40", "tea: 1.90"],

@@ -5,6 +5,8 @@ RoquetError
     ├── BadArgument          the caller asked for what cannot be; nothing was sent
     ├── NotOpen              not opened yet, or closed already
     ├── UsedAfterFork        a forked process needs a client of its own
+    ├── WrongLoop            so does another event loop
+    ├── NothingToRead        a consumer was not told what to read, or cannot get it
     ├── NoNameServer         none of the name servers answered
     ├── TopicNotFound        no broker takes messages of this topic
     ├── GroupNotFound        no broker has heard of this group
@@ -76,6 +78,18 @@ class UsedAfterFork(ClientError):
         self.this_process = this_process
 
 
+class WrongLoop(ClientError):
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the {what} belongs to the event loop it was opened in, and this is another one: make "
+            "one in each loop"
+        )
+
+
+class NothingToRead(ClientError):
+    """The text says what to do."""
+
+
 class NoNameServer(ClientError):
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__(
@@ -85,10 +99,13 @@ class NoNameServer(ClientError):
 
 
 class TopicNotFound(ClientError):
-    def __init__(self, topic: str, reason: str) -> None:
+    """Unless it `is_missing`, the topic is there, but nobody can be asked for it now."""
+
+    def __init__(self, topic: str, reason: str, *, is_missing: bool = True) -> None:
         super().__init__(f"topic {topic!r}: {reason}")
         self.topic = topic
         self.reason = reason
+        self.is_missing = is_missing
 
 
 class GroupNotFound(ClientError):
@@ -196,7 +213,7 @@ class SendFailed(SendError):
     def __str__(self) -> str:
         if self.may_pass:
             return f"message to {self.topic!r} is not stored and may be sent again: {self.reason}"
-        return f"message to {self.topic!r} is not stored, and would not be next time: {self.reason}"
+        return f"message to {self.topic!r} is not stored; sending again is no use: {self.reason}"
 
 
 class SendRefused(SendFailed):

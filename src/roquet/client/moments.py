@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from roquet.client.arguments import check_moment
+from roquet.clock import Clock
 
 
 def timestamp_ms(moment: datetime, name: str = "moment") -> int:
@@ -13,4 +14,15 @@ def timestamp_ms(moment: datetime, name: str = "moment") -> int:
 
 def moment_of(timestamp_ms: int) -> datetime | None:
     """None for what peers say when there is no message."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC) if timestamp_ms > 0 else None
+    return utc(timestamp_ms) if timestamp_ms > 0 else None
+
+
+def utc(timestamp_ms: int) -> datetime:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+
+
+def moment_before(clock: Clock, monotonic_s: float | None) -> datetime | None:
+    """When something happened that was noted in monotonic time; None is never."""
+    if monotonic_s is None:
+        return None
+    return utc(clock.now_ms() - round((clock.monotonic_s() - monotonic_s) * 1000))

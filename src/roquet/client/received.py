@@ -4,10 +4,13 @@ Most programs look at a few members only, so a record is read when the first of 
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple, final
 
+from roquet.client.moments import utc
 from roquet.client.names import unwrapped
 from roquet.client.queue_ref import QueueRef
+from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.messages.record_reading import LazyRecord, split_lazily
@@ -87,13 +90,14 @@ class ReceivedMessage(LazyRecord):
         return self.record.reconsume_times + self.local_retry_count
 
     @property
-    def born_timestamp(self) -> int:
-        """When it was sent, in milliseconds by the clock of its producer."""
-        return self.record.born_timestamp
+    def born(self) -> datetime:
+        """When it was sent, by the clock of its producer."""
+        return _moment(self.record.born_timestamp)
 
     @property
-    def store_timestamp(self) -> int:
-        return self.record.store_timestamp
+    def stored(self) -> datetime:
+        """When its broker stored it, by the clock of that; of what was delayed, when it was due."""
+        return _moment(self.record.store_timestamp)
 
     @property
     def flag(self) -> int:
@@ -107,6 +111,13 @@ class ReceivedMessage(LazyRecord):
 
     def __repr__(self) -> str:
         return f"<message {self.queue_offset} of {self.queue}>"
+
+
+def _moment(timestamp_ms: int) -> datetime:
+    try:
+        return utc(timestamp_ms)
+    except (OverflowError, ValueError, OSError):
+        raise BadMessage(f"{timestamp_ms} is no time in milliseconds") from None
 
 
 def origin_topic(properties: Mapping[str, str]) -> str | None:

@@ -63,7 +63,7 @@ def test_failed_and_unknown_are_never_the_same() -> None:
 def test_nobody_is_told_to_send_again_what_would_be_refused_again(error: SendFailed) -> None:
     assert not error.may_pass
     assert "may be sent again" not in str(error)
-    assert "would not be next time" in str(error)
+    assert "sending again is no use" in str(error)
 
 
 def test_texts_say_what_may_be_done() -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from roquet.client.admin.member_info import MemberInfo, member_info
 from roquet.client.admin.servers import AdminServers, Master, ask_each
 from roquet.client.admin.topics import delete_topic
 from roquet.client.cluster.brokers import reply_body
@@ -190,7 +191,7 @@ async def producer_connections(servers: AdminServers, group: str) -> list[Client
     return list(_connections(found.values()))
 
 
-async def running_info(servers: AdminServers, group: str, client_id: str) -> ConsumerRunningInfo:
+async def running_info(servers: AdminServers, group: str, client_id: str) -> MemberInfo:
     """Any broker that the client is connected to hands the question on to it."""
     header = RunningInfoHeader(consumer_group=group, client_id=client_id)
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
@@ -206,7 +207,8 @@ async def running_info(servers: AdminServers, group: str, client_id: str) -> Con
         except RequestRefused as refused:
             refusals.append(refused)
             continue
-        return reply_body(ConsumerRunningInfo, reply, master.broker_name)
+        said = reply_body(ConsumerRunningInfo, reply, master.broker_name)
+        return member_info(servers, said)
     if refusals:
         raise refusals[0]
     raise NotConnected(servers.user_name(group), client_id)

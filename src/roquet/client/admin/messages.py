@@ -222,9 +222,9 @@ async def _between(
         start = await servers.brokers.offset_at(queue, begin_ms - 1)
     found: list[ReceivedMessage] = []
     async for message in _messages_from(servers, queue, start):
-        if message.store_timestamp >= end_ms or len(found) == count_max:
+        if message.record.store_timestamp >= end_ms or len(found) == count_max:
             break
-        if message.store_timestamp >= begin_ms:
+        if message.record.store_timestamp >= begin_ms:
             found.append(message)
     return found
 
@@ -247,4 +247,6 @@ async def _messages_from(
 
 
 def _oldest_first(messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
-    return sorted(messages, key=lambda each: (each.store_timestamp, each.queue, each.queue_offset))
+    return sorted(
+        messages, key=lambda each: (each.record.store_timestamp, each.queue, each.queue_offset)
+    )

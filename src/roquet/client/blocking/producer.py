@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Unpack, final
 
-from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.producer.delay import Delay
 from roquet.client.producer.producer import REQUEST_TIMEOUT_S, AsyncProducer
@@ -16,6 +16,7 @@ from roquet.protocol.messages.message import Message
 
 
 @final
+@described_by(AsyncProducer)
 class Producer(BlockingTwin[AsyncProducer]):
     """Sends messages and waits; `AsyncProducer` says what each method does."""
 

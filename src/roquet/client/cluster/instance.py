@@ -20,7 +20,7 @@ from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.config import Credentials
-from roquet.client.errors import NotOpen, UsedAfterFork
+from roquet.client.errors import NotOpen, UsedAfterFork, WrongLoop
 from roquet.clock import Clock
 from roquet.net.peers import Peers
 from roquet.net.router import Router
@@ -62,6 +62,7 @@ class ClientInstance:
         self._what = what
         self._stack = AsyncExitStack()
         self._is_open = False
+        self._loop = asyncio.get_running_loop()
         # The time keeps two clients of one process apart.
         nanoseconds = clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)
         self.id = f"{ip}@{name or f'{self._process}#{nanoseconds}'}"
@@ -126,11 +127,21 @@ class ClientInstance:
         return masters if self._all_masters is None else masters | self._all_masters.addresses
 
     def check_usable(self) -> None:
-        """Raises NotOpen or UsedAfterFork."""
+        """Raises NotOpen, UsedAfterFork or WrongLoop."""
         if os.getpid() != self._process:
             raise UsedAfterFork(self._what, self._process, os.getpid())
         if not self._is_open:
             raise NotOpen(self._what, was_open=True)
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Raises WrongLoop: what waits in one loop is not woken by another."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # Nothing waits here.
+        if loop is not self._loop:
+            raise WrongLoop(self._what)
 
 
 def local_ip() -> str:

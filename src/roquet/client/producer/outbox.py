@@ -135,6 +135,8 @@ class Outbox:
 
     async def close(self) -> None:
         """Waits a little for what is on its way, and leaves; a second time does nothing."""
+        if self._open is not None:
+            self._open.instance.check_loop()
         was_closed, self._is_closed = self._is_closed, True
         if was_closed or self._open is None:
             return
@@ -148,7 +150,7 @@ class Outbox:
             await self._tracer.close()
 
     def usable(self) -> Opened:
-        """Raises NotOpen or UsedAfterFork."""
+        """Raises NotOpen, UsedAfterFork or WrongLoop."""
         if self._open is None or self._is_closed:
             raise NotOpen(self._what, was_open=self._is_closed)
         self._open.instance.check_usable()

@@ -29,6 +29,7 @@ from roquet.client.errors import (
     TopicNotFound,
 )
 from roquet.client.hooks import SendHook, Sending
+from roquet.client.moments import utc
 from roquet.client.names import wrapped
 from roquet.client.producer.outgoing import Outgoing, Ready, header_of
 from roquet.client.producer.queue_choice import (
@@ -254,7 +255,8 @@ class Sender:
         try:
             return await self._instance.routes.find(wire_topic, deadline_s - self._loop.time())
         except TopicNotFound as error:
-            raise SendImpossible(topic, error.reason) from error
+            kind = SendImpossible if error.is_missing else SendFailed
+            raise kind(topic, error.reason) from error
         except NoNameServer as error:
             raise SendFailed(topic, str(error)) from error
 
@@ -291,7 +293,7 @@ class Sender:
             [each.message for each in messages],
             [each.message_id for each in messages],
             messages[0].kind,
-            self._clock.now_ms(),
+            utc(self._clock.now_ms()),
             len(outgoing.body),
         )
         tell([hook.before_send for hook in self._hooks], sending)

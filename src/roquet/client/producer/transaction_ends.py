@@ -8,6 +8,7 @@ from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import ClientError, NotOpen, RequestRefused, Unreachable
 from roquet.client.hooks import TransactionEnd, TransactionState
+from roquet.client.moments import utc
 from roquet.client.names import wrapped
 from roquet.client.producer.outbox import Outbox
 from roquet.client.producer.receipt import SendReceipt
@@ -158,7 +159,7 @@ class TransactionEnds:
             keys=message.keys,
             state=state,
             broker_address=address,
-            end_ms=self.outbox.clock.now_ms(),
+            end=utc(self.outbox.clock.now_ms()),
             is_answer=is_answer,
         )
         tell([hook.after_transaction for hook in self.outbox.hooks], end)

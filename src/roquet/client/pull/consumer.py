@@ -82,13 +82,15 @@ class AsyncPullConsumer(Openable):
         self._wishes = Wishes(Subscriptions(self._config.namespace))
         self._life = Lifetime(_WHAT, lambda: PullMember(self._config, self._wishes, self._clock))
 
-    async def open(self) -> None:
+    async def open(self, timeout_s: float | None = None) -> None:
         """Joins the group, and returns when the first queues are known; they may also come later.
 
         Raises NotOpen after `close`, RequestRefused when a broker cannot filter as it should, and
-        BadStateFile when the offsets of broadcasting cannot be read.
+        BadStateFile when the offsets of broadcasting cannot be read. What is in its way is logged
+        once and tried again for ever; with `timeout_s` it is raised instead when the time is up:
+        NoNameServer, TopicNotFound, Unreachable, RequestRefused or NothingToRead.
         """
-        await self._life.open()
+        await self._life.open(timeout_s)
 
     async def close(self) -> None:
         """Leaves the group; a second time does nothing.
@@ -96,6 +98,12 @@ class AsyncPullConsumer(Openable):
         What the last poll gave is not committed, for nobody knows whether it was done.
         """
         await self._life.close()
+
+    @property
+    def last_error(self) -> str | None:
+        """The last thing that went wrong, if anything did."""
+        member = self._life.member
+        return None if member is None else member.membership.last_error
 
     # What is read.
 
@@ -112,6 +120,7 @@ class AsyncPullConsumer(Openable):
         self._tell_member()
 
     def unsubscribe(self, topic: str) -> None:
+        """Reads no more of a topic; one that is not read is no error."""
         self._wishes.subscriptions.remove(topic)
         self._wishes.topics.discard(self._wire_topic(topic))
         self._tell_member()
@@ -154,6 +163,7 @@ class AsyncPullConsumer(Openable):
         self._pause(queues, is_paused=True)
 
     def resume(self, queues: Iterable[QueueRef]) -> None:
+        """Reads on where `pause` stopped. Raises BadArgument for queues that are not assigned."""
         self._pause(queues, is_paused=False)
 
     # Reading.

@@ -19,12 +19,11 @@ _CONCURRENCY_MAX: Final = 1000
 
 
 class PushConsumerOptions(MemberOptions, total=False):
-    """What a push consumer takes besides name server, group and listener; `PushConsumerConfig`
-    explains."""
+    """What a push consumer takes besides name server, group, listener and `batch_size`;
+    `PushConsumerConfig` explains."""
 
     hooks: Sequence[ConsumeHook]
     trace: bool | str
-    batch_size: int | None
     orderly: bool
     concurrency: int
     retry_count_max: int | None

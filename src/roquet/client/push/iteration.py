@@ -5,10 +5,11 @@ is not done, and the next loop begins with it.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Generic, Self, TypeVar, final
+from typing import Any, Final, Generic, Self, TypeVar, final
 
 from roquet.client.push.delivery import Delivery, Running
 from roquet.client.push.listener_calls import ConsumeHooks
@@ -18,13 +19,23 @@ from roquet.clock import Clock
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
+# How long messages may wait before it is said that nobody asks for them.
+UNASKED_S: Final = 5.0
+
 
 @final
 class Iterations:
     """The backlog that all loops over one consumer take from."""
 
-    def __init__(self, hooks: ConsumeHooks, clock: Clock) -> None:
+    def __init__(
+        self, hooks: ConsumeHooks, clock: Clock, note_error: Callable[[str], None]
+    ) -> None:
         self._hooks = hooks or None
+        self._note_error = note_error
+        self._is_asked = False
+        self._waiting_for_asker: asyncio.TimerHandle | None = None
         self._clock = clock
         self._backlog: deque[Delivery] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -39,6 +50,10 @@ class Iterations:
         """Programs come by themselves."""
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
+        if not self._is_asked and self._waiting_for_asker is None:
+            self._waiting_for_asker = asyncio.get_running_loop().call_later(
+                UNASKED_S, self._complain
+            )
         self._backlog.extend(deliveries)
         self._wake()
 
@@ -62,6 +77,8 @@ class Iterations:
         Whoever closes is done with its own, or it would wait for itself; the message comes again.
         """
         self._is_stopping = True
+        if self._waiting_for_asker is not None:
+            self._waiting_for_asker.cancel()
         closing = asyncio.current_task()
         for delivery, taker in [*self._takers.items()]:
             if taker is closing or taker.done():
@@ -77,6 +94,7 @@ class Iterations:
 
     async def take(self, taker: asyncio.Task[Any] | None = None) -> Delivery | None:
         """The next one; None when there will be none any more."""
+        self._is_asked = True
         while not self._is_stopping:
             if self._backlog and not self._is_paused:
                 delivery = self._backlog.popleft()
@@ -112,6 +130,15 @@ class Iterations:
         if self._took_out(delivery) is not None and not self._is_stopping:
             self._backlog.appendleft(delivery)
             self._wake()
+
+    def _complain(self) -> None:
+        if not self._is_asked:
+            text = (
+                "messages are here, but nobody takes them: give the consumer a listener, or use "
+                '"async for message in consumer"'
+            )
+            self._note_error(text)
+            log.warning("%s", text)
 
     def _took_out(self, delivery: Delivery) -> Running | None:
         running = self._running.pop(delivery, None)

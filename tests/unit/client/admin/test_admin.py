@@ -498,7 +498,7 @@ async def test_messages_are_found_by_time(admin: AsyncAdmin, cluster: LiveCluste
         )
         wanted = [each.body for each in stored if begin_ms <= each.store_timestamp < end_ms]
         assert sorted(each.body for each in found) == sorted(wanted)
-        times = [each.store_timestamp for each in found]
+        times = [each.stored for each in found]
         assert times == sorted(times)
     everything = await admin.messages_between(TOPIC, count_max=70)
     assert len(everything) == 70

@@ -371,7 +371,7 @@ async def test_brokers_know_a_reader_by_what_it_does(
         assert (members.consume_type, members.message_model) == ("CONSUME_ACTIVELY", "CLUSTERING")
         assert members.subscriptions == {TOPIC: "*"}
         info = await admin.running_info(GROUP, members.client_ids[0])
-        assert len(info.mq_table) == len(consumer.assignment())
+        assert len(info.queues) == len(consumer.assignment())
     assert (await admin.members(GROUP)).connections == ()
 
 

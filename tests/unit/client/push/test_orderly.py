@@ -15,9 +15,10 @@ from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.push import member, orderly
-from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.consumer import AsyncPushConsumer
+from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import DeadLetter, RetryLater
-from roquet.client.push.statistics import QueueProgress
+from roquet.client.push.statistics import PushProgress
 from roquet.client.received import ReceivedMessage
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -301,7 +302,7 @@ async def test_nothing_is_delivered_under_a_lock_that_was_lost(
     assert not delivered
 
 
-def is_locked(progress: QueueProgress) -> bool:
+def is_locked(progress: PushProgress) -> bool:
     return progress.is_locked
 
 
