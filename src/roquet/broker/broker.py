@@ -4,6 +4,8 @@ import msgspec
 
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.arrivals import Arrivals
+from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
 from roquet.broker.settings.config import BrokerConfig
@@ -41,6 +43,8 @@ class Broker(msgspec.Struct):
     locks: LockTable
     arrivals: Arrivals
     safety: Safety
+    expiry: Expiry
+    refused_writes: RefusedWrites
     delays: Delays
     pending_halves: PendingHalves
     registrar: Registrar

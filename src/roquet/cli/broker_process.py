@@ -23,13 +23,14 @@ from roquet.protocol.bodies.properties_text import read_properties_text
 _DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
 
 
-class BrokerOptions(msgspec.Struct, frozen=True):
+class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line says; it is stronger than the file."""
 
     config_file: Path | None
     name_servers: str | None
     directory: Path | None
     host: str | None
+    advertised_host: str | None
     port: int | None
 
 
@@ -76,7 +77,11 @@ def _config(options: BrokerOptions) -> BrokerConfig:
         warn_of_settings(
             options.config_file, ignored, TREATMENTS.__contains__, doubtful_truths(settings)
         )
-    changes: dict[str, Any] = {"bind_address": options.host, "listen_port": options.port}
+    changes: dict[str, Any] = {
+        "bind_address": options.host,
+        "advertised_host": options.advertised_host,
+        "listen_port": options.port,
+    }
     given = {name: value for name, value in changes.items() if value is not None}
     return replace(config, **given)
 

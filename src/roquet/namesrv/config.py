@@ -169,7 +169,15 @@ assert {setting.attribute for setting in _SETTINGS.values()} == {
 }
 
 _ALONE: Final = "set it to false; brokers have no replicas here"
+_ACCESS_CONTROL: Final = Promise(
+    read_truth,
+    "access control",
+    "set it to false, and let nobody reach the server whom you do not trust",
+)
 PROMISES: Final = {
+    "aclEnable": _ACCESS_CONTROL,
+    "authenticationEnabled": _ACCESS_CONTROL,
+    "authorizationEnabled": _ACCESS_CONTROL,
     "useTLS": OUTGOING_TLS,
     "supportActingMaster": Promise(read_truth, "that a slave steps in for its master", _ALONE),
     "enableControllerInNamesrv": Promise(read_truth, "to elect masters", _ALONE),

@@ -1,12 +1,14 @@
 """A listening socket and the connections it accepted."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection
+from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.ports import at_free_port
 from roquet.net.router import Router
@@ -44,12 +46,21 @@ class Server:
         return len(self._watch)
 
     async def start(self, host: str, port: int) -> int:
-        """Listens, and returns the port: port 0 takes any. Raises OSError or NoFreePort."""
+        """Listens, and returns the port: port 0 takes any.
+
+        Raises OSError, AddressTaken among it, or NoFreePort.
+        """
         if port == 0:
             return await at_free_port(host, partial(self.start, host))
-        self._listener = await asyncio.get_running_loop().create_server(
-            self._new_connection, host, port, backlog=_BACKLOG
-        )
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(
+                self._new_connection, host, port, backlog=_BACKLOG
+            )
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise AddressTaken(host, port) from None
+            raise
         return port
 
     async def stop(self) -> None:

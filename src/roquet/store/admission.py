@@ -53,7 +53,10 @@ class Admission:
     def set_disk_full(self, used_percent: int) -> None:
         """Take nothing until `set_disk_free`."""
         if self.refusal is None:
-            self.refusal = DiskFull(f"{used_percent} percent of the disk is in use")
+            self.refusal = DiskFull(
+                f"the disk is full: {used_percent} percent of it is in use, and "
+                "diskSpaceWarningLevelRatio says that this is too much"
+            )
         self._retry_at_s = inf
 
     def set_disk_free(self) -> None:

@@ -82,7 +82,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bind_host(self) -> str:
         """Nobody outside this machine is served unless an address is named."""
-        return self.bind_address or self.advertised_host or LOOPBACK
+        return self.bind_address or LOOPBACK
 
     @property
     def is_slave(self) -> bool:

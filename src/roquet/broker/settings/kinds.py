@@ -11,6 +11,7 @@ import msgspec
 
 from roquet.broker.errors import ConfigError
 from roquet.net.errors import BadAddress
+from roquet.net.own_addresses import is_wildcard
 from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
 from roquet.settings.truth import read_truth, truth_text
@@ -72,6 +73,12 @@ def _read_text(text: str) -> str:
     return text
 
 
+def _read_reachable_host(text: str) -> str:
+    if is_wildcard(text):
+        raise ValueError
+    return text
+
+
 def _read_topic(text: str) -> str:
     if not is_name(text):
         raise ValueError
@@ -128,6 +135,7 @@ def _read_queue_file_size(text: str) -> int:
 TEXT: Final = SettingKind("a text", _read_text)
 TOPIC: Final = SettingKind("the name of a topic", _read_topic)
 HOST: Final = SettingKind("a host", _read_text)
+REACHABLE_HOST: Final = SettingKind("a host that clients can connect to", _read_reachable_host)
 TRUTH: Final = SettingKind("true or false", read_truth, truth_text)
 KEYS: Final = SettingKind("names of settings", _read_words, ";".join)
 PORT: Final = number(0, 65_534)  # The next one is for replicas.

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from roquet.broker.errors import BadName, BadQueueCount, UnknownTopic
 from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.tables.attributes import changed_attributes
+from roquet.broker.tables.attributes import changed_attributes, refuse_what_is_not_kept
 from roquet.broker.tables.saving import do_nothing
 from roquet.clock import Clock
 from roquet.protocol import names
@@ -125,13 +125,14 @@ class TopicTable:
     def update(self, topic: TopicConfig) -> TopicConfig:
         """What an operator says; its attributes are changes to those that there are.
 
-        Raises BadName, BadQueueCount and BadAttributes.
+        Raises BadName, BadQueueCount, BadAttributes and AttributeNotKept.
         """
         for queue_count in (topic.read_queue_nums, topic.write_queue_nums):
             if not 0 <= queue_count <= QUEUE_COUNT_MAX:
                 raise BadQueueCount(queue_count, QUEUE_COUNT_MAX)
         old = self._topics.get(topic.topic_name)
         attributes = changed_attributes(old.attributes if old else {}, topic.attributes)
+        refuse_what_is_not_kept(topic.topic_name, attributes)
         return self._put(replace(topic, attributes=attributes))
 
     def delete(self, topic: str) -> bool:
@@ -181,6 +182,11 @@ class TopicTable:
         nothing has changed.
         """
         return self._take_over(read_body(TopicConfigTable, data))
+
+    def check_promises(self) -> None:
+        """After a load: another broker may have made topics like that. Raises AttributeNotKept."""
+        for topic in self._topics.values():
+            refuse_what_is_not_kept(topic.topic_name, topic.attributes)
 
     def _take_over(self, table: TopicConfigTable) -> list[str]:
         left_out = []

@@ -2,6 +2,7 @@
 
 import mmap
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
 
@@ -71,7 +72,8 @@ class MappedFile:
         if size > self.reserved_size:
             wanted = min(self.size, size + step)
             descriptor = self._open()
-            self._disk.allocate(descriptor, self.reserved_size, wanted - self.reserved_size)
+            with _naming(self.path, wanted - self.reserved_size):
+                self._disk.allocate(descriptor, self.reserved_size, wanted - self.reserved_size)
             self.reserved_size = wanted
 
     def sync(self) -> None:
@@ -111,6 +113,10 @@ class MappedFile:
         for position in range(start, end, _CHUNK_SIZE):
             chunk = self.mapping[position : min(position + _CHUNK_SIZE, end)]
             self._disk.write(descriptor, position, chunk)
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """Where there may be something other than zeros; see `Disk.data_ranges`."""
+        return self._disk.data_ranges(self._open(), 0)
 
     def written_chunks(self, position: int) -> Iterator[tuple[int, int]]:
         """The ranges from `position` on that are not all zero, in chunks."""
@@ -164,10 +170,12 @@ def create_file(
     """
     disk.make_directory(path.parent)
     unfinished = aside(path.parent)
-    descriptor = disk.create(unfinished, size)
+    with _naming(path, allocated_size or size):
+        descriptor = disk.create(unfinished, size)
     try:
         if allocated_size:
-            disk.allocate(descriptor, 0, allocated_size)
+            with _naming(path, allocated_size):
+                disk.allocate(descriptor, 0, allocated_size)
     except OSError:
         # What was allocated so far is exactly what a full disk is short of.
         disk.remove(unfinished)
@@ -178,3 +186,14 @@ def create_file(
     file = MappedFile(disk, path, start, size)
     file.reserved_size = allocated_size
     return file
+
+
+@contextmanager
+def _naming(path: Path, size: int) -> Iterator[None]:
+    """Have an error of the block say for which file there was no room, and how much it wanted."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, f"{error.strerror}, {size} bytes wanted", str(path)) from None

@@ -25,6 +25,14 @@ def find_store(disk: Disk, root: Path, commit_log: Path | None = None) -> StoreL
     return stores[0]
 
 
+def find_stores(disk: Disk, root: Path) -> list[StoreLayout]:
+    """The store of a directory, or all those below it. Raises BadStoreDirectory for none."""
+    try:
+        return [find_store(disk, root)]
+    except SeveralStores:
+        return _stores_below(disk, root)
+
+
 def _stores_below(disk: Disk, root: Path) -> list[StoreLayout]:
     layouts = [layout_of(root / each.name) for each in disk.entries(root) if each.is_directory]
     return [each for each in layouts if disk.exists(each.commit_log)]

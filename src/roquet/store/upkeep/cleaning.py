@@ -5,6 +5,7 @@ from typing import NamedTuple, final
 
 from roquet.clock import Clock
 from roquet.disk import Disk
+from roquet.protocol.names import is_system_topic
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.errors import BadRecord
@@ -13,8 +14,10 @@ from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import KeyIndex
 from roquet.store.queues import ConsumeQueues
 from roquet.store.upkeep.retention import (
+    Alarm,
     SpaceLimits,
-    count_of_files_to_forget,
+    alarm_of,
+    files_to_forget,
     is_full,
     pressure_of,
 )
@@ -22,10 +25,17 @@ from roquet.store.upkeep.retention import (
 
 class CleanReport(NamedTuple):
     used_percent: int
-    is_disk_full: bool
-    # How many files of the log are gone; the log begins at `log_start` now.
+    alarm: Alarm
+    # How many files of the log are gone, how many of them only because the disk is nearly full, and
+    # how many messages were in them; the log begins at `log_start` now.
     file_count: int
+    young_file_count: int
+    message_count: int
     log_start: int
+
+    @property
+    def is_disk_full(self) -> bool:
+        return self.alarm is Alarm.FULL
 
 
 @final
@@ -66,16 +76,18 @@ class Cleaner:
         self._is_disk_full = is_full(used_percent, self._limits, was_full=self._is_disk_full)
         now_ms = self._now_ms()
         local = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone()
-        count = count_of_files_to_forget(
+        files = files_to_forget(
             [self._last_timestamp(index) for index in range(len(self._log.files) - 1)],
             now_ms,
             reserved_hours=config.reserved_hours,
             pressure=pressure_of(used_percent, self._limits, clean_by_force=config.clean_by_force),
             is_hour=is_requested or local.hour in config.delete_hours,
         )
-        if count:
-            self._forget(count)
-        return CleanReport(used_percent, self._is_disk_full, count, self._log.start)
+        message_count = self._forget(files.file_count) if files.file_count else 0
+        alarm = alarm_of(used_percent, self._limits, is_disk_full=self._is_disk_full)
+        return CleanReport(
+            used_percent, alarm, files.file_count, files.young_count, message_count, self._log.start
+        )
 
     def _now_ms(self) -> int:
         """The time, but not ahead of what has really passed since the start.
@@ -102,12 +114,18 @@ class Cleaner:
                 return entry.modified_ms
         return self._clock.now_ms()
 
-    def _forget(self, count: int) -> None:
+    def _forget(self, count: int) -> int:
+        """How many messages are gone; what the broker kept for itself is not counted."""
         gone = self._log.forget(count)
+        message_count = 0
         for queue in self._queues:
+            before = queue.min_offset
             gone += queue.forget(self._log.start)
+            if not is_system_topic(queue.topic.decode()):
+                message_count += queue.min_offset - before
         if self._index is not None:
             gone += self._index.forget(self._log.start)
         for file in gone:
             file.unlink()
         self._flusher.retire(gone)
+        return message_count

@@ -275,3 +275,27 @@ async def test_queues_whose_messages_have_expired_are_cleaned_up(
     reply = await client.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
     assert reply.code == ResponseCode.SUCCESS
     assert bed.broker.store.queues() == {"TopicB": [0]}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "promise"),
+    [
+        ("queue.type=BatchCQ", "queues of another kind"),
+        ("cleanup.policy=COMPACTION", "that only the last message of each key is kept"),
+    ],
+)
+async def test_a_topic_that_promises_other_storage_is_refused(
+    bed: BrokerBed, client: BedClient, attribute: str, promise: str
+) -> None:
+    reply = await create(client, attributes=f"+{attribute}", version=VERSION_5_5_0)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert f"{attribute} promises {promise}" in (reply.remark or "")
+    assert "new" not in bed.broker.topics
+
+
+async def test_the_kind_of_queues_that_there_is_may_be_asked_for(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    attributes = "+queue.type=SimpleCQ,+cleanup.policy=DELETE,+message.type=FIFO"
+    reply = await create(client, attributes=attributes, version=VERSION_5_5_0)
+    assert reply.code == ResponseCode.SUCCESS

@@ -21,8 +21,11 @@ def test_a_file_that_finds_no_space_leaves_nothing(tmp_path: Path) -> None:
     disk = FaultyDisk(tmp_path)
     disk.make_directory(tmp_path / "log")
     disk.is_full = True
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as caught:
         create_file(disk, tmp_path / "log" / "file", 0, SIZE, allocated_size=SIZE)
+    path = tmp_path / "log" / "file"
+    reason = f"[Errno 28] No space left on device, {SIZE} bytes wanted: '{path}'"
+    assert str(caught.value) == reason
     assert list((tmp_path / "log").iterdir()) == []
     assert [each.name for each in tmp_path.iterdir()] == ["log"]
 

@@ -85,13 +85,27 @@ def test_files_go_when_somebody_asks_for_it(tmp_path: Path, clock: FakeClock) ->
 
 def test_a_filling_disk_makes_files_go(tmp_path: Path, clock: FakeClock) -> None:
     disk = FaultyDisk(tmp_path)
-    with opened(tmp_path, clock=clock, disk=disk, delete_hours=()) as store:
+    options = {"delete_hours": (), "clean_by_force": True}
+    with opened(tmp_path, clock=clock, disk=disk, **options) as store:
         fill(store, clock, pause_s=1)
         disk.free_space = Space(80, 20)
         assert store.clean().file_count == 0
         disk.free_space = Space(86, 14)
-        assert store.clean().file_count == 3
+        report = store.clean()
+        assert (report.file_count, report.young_file_count) == (3, 3)
+        assert report.message_count == 120 - len(bodies(store))
         assert len(bodies(store)) > 0
+
+
+def test_a_full_disk_takes_nothing_away_unless_it_was_told_to(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    disk = FaultyDisk(tmp_path)
+    with opened(tmp_path, clock=clock, disk=disk) as store:
+        fill(store, clock, pause_s=1)
+        disk.free_space = Space(99, 1)
+        assert store.clean().file_count == 0
+        assert len(bodies(store)) == 120
 
 
 def test_a_disk_that_is_nearly_full_refuses_messages_until_it_is_not(

@@ -1,9 +1,12 @@
 import pytest
 
 from roquet.store.upkeep.retention import (
+    Alarm,
+    FilesToForget,
     Pressure,
     SpaceLimits,
-    count_of_files_to_forget,
+    alarm_of,
+    files_to_forget,
     is_full,
     pressure_of,
 )
@@ -37,11 +40,26 @@ def test_a_disk_is_not_full_and_empty_by_turns(used: int, was_full: bool, full: 
     assert is_full(used, LIMITS, was_full=was_full) == full
 
 
-def count(ages_h: list[int], pressure: Pressure = Pressure.NONE, *, is_hour: bool = True) -> int:
+@pytest.mark.parametrize(
+    ("used", "alarm"),
+    [(75, Alarm.NONE), (76, Alarm.FILLING), (86, Alarm.NEARLY_FULL), (91, Alarm.NEARLY_FULL)],
+)
+def test_each_limit_that_is_passed_is_another_alarm(used: int, alarm: Alarm) -> None:
+    assert alarm_of(used, LIMITS, is_disk_full=False) is alarm
+    assert alarm_of(used, LIMITS, is_disk_full=True) is Alarm.FULL
+
+
+def to_forget(
+    ages_h: list[int], pressure: Pressure = Pressure.NONE, *, is_hour: bool = True
+) -> FilesToForget:
     timestamps = [NOW_MS - age * HOUR_MS for age in ages_h]
-    return count_of_files_to_forget(
+    return files_to_forget(
         timestamps, NOW_MS, reserved_hours=72, pressure=pressure, is_hour=is_hour
     )
+
+
+def count(ages_h: list[int], pressure: Pressure = Pressure.NONE, *, is_hour: bool = True) -> int:
+    return to_forget(ages_h, pressure, is_hour=is_hour).file_count
 
 
 def test_old_files_go_at_their_hour() -> None:
@@ -51,11 +69,11 @@ def test_old_files_go_at_their_hour() -> None:
 
 
 def test_old_files_go_at_any_hour_when_the_disk_fills_up() -> None:
-    assert count([100, 80, 3], Pressure.OLD_FILES, is_hour=False) == 2
+    assert to_forget([100, 80, 3], Pressure.OLD_FILES, is_hour=False) == (2, 0)
 
 
 def test_all_files_go_when_there_is_no_other_way() -> None:
-    assert count([100, 80, 3], Pressure.ANY_FILES, is_hour=False) == 3
+    assert to_forget([100, 80, 3], Pressure.ANY_FILES, is_hour=False) == (3, 1)
 
 
 def test_a_younger_file_keeps_older_ones_behind_it() -> None:

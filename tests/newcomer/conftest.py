@@ -1,0 +1,49 @@
+"""One home and one cluster for all tests: making them takes longer than most of these."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.newcomer_home import Home, prepared_home
+from tests.support.readme_blocks import block_with
+
+
+class Cluster(NamedTuple):
+    """What `roquet up` says it is; its ports are any, because others may use the usual ones."""
+
+    name_server: str
+    broker: str
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """Installed as README says, but from the wheel and with the versions that are tested."""
+    home = prepared_home(tmp_path_factory.mktemp("newcomer"))
+    for command in block_with("pip install .\n").commands:
+        finished = home.run(command.replace("pip install .", home.pip_install))
+        assert finished.exit_code == 0, finished.stderr
+    home.install_test_tools()
+    return home
+
+
+@pytest.fixture(scope="session")
+def cluster(home: Home) -> Iterator[Cluster]:
+    block = block_with("$ roquet up")
+    (command,), (ready,) = block.commands, block.output
+    with home.running(f"{command} --name-server-port 0 --broker-port 0") as running:
+        said = running.wait_for(r"ready name-server=(\S+:\d+) broker=(\S+:\d+)\n")
+        assert without_ports(said[0].rstrip()) == without_ports(ready)
+        yield Cluster(said[1], said[2])
+        assert running.stop() == 0
+
+
+def without_ports(line: str) -> str:
+    parts = (part.rpartition(":")[0] for part in line.split())
+    return " ".join(parts)
+
+
+@pytest.fixture(scope="session")
+def examples() -> Path:
+    return Path(__file__).parents[2] / "examples"
