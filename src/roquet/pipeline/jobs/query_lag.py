@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.stream_offset import StreamOffset
 
 
@@ -16,8 +17,13 @@ def lag_told(progress: Mapping[str, Any]) -> int | None:
 
 
 def _source_lag(end: str | None, latest: str | None) -> int | None:
-    if not end or not latest:
+    position, ends = _positions(end), _positions(latest)
+    if position is None or ends is None:
         return None
-    position = StreamOffset.from_json(msgspec.json.decode(end)).positions
-    ends = StreamOffset.from_json(msgspec.json.decode(latest)).positions
     return sum(max(0, offset - position.get(queue, 0)) for queue, offset in ends.items())
+
+
+def _positions(told: str | None) -> Mapping[QueueRef, int] | None:
+    # A source that says nothing is told as nothing, or as the text "null".
+    offset = None if told is None else msgspec.json.decode(told)
+    return None if offset is None else StreamOffset.from_json(offset).positions

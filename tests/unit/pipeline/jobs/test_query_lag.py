@@ -31,3 +31,5 @@ def test_what_is_not_told_is_not_known() -> None:
     assert lag(StreamOffset({FIRST: 7}), None) is None
     assert lag(None, StreamOffset({FIRST: 7})) is None
     assert lag_told({"sources": []}) is None
+    end = told(StreamOffset({FIRST: 7}))
+    assert lag_told({"sources": [{"endOffset": end, "latestOffset": "null"}]}) is None
