@@ -8,10 +8,12 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from types import ModuleType
 from typing import Final
 
-from roquet.cli.spark import ingest
+from roquet.cli.spark import export, ingest, replay
 
 _COMMANDS: Final[dict[str, ModuleType]] = {
     "ingest": ingest,
+    "export": export,
+    "replay": replay,
 }
 
 
