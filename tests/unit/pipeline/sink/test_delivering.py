@@ -109,3 +109,21 @@ async def test_a_piece_that_is_there_is_not_sent_again(
         await deliverer.deliver(pieces[: 10 + 5 * turn], 4)
     found = [each for queue_id in range(4) for each in cluster.stored(TOPIC, queue_id)]
     assert sorted(int(each.body) for each in found) == [*range(20)]
+
+
+async def test_a_limit_holds_for_what_is_sent_and_not_for_what_is_there(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    loop = asyncio.get_running_loop()
+    unlimited = Deliverer(producer, PATIENT, Pace(None), looks_first=True, turn=0)
+    await unlimited.deliver([piece(number) for number in range(100)], 4)
+    # What is there would take a hundred seconds otherwise.
+    async with asyncio.timeout(60):
+        slow = Deliverer(producer, PATIENT, Pace(1), looks_first=True, turn=0)
+        await slow.deliver([piece(number) for number in range(100)], 4)
+    started_s = loop.time()
+    limited = Deliverer(producer, PATIENT, Pace(50), looks_first=True, turn=0)
+    await limited.deliver([piece(number) for number in range(95, 111)], 4)
+    assert loop.time() - started_s >= 10 / 50
+    found = [each for queue_id in range(4) for each in cluster.stored(TOPIC, queue_id)]
+    assert sorted(int(each.body) for each in found) == [*range(111)]
