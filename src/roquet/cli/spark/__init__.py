@@ -8,12 +8,13 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from types import ModuleType
 from typing import Final
 
-from roquet.cli.spark import export, ingest, replay
+from roquet.cli.spark import export, ingest, lag, replay
 
 _COMMANDS: Final[dict[str, ModuleType]] = {
     "ingest": ingest,
     "export": export,
     "replay": replay,
+    "lag": lag,
 }
 
 
