@@ -136,7 +136,11 @@ def task_count(selection: Selection) -> int:
 def rate_of_task(rate: int, at_once: int) -> int:
     """What each of the tasks that run at once may send; together not more than was allowed."""
     if rate < at_once:
-        raise BadOption("rate", f"{at_once} tasks run at once, so the least is {at_once} a second")
+        raise BadOption(
+            "rate",
+            f"{at_once} tasks run at once, so the least is {at_once} a second; with --master"
+            " local[1] it is 1",
+        )
     return rate // at_once
 
 
