@@ -8,13 +8,16 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from types import ModuleType
 from typing import Final
 
-from roquet.cli.spark import export, ingest, lag, replay
+from roquet.cli.spark import audit, dlq_report, export, ingest, lag, replay, story
 
 _COMMANDS: Final[dict[str, ModuleType]] = {
     "ingest": ingest,
     "export": export,
     "replay": replay,
+    "dlq-report": dlq_report,
     "lag": lag,
+    "story": story,
+    "audit": audit,
 }
 
 
