@@ -21,6 +21,7 @@ from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.jobs.checkpoint import bind_checkpoint
 from roquet.pipeline.jobs.query_failures import failure_of, is_slow_start
+from roquet.pipeline.jobs.query_lag import lag_told
 from roquet.pipeline.jobs.staging_source import SOURCE_NAME, StagingSource
 from roquet.pipeline.lake.entries import Entry, Staged
 from roquet.pipeline.lake.lake import Lake
@@ -55,6 +56,16 @@ class IngestPlan:
     grid: int = GRID_DEFAULT
 
 
+class IngestProgress(NamedTuple):
+    """What was published so far. `lag` is how many messages wait, if that is known by now."""
+
+    batches: int = 0
+    messages: int = 0
+    files: int = 0
+    bytes: int = 0
+    lag: int | None = None
+
+
 class IngestReport(NamedTuple):
     """What was published, and what the lake has. Not complete is what was interrupted."""
 
@@ -62,6 +73,7 @@ class IngestReport(NamedTuple):
     messages: int
     files: int
     bytes: int
+    lag: int | None
     lake_messages: int
     lake_files: int
     is_complete: bool
@@ -70,7 +82,7 @@ class IngestReport(NamedTuple):
 def ingest(
     spark: SparkSession,
     plan: IngestPlan,
-    on_published: Callable[[Entry], None] = lambda _: None,
+    on_progress: Callable[[IngestProgress], None] = lambda _: None,
     stop: Event | None = None,
 ) -> IngestReport:
     """Returns at the end of what is available, or soon after `stop` is set, by a signal maybe.
@@ -81,7 +93,7 @@ def ingest(
     spark.dataSource.register(StagingSource)
     with Lake.open(plan.lake, settings) as lake:
         bind_checkpoint(plan.checkpoint, lake.path, lake.settings.id)
-        publisher = _Publisher(lake, on_published)
+        publisher = _Publisher(lake, on_progress)
         source |= {"lake": str(lake.path), "run": lake.run, "grid": str(lake.settings.grid)}
         is_complete = _run(lambda: _started(spark, plan, source, publisher), publisher, stop)
         return publisher.report(is_complete=is_complete)
@@ -133,14 +145,23 @@ def _source_options(plan: IngestPlan) -> dict[str, str]:
     return options
 
 
+def added_up(progress: IngestProgress, entry: Entry) -> IngestProgress:
+    return progress._replace(
+        batches=progress.batches + 1,
+        messages=progress.messages + sum(piece.rows for piece in entry.added),
+        files=progress.files + sum(bool(piece.path) for piece in entry.added),
+        bytes=progress.bytes + sum(piece.bytes for piece in entry.added),
+    )
+
+
 @final
 class _Publisher:
     """Publishes what the tasks of a micro-batch staged, and counts."""
 
-    def __init__(self, lake: Lake, on_published: Callable[[Entry], None]) -> None:
+    def __init__(self, lake: Lake, on_progress: Callable[[IngestProgress], None]) -> None:
         self._lake = lake
-        self._on_published = on_published
-        self._batches = self._messages = self._files = self._bytes = 0
+        self._on_progress = on_progress
+        self._progress = IngestProgress()
         # Spark would tell of it in its own words.
         self.failure: RoquetError | None = None
 
@@ -154,23 +175,20 @@ class _Publisher:
         if entry is None:
             log.info("batch %d: the lake has everything", batch_id)
             return
-        self._batches += 1
-        self._messages += sum(piece.rows for piece in entry.added)
-        self._files += sum(bool(piece.path) for piece in entry.added)
-        self._bytes += sum(piece.bytes for piece in entry.added)
-        self._on_published(entry)
+        self._progress = added_up(self._progress, entry)
+        self._on_progress(self._progress)
+
+    def see(self, query: StreamingQuery) -> None:
+        """How many messages wait, by what Spark told last."""
+        progress = query.lastProgress
+        lag = None if progress is None else lag_told(progress)
+        if lag is not None and lag != self._progress.lag:
+            self._progress = self._progress._replace(lag=lag)
+            self._on_progress(self._progress)
 
     def report(self, *, is_complete: bool) -> IngestReport:
         state = self._lake.state
-        return IngestReport(
-            self._batches,
-            self._messages,
-            self._files,
-            self._bytes,
-            state.row_count,
-            len(state.files),
-            is_complete,
-        )
+        return IngestReport(*self._progress, state.row_count, len(state.files), is_complete)
 
 
 def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event | None) -> bool:
@@ -180,8 +198,10 @@ def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event
         try:
             # Not a KeyboardInterrupt: raised inside of a call to Spark it is told with a traceback.
             while not query.awaitTermination(_STOP_CHECKED_S):
+                publisher.see(query)
                 if stop is not None and stop.is_set():
                     return False
+            publisher.see(query)
         except StreamingQueryException as error:
             if publisher.failure is not None:
                 raise publisher.failure from None

@@ -1,4 +1,4 @@
-"""`roquet spark` as a person sees it, as far as it comes without Spark."""
+"""`roquet spark ingest` as a person sees it, as far as it comes without Spark."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def test_a_machine_without_java_is_told_what_to_do(
 def test_a_python_without_spark_is_told_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("roquet.cli.spark.find_spec", lambda _: None)
+    monkeypatch.setattr("roquet.cli.spark.running.find_spec", lambda _: None)
     finished = ingest(tmp_path)
     assert finished.exit_code == 1
     assert "pip install roquet[spark]" in finished.stderr

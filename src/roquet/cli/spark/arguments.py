@@ -1,0 +1,46 @@
+"""Arguments that several jobs have, and the options of format `rocketmq` that they stand for."""
+
+from argparse import ArgumentParser, Namespace
+
+
+def define_name_server(parser: ArgumentParser, *, required: bool = True) -> None:
+    parser.add_argument(
+        "-n",
+        "--name-server",
+        required=required,
+        metavar="HOST:PORT",
+        help="A name server; several are joined by semicolons.",
+    )
+
+
+def define_topics(parser: ArgumentParser) -> None:
+    topics = parser.add_mutually_exclusive_group(required=True)
+    topics.add_argument("--topic", help="The topic.")
+    topics.add_argument("--topics", metavar="T,T", help="Several topics.")
+    topics.add_argument(
+        "--topic-pattern", metavar="REGEX", help="All topics whose whole name matches."
+    )
+
+
+def define_master(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--master", default="local[*]", help="Where Spark runs; this machine if left out."
+    )
+
+
+def define_json(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="Print one JSON object at the end.")
+
+
+def options_of(**values: object) -> dict[str, str]:
+    """By the names that the format has for them, without those that were not given."""
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def topic_options(given: Namespace) -> dict[str, str]:
+    return options_of(
+        nameServer=given.name_server,
+        topic=given.topic,
+        topics=given.topics,
+        topicPattern=given.topic_pattern,
+    )
