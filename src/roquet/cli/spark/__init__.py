@@ -8,10 +8,12 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from types import ModuleType
 from typing import Final
 
-from roquet.cli.spark import ingest
+from roquet.cli.spark import backfill, compact, ingest
 
 _COMMANDS: Final[dict[str, ModuleType]] = {
     "ingest": ingest,
+    "compact": compact,
+    "backfill": backfill,
 }
 
 

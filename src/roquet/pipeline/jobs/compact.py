@@ -60,10 +60,13 @@ def check_compact(plan: CompactPlan) -> None:
 def compact(
     spark: SparkSession,
     plan: CompactPlan,
-    on_published: Callable[[Entry], None] = lambda _: None,
+    on_published: Callable[[Entry, int], None] = lambda _entry, _wanted: None,
     stop: Event | None = None,
 ) -> CompactReport:
-    """Returns when all is joined, or soon after `stop` is set. Raises BadLake and QueryFailed."""
+    """Returns when all is joined, or soon after `stop` is set. Raises BadLake and QueryFailed.
+
+    `on_published` is told how many files are to be joined in all.
+    """
     with Lake.open_existing(plan.lake) as lake:
         closed_before = (plan.now or datetime.now(UTC)) - plan.grace
         files = list(lake.state.files.values())
@@ -76,7 +79,7 @@ def compact(
             entry = _join(spark, lake, joins)
             done += joins
             bytes_after += sum(join.file.bytes for join in entry.joined)
-            on_published(entry)
+            on_published(entry, sum(len(join.files) for join in wanted))
         return CompactReport(
             hours=len({join.directory for join in done}),
             messages=sum(join.row_count for join in done),

@@ -65,7 +65,7 @@ def type_name(kind: pa.DataType) -> str:
         return f"struct<{','.join(f'`{each.name}`:{type_name(each.type)}' for each in kind)}>"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
-    return {each: name for name, each in reversed(_PLAIN.items())}[kind]
+    return next(name for name, each in _PLAIN.items() if each == kind)
 
 
 @final
@@ -106,9 +106,7 @@ class _Reader:
         elif name in _PLAIN:
             kind = _PLAIN[name]
         else:
-            raise BadSchema(
-                f"there is no type {name!r}; types are {', '.join([*_PLAIN, *nested])}"
-            )
+            raise BadSchema(f"there is no type {name!r}; types are {', '.join([*_PLAIN, *nested])}")
         self._depth -= 1
         return kind
 

@@ -6,6 +6,7 @@ messages were joined stay for those who read an older version, until somebody va
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -35,23 +36,42 @@ def check_delta() -> None:
 
 @final
 class DeltaMirror:
-    """The table in the directory of a lake, made if there is none. Raises BadLake."""
+    """The table in the directory of a lake. Raises BadLake where the library is missing."""
 
     def __init__(self, lake: Path, settings: LakeSettings) -> None:
         check_delta()
         self._lake = lake
         self._settings = settings
 
+    def make(self) -> None:
+        """If there is none. Raises BadLake."""
+        with self._told():
+            self._table()
+
     def has(self, entry: Entry) -> bool:
-        version = self._table().transaction_version(self._settings.id)
+        """Raises BadLake."""
+        with self._told():
+            version = self._table().transaction_version(self._settings.id)
         return version is not None and version >= entry.number
 
     def commit(self, entry: Entry) -> None:
-        """Returns when readers of the table see what the entry says."""
+        """Returns when readers of the table see what the entry says. Raises BadLake."""
+        if not self.has(entry):
+            with self._told():
+                self._commit(entry)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+        try:
+            yield
+        except DeltaError as error:
+            raise BadLake(f"the table of Delta in {self._lake}: {error}") from None
+
+    def _commit(self, entry: Entry) -> None:
         from deltalake import CommitProperties, Transaction  # noqa: PLC0415
 
-        if self.has(entry):
-            return
         table = self._table_with(entry.json_schema)
         actions = list(_actions(entry))
         if actions:

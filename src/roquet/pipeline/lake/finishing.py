@@ -66,7 +66,7 @@ def _replace(
     lake: Path, directory: str, removed: set[str], files: Sequence[LakeFile], entry: Entry
 ) -> None:
     target = lake / directory
-    names = set(os.listdir(target))
+    names = {each.name for each in target.iterdir()}
     if removed & names or not {Path(file.path).name for file in files} <= names:
         replacement = _replacing_directory(lake) / f"{entry.number}" / directory
         _make_replacement(lake, replacement, target, names - removed)

@@ -16,6 +16,7 @@ from roquet.protocol.record_columns import COLUMN_NAMES
 
 REASON_COLUMN: Final = "reason"
 _BODY_COLUMN: Final = "body"
+_MISFITS: Final = (pa.ArrowException, ValueError, OverflowError)
 _TAKEN: Final = {name.lower() for name in (*COLUMN_NAMES, REASON_COLUMN, "dt", "hour")}
 _PLAIN: Final[Mapping[pa.DataType, Any]] = {
     pa.bool_(): bool,
@@ -47,7 +48,6 @@ class JsonColumns:
                 raise BadSchema(f"messages have a column {name!r} already: leave this one out")
         row = _struct_of("Body", list(self.schema))
         self._decode: Callable[[Any], Any] = msgspec.json.Decoder(row).decode
-        self._has_decimals = "decimal(" in self.ddl
 
     @property
     def ddl(self) -> str:
@@ -56,32 +56,52 @@ class JsonColumns:
     def decode(self, rows: pa.RecordBatch) -> Decoded:
         """All rows are in one of both, in their order."""
         read = [self._read(body) for body in rows.column(_BODY_COLUMN).to_pylist()]
-        values = [value for value, _ in read]
-        reasons = [reason for _, reason in read]
-        is_good = pa.array([reason is None for reason in reasons])
-        good_values = [value for value in values if value is not None]
+        try:
+            columns = self._columns(read)
+        except _MISFITS:
+            # Some value is JSON of the right kind, and still too large or too fine.
+            read = [self._checked(each) for each in read]
+            columns = self._columns(read)
+        is_good = pa.array([each.values is not None for each in read])
         good, bad = rows.filter(is_good), rows.filter(pc.invert(is_good))
-        for index, field in enumerate(self.schema):
-            column = pa.array([values[index] for values in good_values], field.type)
+        for field, column in zip(self.schema, columns, strict=True):
             good = good.append_column(field, column)
-        said = pa.array([reason for reason in reasons if reason is not None], pa.string())
-        return Decoded(good, bad.append_column(REASON_COLUMN, said))
+        reasons = [each.reason for each in read if each.values is None]
+        return Decoded(good, bad.append_column(REASON_COLUMN, pa.array(reasons, pa.string())))
 
-    def _read(self, body: bytes | None) -> tuple[list[Any] | None, str | None]:
-        """The values of the columns, or why there are none."""
+    def _read(self, body: bytes | None) -> "_Body":
         try:
             value = self._decode(body or b"")
-            values = [
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _Body(None, str(error))
+        return _Body(
+            [
                 _plain(getattr(value, _attribute(index)), field.type)
                 for index, field in enumerate(self.schema)
             ]
-            if self._has_decimals:
-                # Whether the digits fit is not told before.
-                for each, field in zip(values, self.schema, strict=True):
-                    pa.scalar(each, field.type)
-        except (msgspec.DecodeError, ValueError, OverflowError, pa.ArrowException) as error:
-            return None, str(error)
-        return values, None
+        )
+
+    def _columns(self, bodies: Sequence["_Body"]) -> list[pa.Array]:
+        good = [body.values for body in bodies if body.values is not None]
+        return [
+            pa.array([values[index] for values in good], field.type)
+            for index, field in enumerate(self.schema)
+        ]
+
+    def _checked(self, body: "_Body") -> "_Body":
+        for value, field in zip(body.values or (), self.schema, strict=False):
+            try:
+                pa.array([value], field.type)
+            except _MISFITS as error:
+                return _Body(None, f"{error} - at `$.{field.name}`")
+        return body
+
+
+class _Body(NamedTuple):
+    """The values of the columns, or the reason why there are none."""
+
+    values: list[Any] | None
+    reason: str | None = None
 
 
 def json_columns(given: str) -> JsonColumns:
@@ -122,9 +142,7 @@ def _struct_of(name: str, fields: Sequence[pa.Field]) -> type[msgspec.Struct]:
             (attribute, _python_type(field.type) | None, None)
             for attribute, field in zip(attributes, fields, strict=True)
         ],
-        rename={
-            attribute: field.name for attribute, field in zip(attributes, fields, strict=True)
-        },
+        rename={attribute: field.name for attribute, field in zip(attributes, fields, strict=True)},
         frozen=True,
     )
 

@@ -106,9 +106,8 @@ class Lake:
         self.state.check_new(pieces)
         self._check_staged(self.path, [piece.file for piece in pieces])
         self._check_staged(quarantine_of(self.path), [piece.quarantined for piece in pieces])
-        return self._write(
-            Entry(ENTRY_VERSION, number, _now_ms(), added=pieces, json_schema=json_schema)
-        )
+        entry = Entry(ENTRY_VERSION, number, _now_ms(), added=pieces, json_schema=json_schema)
+        return self._write(entry)
 
     def join(self, staged: Sequence[StagedJoin]) -> Entry:
         """Let joined files take the place of others, as `publish` does. Raises BadLake."""
@@ -132,6 +131,8 @@ class Lake:
 
     def _put_in_order(self) -> None:
         self._log.refresh()
+        if self._delta is not None:
+            self._delta.make()
         last = self._log.last_entry
         # Files that a table of Delta has may be gone: it has a history, and forgets it.
         if last is not None and not (self._delta and self._delta.has(last)):

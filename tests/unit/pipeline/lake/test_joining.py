@@ -45,7 +45,12 @@ def a_file(name: str, size: int = 10, directory: str = DIRECTORY) -> LakeFile:
 
 
 def test_files_of_hours_that_are_over_are_joined_up_to_a_size_in_the_order_of_offsets() -> None:
-    files = [a_file("o-b-0-100-200"), a_file("o-b-0-0-100"), a_file("o-b-0-9-20"), a_file("big", 25)]
+    files = [
+        a_file("o-b-0-100-200"),
+        a_file("o-b-0-0-100"),
+        a_file("o-b-0-9-20"),
+        a_file("big", 25),
+    ]
     over = NOON + timedelta(hours=1)
     assert wanted_joins(files, over - timedelta(seconds=1), 25) == []
     [join] = wanted_joins(files, over, 25)
@@ -136,8 +141,8 @@ def test_a_reader_never_sees_a_message_twice_or_too_few_while_files_are_joined(
         seen.append(_read(lake.path))
         try:
             seen.append(found_by_duckdb(lake.path))
-        except duckdb.IOException as error:
-            assert "No such file" in str(error)
+        except duckdb.IOException:
+            seen.append(None)
     joiner.join()
     seen.append(_read(lake.path))
     assert all(found in (None, sent) for found in seen)

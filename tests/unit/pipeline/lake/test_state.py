@@ -91,9 +91,9 @@ def test_the_latest_schema_of_bodies_is_known() -> None:
     state = replayed([piece(0, 10)])
     assert state.json_schema is None
     state.apply(Entry(ENTRY_VERSION, 2, 0, [piece(10, 20)], json_schema="`a` int"))
-    state.apply(msgspec.structs.replace(
-            joined(20, piece(0, 10).path, piece(10, 20).path), number=3
-        ))
+    state.apply(
+        msgspec.structs.replace(joined(20, piece(0, 10).path, piece(10, 20).path), number=3)
+    )
     assert state.json_schema == "`a` int"
 
 
