@@ -13,6 +13,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from roquet.client.admin.topics import TopicSettings
 from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.producer import Producer
 from roquet.protocol.messages.message import Message
@@ -81,7 +82,9 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
 
 def _send(name_server: str) -> Found:
     with Admin(name_server) as admin:
-        admin.create_topic(TOPIC, queue_count=3)
+        admin.create_topic(
+            TOPIC, TopicSettings(read_queue_count=3, write_queue_count=3), broker="our-broker"
+        )
     with Producer(name_server, "sellers") as producer:
         receipts = [producer.send(Message(TOPIC, b"%d" % each)) for each in range(COUNT)]
     return Counter((each.queue.queue_id, each.queue_offset) for each in receipts)

@@ -34,6 +34,7 @@ from roquet.pipeline.jobs.store_shares import (
 from roquet.pipeline.jobs.task_runs import run_tasks
 from roquet.pipeline.lake.entries import Entry
 from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.publish_log import PublishLog
 from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings, read_settings
 from roquet.pipeline.lake.state import LakeState, Wanted
 from roquet.pipeline.options.declaring import read_options
@@ -102,6 +103,7 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
     )
     check_settings(plan.lake, wanted)
     json_columns_of(plan.lake, plan.json_schema)
+    _look(plan)
     return wanted
 
 
@@ -116,13 +118,11 @@ def backfill(
     `on_published` is told how many offsets were wanted in all. Raises as `check_backfill`, and
     DataLoss and QueryFailed.
     """
-    settings, options = check_backfill(plan), _store_options(plan)
+    settings = check_backfill(plan)
     columns = json_columns_of(plan.lake, plan.json_schema)
-    shares = shares_of(options)
+    shares, broker_name = _look(plan)
+    options = _store_options(plan, broker_name)
     with Lake.open(plan.lake, settings) as lake:
-        topics = {topic for share in shares for topic in share.topics}
-        broker_name = plan.broker_name or _known_broker(lake.state, topics)
-        options = _store_options(plan, broker_name)
         queues = stored_queues(options, shares, broker_name)
         wanted = _wanted(plan, lake.state, queues)
         rows = sum(each.range.row_count for each in wanted)
@@ -190,8 +190,16 @@ def _wanted(plan: BackfillPlan, state: LakeState, queues: Sequence[StoredQueue])
     return list(missing.wanted)
 
 
-def _known_broker(state: LakeState, topics: set[str]) -> str:
+def _look(plan: BackfillPlan) -> tuple[list[StoreShare], str]:
+    """What there is to be read, and whose it is. Raises as `check_backfill`."""
+    shares = shares_of(_store_options(plan))
+    topics = {topic for share in shares for topic in share.topics}
+    return shares, plan.broker_name or _known_broker(plan.lake, topics)
+
+
+def _known_broker(lake: Path, topics: set[str]) -> str:
     """Raises BadOption."""
+    state = PublishLog(lake.absolute()).refresh()
     found = set[str]().union(*(state.brokers_of(topic) for topic in topics))
     if len(found) != 1:
         raise BadOption(
