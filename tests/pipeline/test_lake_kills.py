@@ -32,6 +32,8 @@ pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
 class Survived(NamedTuple):
     command: IngestCommand
     sent: Found
+    # How much was published when the broker was killed.
+    entries_at_kills: list[int]
     killed_executors: list[int]
     first: dict[str, Any]
     without_checkpoint: dict[str, Any]
@@ -45,9 +47,11 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
         with broker, _no_trace_of_executors():
             sent = _send(names.address)
             command = IngestCommand(names.address, TOPIC, directory)
+            entries: list[int] = []
             killed: list[int] = []
 
             def kill_broker(_process_id: int) -> None:
+                entries.append(command.entry_count())
                 broker.kill()
                 broker.start()
 
@@ -62,8 +66,8 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
 
             first = command.run_through(
                 [
-                    # In batch 0, and later.
-                    (command.staged_files, kill_broker),
+                    # In batch 0, which is planned and not read yet; and later.
+                    ((command.checkpoint / "offsets/0").exists, kill_broker),
                     (lambda: command.entry_count() >= 2, kill_broker),
                     (lambda: command.entry_count() >= 3, kill_executor),
                     (lambda: command.entry_count() >= 5, kill_executor),
@@ -77,7 +81,7 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
             without_checkpoint = command.run(
                 "--available-now", "--max-offsets-per-trigger", str(STEP * 4), "--master=local[1]"
             )
-            yield Survived(command, sent, killed, first, without_checkpoint)
+            yield Survived(command, sent, entries, killed, first, without_checkpoint)
 
 
 def _send(name_server: str) -> Found:
@@ -102,7 +106,10 @@ def _no_trace_of_executors() -> Iterator[None]:
             shutil.rmtree(each, ignore_errors=True)
 
 
-def test_two_executors_were_killed(survived: Survived) -> None:
+def test_the_kills_came_in_the_middle(survived: Survived) -> None:
+    first, second = survived.entries_at_kills
+    assert first == 0
+    assert second >= 2
     assert len(set(survived.killed_executors)) == 2
 
 
