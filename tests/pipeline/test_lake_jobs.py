@@ -21,9 +21,18 @@ from roquet.pipeline.errors import BadOption
 from roquet.pipeline.jobs.backfill import BackfillPlan, BackfillReport, backfill
 from roquet.pipeline.jobs.compact import CompactPlan, compact
 from roquet.pipeline.jobs.ingest import IngestPlan, IngestReport, ingest
+from roquet.pipeline.jobs.query_failures import QueryFailed
+from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.settings import LakeSettings
 from roquet.protocol.messages.message import Message
 from tests.support.eventually import wait_until
-from tests.support.lake_rows import Found, found_by_arrow, found_by_duckdb
+from tests.support.lake_rows import (
+    NOON,
+    Found,
+    found_by_arrow,
+    found_by_duckdb,
+    publish_small_files,
+)
 from tests.support.our_cluster import OurBroker, OurNameServer
 
 COUNT = 50_000 if os.environ.get("ROQUET_LONG") else 1_000
@@ -152,6 +161,21 @@ def _kill_while_it_joins(lake: Path) -> None:
         stdout, stderr = process.communicate()
     # It may have been faster: then it has told so.
     assert not stdout or json.loads(stdout)["is_complete"], stderr
+
+
+def test_what_a_task_finds_wrong_is_told_in_one_line_and_nothing_is_changed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Lake.open(tmp_path / "lake", LakeSettings()) as lake:
+        publish_small_files(lake, hours=1, files=2, rows=2)
+        entry_number = lake.state.entry_number
+    paths = sorted((tmp_path / "lake").glob("topic=*/**/*.parquet"))
+    paths[0].write_bytes(b"PAR1 and no more")
+    with pytest.raises(QueryFailed, match=r"hour=12 cannot be joined: [^\n]+$"):
+        compact(spark, CompactPlan(lake=tmp_path / "lake", now=NOON + timedelta(days=1)))
+    with Lake.open_existing(tmp_path / "lake") as lake:
+        assert lake.state.entry_number == entry_number
+    assert sorted((tmp_path / "lake").glob("**/*.parquet")) == paths
 
 
 def test_a_lake_can_be_a_table_of_delta(spark: SparkSession, shop: Shop, tmp_path: Path) -> None:
