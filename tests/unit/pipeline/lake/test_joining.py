@@ -169,7 +169,7 @@ def test_who_joins_may_be_killed_at_any_moment(
         else:
             lake.close()
             break
-        assert found_by_arrow(path) == sent, step
+        assert found_by_arrow(path) == found_by_duckdb(path) == sent, step
         with Lake.open_existing(path) as again:
             assert found_by_arrow(path) == found_by_duckdb(path) == sent, step
             join_all(again)
