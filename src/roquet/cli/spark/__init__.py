@@ -8,12 +8,28 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from types import ModuleType
 from typing import Final
 
-from roquet.cli.spark import backfill, compact, ingest
+from roquet.cli.spark import (
+    audit,
+    backfill,
+    compact,
+    dlq_report,
+    export,
+    ingest,
+    lag,
+    replay,
+    story,
+)
 
 _COMMANDS: Final[dict[str, ModuleType]] = {
     "ingest": ingest,
     "compact": compact,
     "backfill": backfill,
+    "export": export,
+    "replay": replay,
+    "dlq-report": dlq_report,
+    "lag": lag,
+    "story": story,
+    "audit": audit,
 }
 
 

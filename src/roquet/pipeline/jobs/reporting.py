@@ -51,9 +51,11 @@ class Report(NamedTuple):
     tables: Sequence[ReportTable] = ()
 
     def to_json(self) -> str:
-        members: dict[str, object] = dict(self.facts)
+        members: dict[str, object] = {name: _zoned(value) for name, value in self.facts.items()}
         for table in self.tables:
-            members[table.name] = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+            members[table.name] = [
+                dict(zip(table.columns, map(_zoned, row), strict=True)) for row in table.rows
+            ]
         return msgspec.json.encode(members).decode()
 
 
@@ -244,6 +246,11 @@ def shown(value: Fact) -> str:
         case _:
             # A name or a body may hold what a terminal obeys.
             return "".join(each if each.isprintable() else "�" for each in value)
+
+
+def _zoned(value: Fact) -> Fact:
+    """Spark's times are those of this machine and do not say so."""
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
 def _named(name: str) -> str:

@@ -104,6 +104,13 @@ class LakeState:
         """As the queue was described last."""
         return self._births.get(queue, Birth())
 
+    def queue_ends(self) -> dict[QueueRef, int]:
+        """The queues that the lake has messages of, or looked at, and where that ends for now."""
+        ends: dict[QueueRef, int] = {}
+        for (queue, _), ranges in self._ranges.items():
+            ends[queue] = max([ends.get(queue, 0), *(end for _, end in ranges)])
+        return ends
+
     def missing(self, ranges: Iterable[QueueRange], births: Mapping[QueueRef, Birth]) -> Missing:
         """What of `ranges` the lake lacks; `births` is how their brokers describe the queues."""
         wanted: list[Wanted] = []

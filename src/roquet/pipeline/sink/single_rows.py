@@ -12,6 +12,7 @@ from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.queue_choice import OrderKey
 from roquet.pipeline.options.kinds import duration
 from roquet.pipeline.sink.delivering import Patience, attempted
+from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.rows import Rows, row_error
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message
 from roquet.protocol.messages.properties import parse_properties
@@ -73,7 +74,9 @@ def message_of(values: dict[str, Any]) -> Message:
     )
 
 
-async def send_row(producer: AsyncProducer, row: SingleRow, place: str, patience: Patience) -> None:
+async def send_row(
+    producer: AsyncProducer, row: SingleRow, place: str, patience: Patience, pace: Pace
+) -> None:
     """Returns when a broker has it. Raises BadRow, or SendError when time is up."""
 
     async def attempt(_count: int) -> None:
@@ -84,6 +87,7 @@ async def send_row(producer: AsyncProducer, row: SingleRow, place: str, patience
             timeout_s=patience.request_s,
         )
 
+    await pace.admit(1)
     try:
         await attempted(attempt, patience)
     except BadArgument as error:

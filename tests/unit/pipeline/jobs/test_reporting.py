@@ -77,6 +77,14 @@ def test_a_result_for_machines_is_one_object(capsys: pytest.CaptureFixture[str])
     }
 
 
+def test_times_for_machines_have_a_zone() -> None:
+    moment = datetime(2026, 11, 16, 12, tzinfo=UTC)
+    here = moment.astimezone().replace(tzinfo=None)
+    report = Report({"at": moment}, [ReportTable("rows", ("at",), [(here,)])])
+    text = "2026-11-16T12:00:00Z"
+    assert json.loads(report.to_json()) == {"at": text, "rows": [{"at": text}]}
+
+
 def test_away_from_a_terminal_progress_is_few_plain_lines_and_the_last_one(
     reporter: Reporter, capsys: pytest.CaptureFixture[str]
 ) -> None:

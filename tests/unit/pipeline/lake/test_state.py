@@ -108,3 +108,9 @@ def test_pieces_that_overlap_each_other_are_not_new() -> None:
     state.check_new([piece(0, 10), piece(10, 20)])
     with pytest.raises(BadLake, match="twice"):
         state.check_new([piece(0, 10), piece(9, 20)])
+
+
+def test_a_queue_ends_behind_the_last_offset_of_any_of_its_lives() -> None:
+    state = replayed([piece(0, 10)], [piece(20, 30)], [piece(0, 4, generation=1)])
+    assert state.queue_ends() == {QUEUE: 30}
+    assert LakeState().queue_ends() == {}
