@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, final
 
@@ -47,7 +49,8 @@ class JsonColumns:
             if name.lower() in _TAKEN:
                 raise BadSchema(f"messages have a column {name!r} already: leave this one out")
         row = _struct_of("Body", list(self.schema))
-        self._decode: Callable[[Any], Any] = msgspec.json.Decoder(row).decode
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(row).decode
+        self._columns = [_Column(index, field) for index, field in enumerate(self.schema)]
 
     @property
     def ddl(self) -> str:
@@ -57,51 +60,59 @@ class JsonColumns:
         """All rows are in one of both, in their order."""
         read = [self._read(body) for body in rows.column(_BODY_COLUMN).to_pylist()]
         try:
-            columns = self._columns(read)
+            columns = self._filled(read)
         except _MISFITS:
             # Some value is JSON of the right kind, and still too large or too fine.
             read = [self._checked(each) for each in read]
-            columns = self._columns(read)
-        is_good = pa.array([each.values is not None for each in read])
+            columns = self._filled(read)
+        is_good = pa.array([each.reason is None for each in read])
         good, bad = rows.filter(is_good), rows.filter(pc.invert(is_good))
         for field, column in zip(self.schema, columns, strict=True):
             good = good.append_column(field, column)
-        reasons = [each.reason for each in read if each.values is None]
+        reasons = [each.reason for each in read if each.reason is not None]
         return Decoded(good, bad.append_column(REASON_COLUMN, pa.array(reasons, pa.string())))
 
     def _read(self, body: bytes | None) -> "_Body":
         try:
-            value = self._decode(body or b"")
+            return _Body(self._decode(body or b""))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return _Body(None, str(error))
-        return _Body(
-            [
-                _plain(getattr(value, _attribute(index)), field.type)
-                for index, field in enumerate(self.schema)
-            ]
-        )
 
-    def _columns(self, bodies: Sequence["_Body"]) -> list[pa.Array]:
-        good = [body.values for body in bodies if body.values is not None]
-        return [
-            pa.array([values[index] for values in good], field.type)
-            for index, field in enumerate(self.schema)
-        ]
+    def _filled(self, bodies: Sequence["_Body"]) -> list[pa.Array]:
+        good = [body.value for body in bodies if body.reason is None]
+        return [column.filled(good) for column in self._columns]
 
     def _checked(self, body: "_Body") -> "_Body":
-        for value, field in zip(body.values or (), self.schema, strict=False):
+        for column in self._columns if body.reason is None else ():
             try:
-                pa.array([value], field.type)
+                column.filled([body.value])
             except _MISFITS as error:
-                return _Body(None, f"{error} - at `$.{field.name}`")
+                return _Body(None, f"{error} - at `$.{column.name}`")
         return body
 
 
 class _Body(NamedTuple):
-    """The values of the columns, or the reason why there are none."""
+    """What was decoded, or the reason why it could not be."""
 
-    values: list[Any] | None
+    value: Any
     reason: str | None = None
+
+
+@final
+class _Column:
+    """A column of many bodies at once."""
+
+    def __init__(self, index: int, field: pa.Field) -> None:
+        self.name = field.name
+        self._type = field.type
+        self._value_of = attrgetter(_attribute(index))
+        self._converted = _conversion(field.type)
+
+    def filled(self, bodies: Sequence[Any]) -> pa.Array:
+        values = list(map(self._value_of, bodies))
+        if self._converted is not None:
+            values = [None if each is None else self._converted(each) for each in values]
+        return pa.array(values, self._type)
 
 
 def json_columns(given: str) -> JsonColumns:
@@ -151,21 +162,49 @@ def _attribute(index: int) -> str:
     return f"field_{index}"
 
 
-def _plain(value: Any, kind: pa.DataType) -> Any:
-    """As Arrow takes it. A time without a zone is meant as UTC."""
-    if value is None:
-        return None
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=value.tzinfo or UTC)
+def _conversion(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What makes a value that is there one that Arrow takes; None if it does anyhow."""
+    if pa.types.is_timestamp(kind):
+        return _in_utc
     if pa.types.is_struct(kind):
-        return {
-            field.name: _plain(getattr(value, _attribute(index)), field.type)
+        members = [
+            _Member(field.name, _attribute(index), _conversion(field.type) or _unchanged)
             for index, field in enumerate(kind)
-        }
+        ]
+        return partial(_members, members)
     if pa.types.is_list(kind):
-        return [_plain(each, kind.value_type) for each in value]
+        inner = _conversion(kind.value_type)
+        return inner and partial(_elements, inner)
     if pa.types.is_map(kind):
-        return [(key, _plain(each, kind.item_type)) for key, each in value.items()]
+        return partial(_pairs, _conversion(kind.item_type) or _unchanged)
+    return None
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """A time without a zone is meant so."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+class _Member(NamedTuple):
+    name: str
+    attribute: str
+    convert: Callable[[Any], Any]
+
+
+def _members(members: Sequence[_Member], value: Any) -> dict[str, Any]:
+    found = ((each, getattr(value, each.attribute)) for each in members)
+    return {each.name: None if inner is None else each.convert(inner) for each, inner in found}
+
+
+def _elements(convert: Callable[[Any], Any], value: Sequence[Any]) -> list[Any]:
+    return [None if each is None else convert(each) for each in value]
+
+
+def _pairs(convert: Callable[[Any], Any], value: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(key, None if each is None else convert(each)) for key, each in value.items()]
+
+
+def _unchanged(value: Any) -> Any:
     return value
 
 
