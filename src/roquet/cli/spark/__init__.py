@@ -8,10 +8,22 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from types import ModuleType
 from typing import Final
 
-from roquet.cli.spark import audit, dlq_report, export, ingest, lag, replay, story
+from roquet.cli.spark import (
+    audit,
+    backfill,
+    compact,
+    dlq_report,
+    export,
+    ingest,
+    lag,
+    replay,
+    story,
+)
 
 _COMMANDS: Final[dict[str, ModuleType]] = {
     "ingest": ingest,
+    "compact": compact,
+    "backfill": backfill,
     "export": export,
     "replay": replay,
     "dlq-report": dlq_report,

@@ -1,6 +1,11 @@
 """Arguments that several jobs have, and the options of format `rocketmq` that they stand for."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from datetime import timedelta
+from typing import Any
+
+from roquet.pipeline.options import kinds
+from roquet.pipeline.options.declaring import Kind
 
 
 def define_name_server(parser: ArgumentParser, *, required: bool = True) -> None:
@@ -30,6 +35,24 @@ def define_master(parser: ArgumentParser) -> None:
 
 def define_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print one JSON object at the end.")
+
+
+def size(text: str) -> int:
+    """In bytes. Raises ArgumentTypeError."""
+    return int(_read(kinds.size, text))
+
+
+def time_span(text: str) -> timedelta:
+    """Raises ArgumentTypeError."""
+    span: timedelta = _read(kinds.duration, text)
+    return span
+
+
+def _read(kind: Kind, text: str) -> Any:
+    try:
+        return kind.read(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is not {error}") from None
 
 
 def options_of(**values: object) -> dict[str, str]:

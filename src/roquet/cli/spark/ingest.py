@@ -74,7 +74,14 @@ def _define_lake(parser: ArgumentParser) -> None:
         help="Where Spark keeps how far it is.",
     )
     parser.add_argument(
-        "--format", choices=("parquet",), default="parquet", help="What the files are."
+        "--format",
+        choices=("parquet", "delta"),
+        help="Files of Parquet (for a new lake if left out), or a table of Delta.",
+    )
+    parser.add_argument(
+        "--json-schema",
+        metavar="FILE|COLUMNS",
+        help="Decode bodies into columns, 'id bigint, name string', or those in a file.",
     )
     parser.add_argument(
         "--available-now",
@@ -103,6 +110,8 @@ def _ingest(reporter: Reporter, given: Namespace) -> int:
         checkpoint=given.checkpoint,
         available_now=given.available_now,
         interval=given.interval,
+        format=given.format,
+        json_schema=given.json_schema,
     )
     check_plan(plan)
     check_cluster(plan)

@@ -91,7 +91,8 @@ def _worker_python(directory: Path, master: str) -> Path:
 
 
 def _is_local(master: str) -> bool:
-    return master == "local" or master.startswith("local[")
+    """Whether all processes run on this machine."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 @contextmanager

@@ -116,6 +116,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         reports = _reports(messages)
         if reports:
             _commit(self._options, reports[0].write_id, batchId, reports)
+            _prune(self._options, reports[0].write_id, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         reports = _reports(messages)
@@ -255,6 +256,12 @@ def _commit(
         tokens = frozenset(report.token for report in reports)
         prepared = [each for report in reports for each in report.prepared]
         commit_batch(options, write_id, batch_id, tokens, prepared)
+
+
+def _prune(options: WriteOptions, write_id: str, batch_id: int) -> None:
+    if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
+        assert options.transaction_log is not None
+        TransactionLog(options.transaction_log).prune(write_id, batch_id)
 
 
 def _abort(
