@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import msgspec
 
 from roquet.cli.numbers import whole_number
+from roquet.cli.spark_cluster import define_cluster, define_package, spark_settings
 from roquet.errors import RoquetError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def define(parser: ArgumentParser) -> None:
     _define_source(ingest)
     _define_lake(ingest)
     ingest.set_defaults(run=_ingest)
+    define_package(commands)
 
 
 def _define_source(parser: ArgumentParser) -> None:
@@ -107,9 +109,7 @@ def _define_lake(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--interval", metavar="TIME", help="How often to look for more, such as '10 seconds'."
     )
-    parser.add_argument(
-        "--master", default="local[*]", help="Where Spark runs; this machine if left out."
-    )
+    define_cluster(parser)
     parser.add_argument("--json", action="store_true", help="Print one JSON object at the end.")
 
 
@@ -153,7 +153,9 @@ def _run_ingest(given: Namespace) -> "tuple[IngestReport, float]":
     check_plan(plan)
     check_cluster(plan)
     _say(f"starting Spark on {given.master}, which takes some seconds ...")
-    with spark_session("roquet ingest", given.master) as spark:
+    with spark_session(
+        "roquet ingest", given.master, given.archive, spark_settings(given)
+    ) as spark:
         _say("Spark runs; reading")
         started_s = time.monotonic()
         with _stopped_by_signals() as stop:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from roquet.pipeline.jobs.packaging import LIBRARIES
 from roquet.testing.blocking import BlockingCluster
 from tests.support.command_line import Finished, roquet
 from tests.support.ports import free_port
@@ -71,3 +72,24 @@ def test_a_python_without_spark_is_told_what_to_install(
     finished = ingest(tmp_path)
     assert finished.exit_code == 1
     assert "pip install roquet[spark]" in finished.stderr
+
+
+def test_an_archive_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    finished = roquet("spark", "package", tmp_path / "site.tar")
+    assert finished.exit_code == 1
+    assert finished.stderr.splitlines()[-1].endswith(
+        "has to end in .zip: Spark unpacks by the name"
+    )
+
+
+def test_a_package_says_how_it_is_used(tmp_path: Path) -> None:
+    without = [word for name in LIBRARIES for word in ("--without", name)]
+    finished = roquet("spark", "package", tmp_path / "site.zip", *without)
+    assert finished.exit_code == 0
+    assert f"--archives {tmp_path}/site.zip#site" in finished.stdout
+
+
+def test_a_setting_of_spark_has_a_name_and_a_value(tmp_path: Path) -> None:
+    finished = ingest(tmp_path, "--conf", "spark.executor.cores")
+    assert finished.exit_code == 2
+    assert "is not NAME=VALUE" in finished.stderr
