@@ -98,16 +98,17 @@ def _started(name: str, master: str, output: Path, conf: Mapping[str, str]) -> S
 def _choose_python(directory: Path, master: str, archive: Path | None) -> None:
     """What Spark's Python processes are started by; on other machines there is no file of ours."""
     if archive is not None:
-        _quick_python(directory)
+        quick_python(directory)
         os.environ["PATH"] = os.pathsep.join([str(directory), os.environ.get("PATH", "")])
         os.environ[_PYTHON_VARIABLE] = _ANY_PYTHON
     elif _is_local(master):
-        os.environ[_PYTHON_VARIABLE] = str(_quick_python(directory))
+        os.environ[_PYTHON_VARIABLE] = str(quick_python(directory))
     else:
         os.environ[_PYTHON_VARIABLE] = sys.executable
 
 
-def _quick_python(directory: Path) -> Path:
+def quick_python(directory: Path) -> Path:
+    """A program in `directory`, for this machine: this Python, which finds pyspark sooner."""
     script = directory / _ANY_PYTHON
     script.write_text(_WORKER_PYTHON.format(python=sys.executable))
     script.chmod(0o700)

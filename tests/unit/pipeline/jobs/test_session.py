@@ -12,7 +12,7 @@ from roquet.pipeline.jobs.session import (
     NoSession,
     _archive_conf,
     _choose_python,
-    _quick_python,
+    quick_python,
     spark_session,
 )
 
@@ -23,7 +23,7 @@ def test_python_processes_of_this_machine_import_pyspark_from_where_it_is_instal
     zipped = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
     program = "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"
     printed = subprocess.run(
-        [_quick_python(tmp_path), "-c", program, "a b"],
+        [quick_python(tmp_path), "-c", program, "a b"],
         env={"PYTHONPATH": f"{zipped}:/jars/core.jar:/my code"},
         capture_output=True,
         check=True,
