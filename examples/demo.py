@@ -1,4 +1,4 @@
-"""A cluster in a blink: send, consume, fail and try again, decide later, delay, look behind.
+"""A cluster in a blink: send, consume, fail and try again, decide later, delay, look behind, count.
 
 Everything runs in this process on free ports of loopback, and is gone at the end.
 """
@@ -10,6 +10,7 @@ from datetime import timedelta
 from rich.console import Console
 from rich.table import Table
 
+from demo_spark import show_spark
 from roquet import (
     AsyncAdmin,
     AsyncProducer,
@@ -35,6 +36,8 @@ async def main() -> None:
         await show_consumer(cluster)
         await show_transaction(cluster.name_server)
         await show_admin(cluster.name_server)
+        # In a thread: the servers go on in this one.
+        await asyncio.to_thread(show_spark, console, cluster.name_server, TOPIC)
 
 
 async def show_consumer(cluster: Cluster) -> None:
