@@ -1,4 +1,4 @@
-"""A cluster in a blink: send, consume, fail and try again, decide later, delay, look behind.
+"""A cluster in a blink: send, consume, fail and try again, decide later, delay, look behind, count.
 
 Everything runs in this process on free ports of loopback, and is gone at the end. Each chapter is
 a function in `CHAPTERS`, and works on what those before it have left on the `Stage`.
@@ -13,6 +13,7 @@ from datetime import timedelta
 from rich.console import Console
 from rich.table import Table
 
+from demo_spark import show_spark
 from roquet import (
     AsyncAdmin,
     AsyncProducer,
@@ -112,11 +113,17 @@ async def show_admin(stage: Stage) -> None:
         console.print(table)
 
 
+async def show_pipeline(stage: Stage) -> None:
+    # In a thread: the servers go on in this one.
+    await asyncio.to_thread(show_spark, console, stage.name_server, TOPIC)
+
+
 CHAPTERS: tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...] = (
     ("Send, now and for later", show_sending),
     ("Send, and decide afterwards", show_transaction),
     ("Consume, fail and try again", show_consuming),
     ("Look behind, as operators do", show_admin),
+    ("Put a topic into a lake with Spark, and add it up", show_pipeline),
 )
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from roquet.testing import BlockingCluster
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # It brings its own cluster; `make demo` runs it.
-STANDS_ALONE = {"demo.py"}
+STANDS_ALONE = {"demo.py", "demo_spark.py"}
 
 SAID = {
     "admin.py": ["5 messages", "offset 3", "are 2 behind", "repeat 3 messages", "are 5 behind"],

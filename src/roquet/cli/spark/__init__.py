@@ -16,6 +16,7 @@ from roquet.cli.spark import (
     export,
     ingest,
     lag,
+    package,
     replay,
     story,
 )
@@ -30,6 +31,7 @@ _COMMANDS: Final[dict[str, ModuleType]] = {
     "lag": lag,
     "story": story,
     "audit": audit,
+    "package": package,
 }
 
 

@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from roquet.pipeline.options import kinds
@@ -27,9 +28,24 @@ def define_topics(parser: ArgumentParser) -> None:
     )
 
 
-def define_master(parser: ArgumentParser) -> None:
+def define_cluster(parser: ArgumentParser) -> None:
+    """Where Spark runs, and what it needs there."""
     parser.add_argument(
         "--master", default="local[*]", help="Where Spark runs; this machine if left out."
+    )
+    parser.add_argument(
+        "--archive",
+        type=Path,
+        metavar="FILE",
+        help="What 'roquet spark package' wrote, for executors whose Python has no roquet.",
+    )
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="NAME=VALUE",
+        help="A setting of Spark; may be given several times.",
     )
 
 
@@ -46,6 +62,13 @@ def time_span(text: str) -> timedelta:
     """Raises ArgumentTypeError."""
     span: timedelta = _read(kinds.duration, text)
     return span
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not name or not separator:
+        raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def _read(kind: Kind, text: str) -> Any:

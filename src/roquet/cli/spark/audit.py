@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_json, define_master, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FAILED, FINISHED, MISUSED, Report, Reporter, ReportTable
 
@@ -55,7 +55,7 @@ def define(parser: ArgumentParser) -> None:
         metavar="N",
         help="Name so many of each problem.",
     )
-    define_master(parser)
+    define_cluster(parser)
     define_json(parser)
     parser.set_defaults(run=lambda given: run_job("audit", given, lambda it: _audit(it, given)))
 
@@ -74,7 +74,7 @@ def _audit(reporter: Reporter, given: Namespace) -> int:
     plan = _plan(given)
     pairs = check_audit(plan)
     with (
-        session(reporter, given.master) as spark,
+        session(reporter, given) as spark,
         reporter.progress("tasks") as progress,
         tasks_shown(spark, progress),
     ):

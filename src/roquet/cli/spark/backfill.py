@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from roquet.cli.spark.arguments import define_json, define_master, define_topics, options_of
+from roquet.cli.spark.arguments import define_cluster, define_json, define_topics, options_of
 from roquet.cli.spark.running import run_job, session, stopped_by_signals
 from roquet.pipeline.jobs.reporting import FINISHED, INTERRUPTED, Report, Reporter
 
@@ -58,7 +58,7 @@ def define(parser: ArgumentParser) -> None:
         action="store_true",
         help="Go on when a topic was deleted and made again since the lake took from it.",
     )
-    define_master(parser)
+    define_cluster(parser)
     define_json(parser)
     parser.set_defaults(run=lambda given: run_job("backfill", given, lambda it: _run(it, given)))
 
@@ -88,7 +88,7 @@ def _run(reporter: Reporter, given: Namespace) -> int:
     )
     check_backfill(plan)
     with (
-        session(reporter, given.master) as spark,
+        session(reporter, given) as spark,
         reporter.progress("messages") as progress,
         stopped_by_signals(reporter, "ending with what is published ...") as stop,
     ):

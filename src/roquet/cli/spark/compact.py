@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from roquet.cli.spark.arguments import define_json, define_master, size, time_span
+from roquet.cli.spark.arguments import define_cluster, define_json, size, time_span
 from roquet.cli.spark.running import run_job, session, stopped_by_signals
 from roquet.pipeline.jobs.reporting import FINISHED, INTERRUPTED, Report, Reporter
 
@@ -34,7 +34,7 @@ def define(parser: ArgumentParser) -> None:
         metavar="TIME",
         help="How long an hour has to be over, such as 2h; 10m if left out.",
     )
-    define_master(parser)
+    define_cluster(parser)
     define_json(parser)
     parser.set_defaults(run=lambda given: run_job("compact", given, lambda it: _run(it, given)))
 
@@ -55,7 +55,7 @@ def _run(reporter: Reporter, given: Namespace) -> int:
     )
     check_compact(plan)
     with (
-        session(reporter, given.master) as spark,
+        session(reporter, given) as spark,
         reporter.progress("files") as progress,
         stopped_by_signals(reporter, "ending with what is joined ...") as stop,
     ):

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_json, define_master, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter, ReportTable
 
@@ -37,7 +37,7 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=whole_number(1), default=_TOP, metavar="N", help="Show so many of each."
     )
-    define_master(parser)
+    define_cluster(parser)
     define_json(parser)
     parser.set_defaults(run=lambda given: run_job("dlq-report", given, lambda it: _run(it, given)))
 
@@ -64,7 +64,7 @@ def _run(reporter: Reporter, given: Namespace) -> int:
         )
         return FINISHED
     with (
-        session(reporter, given.master) as spark,
+        session(reporter, given) as spark,
         reporter.progress("tasks") as progress,
         tasks_shown(spark, progress),
     ):

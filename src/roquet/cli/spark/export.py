@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_json, define_master, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
 from roquet.cli.spark.running import run_job, session
 from roquet.cli.spark.selecting import define_selection, selection_of
 from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter
@@ -38,7 +38,7 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--max-files", type=whole_number(1), metavar="N", help="Into at most so many files."
     )
-    define_master(parser)
+    define_cluster(parser)
     define_json(parser)
     parser.set_defaults(run=lambda given: run_job("export", given, lambda it: _export(it, given)))
 
@@ -63,7 +63,7 @@ def _export(reporter: Reporter, given: Namespace) -> int:
             files_max=given.max_files,
         )
     )
-    with session(reporter, given.master) as spark, reporter.progress("tasks") as progress:
+    with session(reporter, given) as spark, reporter.progress("tasks") as progress:
         started_s = time.monotonic()
         with tasks_shown(spark, progress):
             report = export(spark, plan)

@@ -7,8 +7,8 @@ from typing import Final
 
 from roquet.cli.numbers import whole_number
 from roquet.cli.spark.arguments import (
+    define_cluster,
     define_json,
-    define_master,
     define_name_server,
     define_topics,
     options_of,
@@ -31,7 +31,7 @@ def define(parser: ArgumentParser) -> None:
     define_topics(parser)
     _define_source(parser)
     _define_lake(parser)
-    define_master(parser)
+    define_cluster(parser)
     define_json(parser)
     parser.set_defaults(run=lambda given: run_job("ingest", given, lambda it: _ingest(it, given)))
 
@@ -116,7 +116,7 @@ def _ingest(reporter: Reporter, given: Namespace) -> int:
     check_plan(plan)
     check_cluster(plan)
     with (
-        session(reporter, given.master) as spark,
+        session(reporter, given) as spark,
         reporter.progress("messages") as progress,
         stopped_by_signals(reporter, "ending with what is published ...") as stop,
     ):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_json, define_master, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
 from roquet.cli.spark.running import run_job, session
 from roquet.cli.spark.selecting import define_selection, selection_of
 from roquet.pipeline.jobs.reporting import FINISHED, Fact, Report, Reporter, ReportTable
@@ -51,7 +51,7 @@ def define(parser: ArgumentParser) -> None:
         action="store_true",
         help="Messages of one queue go to one queue, in their order.",
     )
-    define_master(parser)
+    define_cluster(parser)
     define_json(parser)
     parser.set_defaults(run=lambda given: run_job("replay", given, lambda it: _replay(it, given)))
 
@@ -78,7 +78,7 @@ def _replay(reporter: Reporter, given: Namespace) -> int:
     command = _sending_command(plan, sys.argv[1:])
     if given.yes:
         reporter.say(f"if it is interrupted, go on with: {command}")
-    with session(reporter, given.master) as spark, reporter.progress("tasks") as progress:
+    with session(reporter, given) as spark, reporter.progress("tasks") as progress:
         started_s = time.monotonic()
         with tasks_shown(spark, progress):
             report = (

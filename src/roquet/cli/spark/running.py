@@ -24,13 +24,18 @@ def run_job(name: str, given: Namespace, act: Callable[[Reporter], int]) -> int:
 
 
 @contextmanager
-def session(reporter: Reporter, master: str) -> "Iterator[SparkSession]":
-    """A session of Spark, whose start is said and waited for. Raises NoSession."""
+def session(reporter: Reporter, given: Namespace) -> "Iterator[SparkSession]":
+    """A session of Spark, whose start is said and waited for; `given` are the arguments of
+    `define_cluster`. Raises NoSession.
+    """
     from roquet.pipeline.jobs.session import spark_session  # noqa: PLC0415
 
     with ExitStack() as stack:
-        with reporter.waiting(f"starting Spark on {master}, which takes some seconds"):
-            spark = stack.enter_context(spark_session(reporter.command, master))
+        with reporter.waiting(f"starting Spark on {given.master}, which takes some seconds"):
+            starting = spark_session(
+                reporter.command, given.master, given.archive, dict(given.conf)
+            )
+            spark = stack.enter_context(starting)
         yield spark
 
 

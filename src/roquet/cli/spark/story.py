@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
-from roquet.cli.spark.arguments import define_json, define_master, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter, ReportTable
 from roquet.protocol.names import TRACE_TOPIC
@@ -36,7 +36,7 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--start", metavar="TIME", help="Look only at what was stored then or later; quicker."
     )
-    define_master(parser)
+    define_cluster(parser)
     define_json(parser)
     parser.set_defaults(run=lambda given: run_job("story", given, lambda it: _story(it, given)))
 
@@ -62,7 +62,7 @@ def _story(reporter: Reporter, given: Namespace) -> int:
     )
     places = story_places(plan)
     with (
-        session(reporter, given.master) as spark,
+        session(reporter, given) as spark,
         reporter.progress("tasks") as progress,
         tasks_shown(spark, progress),
     ):

@@ -175,7 +175,8 @@ async def _message_by_unique_id(
         max_num=_PULL_COUNT,
         begin_timestamp=made_ms - _CLOCK_DIFFERENCE_MS,
         end_timestamp=_LAST_MS,
-        is_unique_key=True,
+        # Not marked as a unique key: that only sets the count, and brokers do not agree on
+        # whether the mark is part of what is signed.
     )
     found = await _query(servers, header)
     return next(iter(_oldest_first(each for each in found if each.message_id == message_id)), None)

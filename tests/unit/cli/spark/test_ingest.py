@@ -71,3 +71,9 @@ def test_a_python_without_spark_is_told_what_to_install(
     finished = ingest(tmp_path)
     assert finished.exit_code == 1
     assert "pip install roquet[spark]" in finished.stderr
+
+
+def test_a_setting_of_spark_has_a_name_and_a_value(tmp_path: Path) -> None:
+    finished = ingest(tmp_path, "--conf", "spark.executor.cores")
+    assert finished.exit_code == 2
+    assert "is not NAME=VALUE" in finished.stderr
