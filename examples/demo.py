@@ -105,12 +105,15 @@ async def show_admin(stage: Stage) -> None:
         table = Table(
             *("queue", "messages", "done by billing", "left"),
             title=f"how far group {GROUP} is in topic {TOPIC}",
-            caption=f"4 orders, the paid one and the reminder; {progress.lag} of them are left.",
         )
         for each in progress.queues:
             row = (each.queue.queue_id, each.broker_offset, each.consumer_offset or 0, each.lag)
             table.add_row(*map(str, row))
         console.print(table)
+        console.print(
+            "These are the 4 orders, the paid one and the reminder; "
+            f"{progress.lag} of them are left. The retry of order 2 was in a topic of its own."
+        )
 
 
 async def show_pipeline(stage: Stage) -> None:

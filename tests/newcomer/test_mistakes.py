@@ -56,10 +56,41 @@ CALLS = {
         "BadArgument: group 'bil ling' may have letters, digits and %|_- only"
     ),
     'producer.send("orders")': "BadArgument: `message` has to be a Message, not 'orders'",
-    'producer.send(Message("or ders", b""))': (
+    'producer.send(Message("orders", "one coffee"))': (
+        "BadArgument: `body` has to be bytes, not the text 'one coffee': use .encode()"
+    ),
+    'producer.send(Message("orders", b""))': (
+        "BadArgument: a message without a body cannot be sent; put something into it"
+    ),
+    'producer.send(Message("orders", b"1", keys="order-1"))': (
+        "BadArgument: `keys` has to be a tuple of texts, not the text 'order-1': for one key write"
+        " keys=('order-1',)"
+    ),
+    'producer.send(Message("orders", b"1", tags=5))': (
+        "BadArgument: `tags` has to be a text, not 5"
+    ),
+    'producer.send(Message("orders", b"1", properties={"table": 1}))': (
+        "BadArgument: property 'table' has to be a text, not 1: use str()"
+    ),
+    'producer.send(Message("orders", b"1"), delay=1.5)': (
+        "BadArgument: `delay` has to be a timedelta or a datetime, not 1.5: for seconds give"
+        " timedelta(seconds=1.5)"
+    ),
+    'PushConsumer(server, "billing").open(timeout_s=1)': (
+        "NothingToRead: it has no topic; call subscribe(topic)"
+    ),
+    'opened(server, "nowhere")': (
+        "TopicNotFound: topic 'nowhere': no broker has it; it is misspelt, or made by its first"
+        " message or `create_topic`"
+    ),
+    'opened("127.0.0.1:1", "orders")': (
+        "NoNameServer: no name server answered (cannot connect to 127.0.0.1:1: [Errno 111]"
+        " Connection refused): check `name_server` and the network"
+    ),
+    'producer.send(Message("or ders", b"1"))': (
         "BadArgument: topic 'or ders' may have letters, digits and %|_- only"
     ),
-    'producer.send(Message("orders", b""), delay=5)': (
+    'producer.send(Message("orders", b"1"), delay=5)': (
         "BadArgument: `delay` has to be a timedelta or a datetime, not 5: for seconds give"
         " timedelta(seconds=5), for a level of the broker delay_level=5"
     ),
@@ -72,6 +103,11 @@ CALLS = {
 CALLER = """
 import json, sys
 from roquet import Admin, Message, Producer, PushConsumer, RetryLater
+
+def opened(server, topic):
+    consumer = PushConsumer(server, "billing", print)
+    consumer.subscribe(topic)
+    consumer.open(timeout_s=1)
 
 server = sys.argv[1]
 with Producer(server, "shop") as producer, Admin(server) as admin:

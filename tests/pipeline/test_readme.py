@@ -23,9 +23,6 @@ def test_orders_are_counted(
     path = tmp_path / "count_orders.py"
     path.write_text(program("count_orders.py").text.replace("127.0.0.1:9876", cluster.name_server))
     runpy.run_path(str(path))
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert sorted(rows) == [
-        ["|", "new|", "2|"],
-        ["|", "paid|", "1|"],
-        ["|tags|count|"],
-    ]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert sorted(rows) == [["new", "2"], ["paid", "1"], ["tags", "count"]]

@@ -94,4 +94,6 @@ def test_what_is_not_obeyed_is_named_once(tmp_path: Path) -> None:
     assert "without effect: sendMessageThreadPoolNums; unknown, perhaps mistyped: noSuc" in said
     assert "taken for false, as Java does: traceOn" in said
     assert "none is named in namesrvAddr" in said
-    assert said.count("WARNING") == 3
+    # How full the disk of this machine is does not matter here.
+    warnings = [line for line in said.splitlines() if "WARNING" in line]
+    assert len([line for line in warnings if "of the disk" not in line]) == 3
