@@ -9,7 +9,7 @@ from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.arrivals import QueueName, Sleeper
-from roquet.broker.messages.subscriptions import filter_of_pull
+from roquet.broker.messages.pull_limits import limits_of_pull
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
 from roquet.protocol.codes import (
@@ -31,11 +31,6 @@ _FOUND: Final = ReadStatus.FOUND
 _SUCCESS: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _MASTER_ID: Final = 0
-# What Java's 5.x consumers name in every pull, whatever their program wants: those that push, and
-# those that are asked. Apache's brokers pass over it, so these get what they get there.
-_SIZES_OF_JAVA: Final = frozenset({256 * 1024, 2**31 - 1})
-# No record is smaller, so no pull needs to look at more of them than fit.
-_RECORD_SIZE_MIN: Final = 91
 # The remark of a 5.x broker that was told to go on elsewhere.
 _RESET: Final = "OFFSET_RESET"
 
@@ -50,6 +45,7 @@ _CODES: Final = {
 
 def pull_message(broker: Broker, request: Request[PullMessageHeader]) -> Answer:
     pull = request.header
+    broker.statistics.pulls.ordinary += 1
     limits = _checked_limits(broker, request)
     if pull.sys_flag & _COMMIT_OFFSET:
         broker.offsets.advance(pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
@@ -86,17 +82,8 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Read
             request.command,
             f"topic {pull.topic!r} has {topic.read_queue_nums} queues and no queue {pull.queue_id}",
         )
-    matches_code, matches_record = filter_of_pull(
-        pull, broker.consumers.find(pull.consumer_group), group, config
-    )
-    count_max = max(1, pull.max_msg_nums)
-    size_max = pull.max_msg_bytes
-    if not size_max or size_max in _SIZES_OF_JAVA:
-        size_max = config.store.read_size_max_in_memory
-        return ReadLimits(count_max, size_max, matches_code, matches_record)
-    size_max = min(size_max, config.bulk_pull_size_max)
-    count_max = min(count_max, max(1, size_max // _RECORD_SIZE_MIN))
-    return ReadLimits(count_max, size_max, matches_code, matches_record, is_bulk=True)
+    members = broker.consumers.find(pull.consumer_group)
+    return limits_of_pull(pull, members, group, config)
 
 
 def _look(broker: Broker, pull: PullMessageHeader, limits: ReadLimits) -> _Finding:
