@@ -213,12 +213,12 @@ class Statistics:
         }
 
     def lane_entries(self) -> dict[str, str]:
-        """How many sends and pulls went through the lane, which Apache does not have."""
+        """How many requests took which way; Apache has no lane."""
         return {
             "laneSends": str(self.sends.plain),
-            "laneSendShare": f"{self.sends.share:.4f}",
+            "ordinarySends": str(self.sends.ordinary),
             "lanePulls": str(self.pulls.plain),
-            "lanePullShare": f"{self.pulls.share:.4f}",
+            "ordinaryPulls": str(self.pulls.ordinary),
         }
 
     def _second(self) -> _Second:

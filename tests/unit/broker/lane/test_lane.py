@@ -182,14 +182,14 @@ async def test_large_replies_stop_the_lane_until_they_are_read(bed: BrokerBed) -
     assert 0 < frames.position < frames.end
 
 
-async def test_the_share_of_the_lane_is_a_runtime_value(bed: BrokerBed) -> None:
+async def test_how_many_went_through_the_lane_is_a_runtime_value(bed: BrokerBed) -> None:
     client = bed.connect()
     client.connection.data_received(sends(1, 2, 3))
     for _ in range(3):
         await client.replied()
     reply = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields())
     assert b'"laneSends":"3"' in reply.body
-    assert b'"laneSendShare":"1.0000"' in reply.body
+    assert b'"ordinarySends":"0"' in reply.body
 
 
 # --- sync flush ---
