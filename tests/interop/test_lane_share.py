@@ -65,7 +65,6 @@ def test_batches_and_a_push_consumer_of_java_take_the_lane(
     group = new_name("group")
     with JavaPushConsumer(java, ours.name_server, group, Subscription(topic, tags)) as consumer:
         assert len(consumer.received(BACKLOG)) == BACKLOG
-        # The pulls at the end wait for more, and are left to the handler.
         assert Passed.at(ours.broker).pull_share_since(sent) > SHARE
 
 

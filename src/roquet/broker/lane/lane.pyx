@@ -67,8 +67,8 @@ cdef class PlainLane:
                 elif self._pulls is not None and (header.code == _PULL or header.code == _LITE_PULL):
                     # Replies go out in the order of their requests.
                     size += self._hand_over(connection, replies)
-                    reply_size = self._pulls.take(&header, replies)
-                    if not reply_size:
+                    reply_size = self._pulls.take(connection, &header, replies)
+                    if reply_size < 0:
                         break
                     size += reply_size
                     self._pull_ways.plain += 1

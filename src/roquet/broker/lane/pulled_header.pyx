@@ -108,7 +108,7 @@ cdef bint _read_field(uint32_t bit, const Field* field, Pulled* pulled) noexcept
     if bit == _SUB_VERSION:
         return read_number(field.text, &pulled.sub_version)
     if bit == _SUSPEND_TIMEOUT:
-        return read_number(field.text, &number)
+        return read_number(field.text, &pulled.suspend_timeout_ms)
     if bit == _QUEUE_ID:
         return read_int32(field.text, &pulled.queue_id)
     if bit == _COUNT_MAX:

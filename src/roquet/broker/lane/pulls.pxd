@@ -25,7 +25,18 @@ cdef class PlainPulls:
     cdef dict _known
     cdef PlainPull _last
 
-    cdef Py_ssize_t take(self, const PlainHeader* header, list replies) except -1
+    cdef Py_ssize_t take(self, connection, const PlainHeader* header, list replies) except -2
+    cdef Py_ssize_t _hand_out(
+        self, PlainPull pull, const Pulled* pulled, int64_t opaque, tuple read, list replies
+    ) except -2
+    cdef Py_ssize_t _answer(
+        self,
+        PlainPull pull,
+        const Pulled* pulled,
+        const PlainHeader* header,
+        connection,
+        list replies,
+    ) except -2
     cdef PlainPull _pull(self, const Pulled* pulled)
     cdef bint _holds(self, PlainPull pull, const Pulled* pulled) except -1
     cdef PlainPull _decide(self, bytes group, bytes topic, const Pulled* pulled)

@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False
-"""Plain pulls (11, 361): from a header that was scanned to messages that are there.
+"""Plain pulls (11, 361): from a header that was scanned to messages that are there, or will be.
 
-Plain is a pull of messages that can be handed out as they lie, by everything or by tags, whether it
-says so itself or relies on the heartbeats of its group. What it does is what `handlers/pulling.py`
-does. A pull that finds nothing is left to that, too: it has to wait.
+Plain is a pull of everything or by tags, whether it says so itself or relies on the heartbeats of
+its group. Messages that can be handed out as they lie are; whatever else it finds, or waits for, is
+told by `messages/pulls.py`, as to those that come from `handlers/pulling.py`.
 """
 
 cimport cython
@@ -16,7 +16,12 @@ from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, bytes_of, int64_t
 from roquet.protocol.prepared.pull_reply cimport Found, found_header
 
+from functools import partial
+
 from roquet.broker.lane.decisions import plain_limits
+from roquet.broker.messages.pulls import answer_pull
+from roquet.net.router import Request, answer_by
+from roquet.protocol.command import Command
 from roquet.protocol.headers.pulling import PullMessageHeader
 
 cdef enum:
@@ -46,37 +51,74 @@ cdef class PlainPulls:
         self._store = broker.store
         self._known = {}
 
-    cdef Py_ssize_t take(self, const PlainHeader* header, list replies) except -1:
-        """Answers the pull, and how many bytes that takes; 0 if it is left: nothing has happened."""
+    cdef Py_ssize_t take(self, connection, const PlainHeader* header, list replies) except -2:
+        """How many bytes answer it now; -1 if it is left: then nothing has happened."""
         cdef Pulled pulled
         cdef PlainPull pull
-        cdef Found found
-        cdef bytes body
-        if not read_pulled(header, &pulled) or self._offsets.has_resets:
-            return 0
+        if not read_pulled(header, &pulled):
+            return -1
         pull = self._pull(&pulled)
         if pull is None or not 0 <= pulled.queue_id < pull.queue_count:
-            return 0
-        read = self._store.read_usual(
-            pull.encoded_topic, pulled.queue_id, pulled.queue_offset, pull.limits
-        )
-        if read is None:
-            return 0
+            return -1
+        if not self._offsets.has_resets:
+            read = self._store.read_usual(
+                pull.encoded_topic, pulled.queue_id, pulled.queue_offset, pull.limits
+            )
+            if read is not None:
+                return self._hand_out(pull, &pulled, header.opaque, read, replies)
+        return self._answer(pull, &pulled, header, connection, replies)
+
+    cdef Py_ssize_t _hand_out(
+        self, PlainPull pull, const Pulled* pulled, int64_t opaque, tuple read, list replies
+    ) except -2:
+        """What `answer_pull` does when it finds messages."""
+        cdef Found found
+        cdef bytes head, body
         if pulled.sys_flag & _COMMIT_OFFSET:
             self._offsets.advance(pull.group, pull.topic, pulled.queue_id, pulled.commit_offset)
         gathering, found.min_offset, found.max_offset = read
         found.broker_id = 0  # Ours: we are the master.
         found.next_begin_offset = gathering.offset
-        found.opaque = header.opaque
+        found.opaque = opaque
         body = gathering.body()
         if pull.gets is None or pull.gets.is_forgotten:
             pull.gets = self._statistics.group_gets(pull.group, pull.topic)
         self._gets.add(gathering.count, PyBytes_GET_SIZE(body))
         pull.gets.add(gathering.count, PyBytes_GET_SIZE(body))
         head = found_header(&found, PyBytes_GET_SIZE(body))
+        # Not joined: many bytes are copied only once, when all replies are.
         replies.append(head)
         replies.append(body)
         return PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(body)
+
+    cdef Py_ssize_t _answer(
+        self,
+        PlainPull pull,
+        const Pulled* pulled,
+        const PlainHeader* header,
+        connection,
+        list replies,
+    ) except -2:
+        """Nothing usual is there: it waits, or hears why."""
+        cdef bytes reply
+        asked = PullMessageHeader(
+            consumer_group=pull.group,
+            topic=pull.topic,
+            queue_id=pulled.queue_id,
+            queue_offset=pulled.queue_offset,
+            max_msg_nums=pulled.count_max,
+            sys_flag=pulled.sys_flag,
+            commit_offset=pulled.commit_offset,
+            suspend_timeout_millis=pulled.suspend_timeout_ms,
+            sub_version=pulled.sub_version,
+        )
+        command = Command(header.code, header.opaque, 0, header.version)
+        request = Request(asked, command, connection)
+        reply = answer_by(partial(answer_pull, self._broker, request, pull.limits), command)
+        if reply is None:
+            return 0
+        replies.append(reply)
+        return PyBytes_GET_SIZE(reply)
 
     cdef PlainPull _pull(self, const Pulled* pulled):
         """What holds for it now; None if it is not plain."""

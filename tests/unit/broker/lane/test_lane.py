@@ -150,16 +150,37 @@ async def test_a_newer_heartbeat_counts_for_the_next_pull(bed: BrokerBed) -> Non
     assert (codes[8], codes[9]) == (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
 
-async def test_a_pull_that_finds_nothing_is_left_to_the_handler(bed: BrokerBed) -> None:
+async def test_a_pull_that_finds_nothing_waits(bed: BrokerBed) -> None:
     client = bed.connect()
     bed.broker.groups.find_or_create("plain-consumers", may_create=True)
     pull = plain_pull("TopicA", 0, 1, wait_ms=15_000, opaque=5)
     client.connection.data_received(encode_command(pull))
     assert bed.sleeper_count == 1
-    assert ways(bed) == (0, 0, 0, 1)
+    assert ways(bed) == (0, 0, 1, 0)
     client.connection.data_received(sends(6))
     # Whoever waits is woken by what comes through the lane.
     assert [(await client.replied()).opaque for _ in range(2)] == [6, 5]
+
+
+async def test_too_many_pulls_that_wait_are_refused(bed: BrokerBed) -> None:
+    client = bed.connect(ConnectionLimits(parked_count_max=1))
+    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    for opaque in (5, 6):
+        pull = plain_pull("TopicA", 0, 1, wait_ms=15_000, opaque=opaque)
+        client.connection.data_received(encode_command(pull))
+    refused = await client.replied()
+    assert (refused.code, refused.opaque) == (ResponseCode.SYSTEM_BUSY, 6)
+    assert bed.sleeper_count == 1
+
+
+async def test_a_reset_reaches_a_plain_pull(bed: BrokerBed) -> None:
+    client = bed.connect()
+    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    bed.broker.offsets.reset("plain-consumers", "TopicA", 0, 0)
+    client.connection.data_received(encode_command(plain_pull("TopicA", 0, 0)))
+    reply = await client.replied()
+    assert (reply.code, reply.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+    assert ways(bed) == (0, 0, 1, 0)
 
 
 async def test_a_listener_without_pulls_leaves_them_all(bed: BrokerBed) -> None:
