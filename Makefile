@@ -58,6 +58,9 @@ test-long: java check  ## the same proofs with counts that take hours
 	@ROQUET_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --ignore tests/pipeline tests
 	@ROQUET_LONG=1 $(BIN)/pytest tests/pipeline
 
+sanitize: $(READY)  ## golden and hostile bytes through what is compiled, under AddressSanitizer
+	@scripts/sanitize.sh
+
 bench: $(READY)  ## measure; numbers are ratios within one run
 	@for bench in bench/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
 
@@ -66,4 +69,4 @@ clean:  ## remove everything that is made, not written
 	@find src -name '*.so' -delete -o -name '*.c' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup java demo check unit test test-long bench clean
+.PHONY: help setup java demo check unit test test-long sanitize bench clean

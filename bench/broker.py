@@ -21,12 +21,21 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from roquet.protocol.bodies.body import read_body, write_body
+from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
+from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.headers.addressed import AddressedHeader
+from tests.support.blocking_peer import BlockingPeer
 from tests.support.jars import ApacheVersion, jvm_command
 from tests.support.ports import free_port
 
 BODY_SIZE = 128
 CONNECTIONS = 4
 QUEUED = 20_000  # messages in each queue before pulls begin
+LANE = ("laneSends", "lanePulls")
+ORDINARY = ("ordinarySends", "ordinaryPulls")
 TUNED_JVM = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
 
@@ -37,6 +46,9 @@ class Server:
     process: subprocess.Popen[bytes]
     start_s: float
     figures: dict[str, float] = field(default_factory=dict)
+    # Of our lane, by the name of the figure; and the requests that have passed so far.
+    shares: dict[str, str] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
 
     def cpu_s(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()
@@ -163,10 +175,30 @@ def async_turns(load: Path, server: Server, seconds: float) -> None:
     keep(server, "send, 1 in flight p99 us", figures["p99_us"], is_rate=False)
     record(server, "batches of 32", *run_load(load, server, "batch", 4, seconds))
     record(server, "pulls of 32", *run_load(load, server, "pull", 4, seconds))
+    with member(server):
+        record(server, "pulls by heartbeat", *run_load(load, server, "member", 4, seconds))
 
 
 def sync_turns(load: Path, server: Server, seconds: float) -> None:
     record(server, "send, 64 in flight", *run_load(load, server, "send", 64, seconds))
+    record(server, "batches of 32", *run_load(load, server, "batch", 4, seconds))
+    record(server, "pulls of 32", *run_load(load, server, "pull", 4, seconds))
+
+
+@contextmanager
+def member(server: Server) -> Iterator[None]:
+    """Somebody of group "bench" who says what it wants, and asks for nothing."""
+    consumer = ConsumerData(
+        group_name="bench",
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        subscription_data_set=[SubscriptionData(topic="bench", sub_string="*")],
+    )
+    beat = Heartbeat(client_id="bench", consumer_data_set=[consumer], producer_data_set=[])
+    with BlockingPeer(f"127.0.0.1:{server.port}") as peer:
+        peer.call(RequestCode.HEART_BEAT, AddressedHeader(), write_body(beat))
+        yield
 
 
 def run_load(
@@ -188,7 +220,21 @@ def run_load(
     return json.loads(output.stdout), server.cpu_s() - before
 
 
+def lane_share(server: Server, passed: dict[str, int]) -> str:
+    """How much went through our lane since these requests had passed; those have passed now."""
+    with BlockingPeer(f"127.0.0.1:{server.port}") as peer:
+        reply = peer.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+    table = read_body(KvTable, reply.body).table
+    before = dict(passed)
+    passed |= {name: int(table.get(name, 0)) for name in (*LANE, *ORDINARY)}
+    lane, ordinary = (
+        sum(passed[name] - before.get(name, 0) for name in names) for names in (LANE, ORDINARY)
+    )
+    return f"{lane / (lane + ordinary):.1%}" if lane + ordinary else ""
+
+
 def record(server: Server, name: str, figures: dict[str, float], cpu_s: float) -> None:
+    server.shares[f"{name}/s"] = lane_share(server, server.passed)
     messages = max(1, figures["messages"])
     keep(server, f"{name}/s", messages / figures["seconds"], is_rate=True)
     keep(server, f"{name} CPU us", cpu_s / messages * 1e6, is_rate=False)
@@ -201,12 +247,13 @@ def keep(server: Server, name: str, value: float, *, is_rate: bool) -> None:
 
 def report(both: list[Server]) -> None:
     names = "".join(f"{server.name:>12}" for server in both)
-    print(f"{'':32}{names}{'ratio':>10}" if len(both) > 1 else f"{'':32}{names}")
+    ratio = f"{'ratio':>10}" if len(both) > 1 else ""
+    print(f"{'':32}{names}{ratio}{'in the lane':>14}")
     for name in both[0].figures:
         values = [server.figures[name] for server in both]
         row = "".join(f"{value:12,.2f}" if value < 100 else f"{value:12,.0f}" for value in values)
         ratio = f"{values[0] / values[1]:10.2f}" if len(values) > 1 and values[1] else ""
-        print(f"{name:32}{row}{ratio}")
+        print(f"{name:32}{row}{ratio}{both[0].shares.get(name, ''):>14}")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
  *
  *   load PORT MODE CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT
  *
- * MODE is send (310, one message a request), batch (320, 32 messages a request) or pull (11, up to
- * 32 messages a request, from offset 0 to LIMIT and around again; queue = connection number).
+ * MODE is send (310, one message a request), batch (320, 32 messages a request), pull (11, up to 32
+ * messages a request, from offset 0 to LIMIT and around again; queue = connection number), or member:
+ * the same pulls without a subscription, as push consumers make them. Somebody else has to send the
+ * heartbeats of group "bench" for these.
  * Prints one JSON line: requests, messages, errors, seconds, body bytes read and percentiles in us.
  */
 #include <arpa/inet.h>
@@ -34,6 +36,7 @@ struct connection {
 };
 
 static enum mode mode;
+static const char *subscription = "\"sysFlag\":\"4\",\"subscription\":\"*\"";
 static int in_flight, body_size;
 static long offset_limit;
 static const char *topic;
@@ -81,12 +84,12 @@ static size_t build_request(struct connection *c, char *at) {
     opaque++;
     if (mode == PULL) {
         size = sprintf(header,
-            "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"4\","
+            "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgNums\":\"%d\",%s,"
             "\"suspendTimeoutMillis\":\"15000\",\"commitOffset\":\"0\",\"topic\":\"%s\","
             "\"queueOffset\":\"%ld\",\"expressionType\":\"TAG\",\"subVersion\":\"0\","
-            "\"subscription\":\"*\",\"consumerGroup\":\"bench\"},\"flag\":0,\"language\":\"JAVA\","
+            "\"consumerGroup\":\"bench\"},\"flag\":0,\"language\":\"JAVA\","
             "\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":407}",
-            c->queue, BATCH, topic, c->next_offset, opaque);
+            c->queue, BATCH, subscription, topic, c->next_offset, opaque);
         c->next_offset += BATCH;
         if (c->next_offset + BATCH > offset_limit) c->next_offset = 0;
     } else {
@@ -171,11 +174,12 @@ static int by_value(const void *a, const void *b) {
 
 int main(int argc, char **argv) {
     if (argc != 9) {
-        fprintf(stderr, "usage: load PORT send|batch|pull CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT\n");
+        fprintf(stderr, "usage: load PORT send|batch|pull|member CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT\n");
         return 2;
     }
     int port = atoi(argv[1]), count = atoi(argv[3]);
     mode = !strcmp(argv[2], "send") ? SEND : !strcmp(argv[2], "batch") ? SEND_BATCH : PULL;
+    if (!strcmp(argv[2], "member")) subscription = "\"sysFlag\":\"2\"";
     in_flight = atoi(argv[4]);
     double seconds = atof(argv[5]);
     body_size = atoi(argv[6]);

@@ -364,3 +364,20 @@ def test_files_and_functions_have_a_readable_size(
             log.warning("%s has %d lines, the goal is %d", what, size, goal)
             record_property("over the goal", f"{what}: {size}")
     assert not [what for what, size, _, limit in sizes if size > limit]
+
+
+COMPILED_SHARE_MAX = 0.2
+
+
+def test_most_of_the_source_is_python() -> None:
+    """What is compiled decides nothing, and there is not much of that."""
+    lines = {
+        kind: sum(
+            Path(name).read_text().count("\n")
+            for name in tracked()
+            if name.startswith("src/") and name.endswith(kind)
+        )
+        for kind in ((".py",), (".pyx", ".pxd"))
+    }
+    python, compiled = lines.values()
+    assert 0 < compiled < COMPILED_SHARE_MAX * (python + compiled)

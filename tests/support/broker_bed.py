@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.handlers import ROUTES
+from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
 from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
@@ -154,14 +155,20 @@ class BrokerBed:
 
     def __post_init__(self) -> None:
         self._router = Router(self.broker, ROUTES)
+        self.lane = PlainLane(self.broker, has_pulls=True)
         self._watch = Watch(self.clock)
         self._ports = count(50_000)
 
     def connect(self, limits: ConnectionLimits = DEFAULT_LIMITS) -> BedClient:
         client = BedClient(next(self._ports))
-        client.connection = Connection(self, self._router.answer, self._watch, limits)
-        client.connection.connection_made(client)
+        self.attach(client, limits)
         return client
+
+    def attach(self, client: BedClient, limits: ConnectionLimits, *, has_lane: bool = True) -> None:
+        """Connects a client that somebody made."""
+        lane = self.lane if has_lane else None
+        client.connection = Connection(self, self._router.answer, self._watch, limits, lane=lane)
+        client.connection.connection_made(client)
 
     def put(self, body: bytes = b"hello", **members: Any) -> Appended:
         """Stores a message; `members` are those of `draft`."""

@@ -14,6 +14,7 @@ from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
 from roquet.broker.handlers import ROUTES
+from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.expiry import Expiry
@@ -35,7 +36,7 @@ from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
-from roquet.net.connection import Connection
+from roquet.net.connection import Connection, Lane
 from roquet.net.errors import UnknownHost
 from roquet.net.limits import ConnectionLimits
 from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
@@ -95,7 +96,10 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
         broker = assembled(config, clock, disk, stack)
         await stack.enter_async_context(broker.services)
         start_upkeep(broker)
-        listeners = [_listener(broker, ROUTES), _listener(broker, _FAST_ROUTES)]
+        listeners = [
+            _listener(broker, ROUTES, PlainLane(broker, has_pulls=True)),
+            _listener(broker, _FAST_ROUTES, PlainLane(broker, has_pulls=False)),
+        ]
 
         async def stop_serving() -> None:
             # Both in one turn of the loop: nobody who was answered can ask again.
@@ -126,12 +130,13 @@ def _tell_address(config: BrokerConfig) -> None:
         )
 
 
-def _listener(broker: Broker, routes: Sequence[Route[Broker]]) -> Server:
+def _listener(broker: Broker, routes: Sequence[Route[Broker]], lane: Lane) -> Server:
     return Server(
         Router(broker, routes),
         broker.clock,
         limits=ConnectionLimits(idle_timeout_s=broker.config.idle_timeout_s),
         on_closed=lambda connection: connection_lost(broker, connection),
+        lane=lane,
     )
 
 

@@ -8,7 +8,7 @@ request means what is said in `router.py`, which connections exist in `serving.p
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, Protocol, cast, final
 
 import msgspec
@@ -21,7 +21,7 @@ from roquet.protocol.codes import CommandFlag, ResponseCode
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.frame import Frame
-from roquet.protocol.frame_decoder import FrameDecoder
+from roquet.protocol.frame_decoder import FrameDecoder, WholeFrames
 from roquet.protocol.host import Address, pack_host
 
 log = logging.getLogger(__name__)
@@ -50,6 +50,19 @@ class Waiting(Protocol):
 AnswerFrame = Callable[["Connection", Frame], bytes | None]
 
 
+class Lane(Protocol):
+    """Answers frames that leave nothing to decide, where they lie. Others it leaves whole."""
+
+    def take(
+        self, connection: "Connection", frames: WholeFrames, replies: list[bytes], size_max: int
+    ) -> int:
+        """Answers frames up to the first that it leaves, and moves `frames.position` to that.
+
+        What they are answered with at once is added to `replies`; returned is how many bytes that
+        is. It stops when they are `size_max`, or more.
+        """
+
+
 @final
 class Connection(asyncio.Protocol):
     """Frames over one socket, in both directions at once.
@@ -65,6 +78,7 @@ class Connection(asyncio.Protocol):
         "_frames",
         "_is_mid_frame",
         "_is_server",
+        "_lane",
         "_limits",
         "_loop",
         "_outgoing",
@@ -91,15 +105,18 @@ class Connection(asyncio.Protocol):
         limits: ConnectionLimits,
         *,
         dialed: str | None = None,
+        lane: Lane | None = None,
     ) -> None:
         """`dialed` is the address that we called; without it, the peer called us.
 
-        `answer` raises ProtocolError when the stream cannot be trusted any more.
+        `answer` raises ProtocolError when the stream cannot be trusted any more. `lane` is asked
+        before it about every frame.
         """
         self._owner = owner
         self._answer = answer
         self._watch = watch
         self._limits = limits
+        self._lane = lane
         self._is_server = dialed is None
         self._loop = asyncio.get_running_loop()
         self._frames = FrameDecoder(limits.frame_size_max, limits.header_size_max)
@@ -110,7 +127,7 @@ class Connection(asyncio.Protocol):
         self._parked: set[Waiting] | None = None
         self._owed_count = 0
         self._is_mid_frame = False
-        self._unanswered: Iterator[Frame] | None = None
+        self._unanswered: WholeFrames | None = None
         # Set while the peer reads slower than we write; done when writing may go on.
         self._writable: asyncio.Future[None] | None = None
         self._close_reason: str | None = None
@@ -133,6 +150,11 @@ class Connection(asyncio.Protocol):
     def parked_count(self) -> int:
         """How many requests of the peer are answered later."""
         return self._owed_count + (len(self._parked) if self._parked else 0)
+
+    @property
+    def room_to_park(self) -> int:
+        """How many more requests of the peer may be answered later."""
+        return self._limits.parked_count_max - self.parked_count
 
     # What the owner of a request or call does.
 
@@ -211,7 +233,7 @@ class Connection(asyncio.Protocol):
 
     def check_room_to_park(self) -> None:
         """Raises Refused when one more request would be too many to wait."""
-        if self.parked_count >= self._limits.parked_count_max:
+        if self.room_to_park <= 0:
             raise Refused(
                 ResponseCode.SYSTEM_BUSY,
                 f"[OVERLOAD]{self.parked_count} requests of this connection are waiting already",
@@ -228,14 +250,14 @@ class Connection(asyncio.Protocol):
         if self._parked is not None:
             self._parked.discard(waiting)
 
-    def owe(self) -> None:
-        """A request is answered later, with `pay`. Ask first whether there is room to park it."""
-        self._owed_count += 1
+    def owe(self, count: int = 1) -> None:
+        """Requests are answered later, with `pay`. Ask first whether there is room to park them."""
+        self._owed_count += count
 
-    def pay(self, frame: bytes) -> None:
-        """Answers a request at last; a peer that is gone hears nothing."""
-        self._owed_count -= 1
-        self.send(frame)
+    def pay(self, frames: bytes, count: int = 1) -> None:
+        """Answers requests at last; a peer that is gone hears nothing."""
+        self._owed_count -= count
+        self.send(frames)
 
     def close(self, reason: str) -> None:
         """Sends what is queued, then closes."""
@@ -280,12 +302,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard_count += 1
         try:
-            frames = self._frames.cut(data)
-            self._move_deadline(has_frames=bool(frames))
-            self._answer_all(iter(frames))
-            if frames and self._frames.pending_size and self._unanswered is None:
+            frames = self._frames.whole(data)
+            has_frames = frames.end > 0
+            self._move_deadline(has_frames=has_frames)
+            self._answer_all(frames)
+            if has_frames and self._frames.pending_size and self._unanswered is None:
                 # A bad frame after good ones is found now, and not when it is too late.
-                self._frames.cut(b"")
+                self._frames.whole(b"")
         except ProtocolError as error:
             self._distrust(error)
 
@@ -306,7 +329,10 @@ class Connection(asyncio.Protocol):
         self._move_deadline(has_frames=False)
         unanswered, self._unanswered = self._unanswered, None
         try:
-            self._answer_all(unanswered or iter(()))
+            if unanswered is None:
+                self._flush()
+            else:
+                self._answer_all(unanswered)
         except ProtocolError as error:
             self._distrust(error)
         self._resume_reading()
@@ -325,17 +351,24 @@ class Connection(asyncio.Protocol):
 
     # How it is done.
 
-    def _answer_all(self, frames: Iterator[Frame]) -> None:
+    def _answer_all(self, frames: WholeFrames) -> None:
         answer_of = self._answer
+        lane = self._lane
         outgoing = self._outgoing
         size = 0
         size_max = self._limits.unread_size_high
-        for frame in frames:
-            answer = answer_of(self, frame)
-            if answer is None:  # parked and one-way requests answer later or never
-                continue
-            outgoing.append(answer)
-            size += len(answer)
+        while True:
+            if lane is not None:
+                size += lane.take(self, frames, outgoing, size_max - size)
+            if size < size_max:
+                frame = next(frames, None)
+                if frame is None:
+                    break
+                answer = answer_of(self, frame)
+                if answer is None:  # parked and one-way requests answer later or never
+                    continue
+                outgoing.append(answer)
+                size += len(answer)
             if size >= size_max:
                 # A few hundred bytes can ask for megabytes: see whether the peer reads them.
                 self._flush()

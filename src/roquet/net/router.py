@@ -166,14 +166,9 @@ class Router(Generic[S]):
         if route is None:
             return _unsupported(command)
         read, handle = route
-        try:
-            answer = handle(Request(read(command.fields), command, connection))
-            # The common case first: this is asked for every request.
-            if type(answer) is bytes and not command.flag & _ONEWAY:
-                return answer
-            return None if isinstance(answer, Parked) else encode_answer(command, answer)
-        except Exception as error:  # noqa: BLE001  One bad request must not end the connection.
-            return _failure(command, error)
+        return answer_by(
+            lambda: handle(Request(read(command.fields), command, connection)), command
+        )
 
     def _prepared(self, code: int) -> _ReadyRoute | None:
         """Made by the first request: making readers for all of them would delay a start."""
@@ -182,6 +177,18 @@ class Router(Generic[S]):
             return None
         ready = self._ready[code] = (_reader(route.header), partial(route.handler, self._server))
         return ready
+
+
+def answer_by(work: Callable[[], Answer], command: Command) -> bytes | None:
+    """What is sent back now, if anything, when `work` answers or refuses; nothing escapes."""
+    try:
+        answer = work()
+        # The common case first: this is asked for every request.
+        if type(answer) is bytes and not command.flag & _ONEWAY:
+            return answer
+        return None if isinstance(answer, Parked) else encode_answer(command, answer)
+    except Exception as error:  # noqa: BLE001  One bad request must not end the connection.
+        return _failure(command, error)
 
 
 def _reader(header: type[H]) -> Callable[[msgspec.Raw], H]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from roquet.clock import Clock
-from roquet.net.connection import Connection
+from roquet.net.connection import Connection, Lane
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.ports import at_free_port
@@ -22,7 +22,8 @@ _BACKLOG: Final = 1024
 class Server:
     """Answers the requests of all who connect with one router.
 
-    `on_closed` hears of every connection that was served, when it is gone.
+    `on_closed` hears of every connection that was served, when it is gone. `lane` is asked before
+    the router.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class Server:
         limits: ConnectionLimits = DEFAULT_LIMITS,
         connection_count_max: int = CONNECTION_COUNT_MAX,
         on_closed: Callable[[Connection], None] | None = None,
+        lane: Lane | None = None,
     ) -> None:
         self._router = router
         self._limits = limits
         self._connection_count_max = connection_count_max
         self._on_closed = on_closed
+        self._lane = lane
         self._watch = Watch(clock)
         self._listener: asyncio.Server | None = None
 
@@ -91,4 +94,4 @@ class Server:
             self._on_closed(connection)
 
     def _new_connection(self) -> Connection:
-        return Connection(self, self._router.answer, self._watch, self._limits)
+        return Connection(self, self._router.answer, self._watch, self._limits, lane=self._lane)

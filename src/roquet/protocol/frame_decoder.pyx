@@ -18,6 +18,30 @@ cdef object _new_frame = tuple.__new__
 
 
 @cython.final
+cdef class WholeFrames:
+    """Frames that lie one behind the other, cut one by one as they are asked for.
+
+    Whoever answers some of them where they lie moves `position` to the frame that comes next.
+    """
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.position >= self.end:
+            raise StopIteration
+        cdef const char* frame = PyBytes_AS_STRING(self.data) + self.position
+        # Both sizes were checked by the decoder.
+        cdef Py_ssize_t size = 4 + get_int32(<const uint8_t*>frame)
+        cdef uint32_t mixed = get_uint32(<const uint8_t*>frame + 4)
+        cdef Py_ssize_t body_position = _PREFIX_SIZE + (mixed & 0xFFFFFF)
+        header = PyBytes_FromStringAndSize(frame + _PREFIX_SIZE, body_position - _PREFIX_SIZE)
+        body = PyBytes_FromStringAndSize(frame + body_position, size - body_position)
+        self.position += size
+        return _new_frame(Frame, (mixed >> 24, header, body))
+
+
+@cython.final
 cdef class FrameDecoder:
     """Cuts whole frames from a stream that arrives in any pieces.
 
@@ -39,24 +63,29 @@ cdef class FrameDecoder:
         self._wanted_size = _PREFIX_SIZE
 
     def cut(self, bytes data not None):
+        """All frames that `data` completes, as a list. Raises as `whole`."""
+        return list(self.whole(data))
+
+    def whole(self, bytes data not None):
         """All frames that `data` completes. Raises BadFrame or TooLarge.
 
         Frames before a bad one are still handed out; the bad one is raised by the next call.
         """
+        cdef WholeFrames frames = WholeFrames.__new__(WholeFrames)
+        frames.data = b""
         if self._parts:
             self._parts.append(data)
             self.pending_size += PyBytes_GET_SIZE(data)
             if self.pending_size < self._wanted_size:
-                return []
+                return frames
             # Joined once per decision and not once per piece, so a large frame in
             # small pieces stays linear.
             data = b"".join(self._parts)
             self._parts.clear()
-        cdef list frames = []
         cdef const char* start = PyBytes_AS_STRING(data)
         cdef Py_ssize_t end = PyBytes_GET_SIZE(data)
         cdef Py_ssize_t position = 0
-        cdef Py_ssize_t length, header_size, body_position
+        cdef Py_ssize_t length, header_size
         cdef uint32_t mixed
         self._wanted_size = _PREFIX_SIZE
         while end - position >= _PREFIX_SIZE:
@@ -69,20 +98,18 @@ cdef class FrameDecoder:
                 or header_size > self._header_size_max
                 or mixed >> 24 > _SERIALIZER_MAX
             ):
-                if not frames:
+                if not position:
                     raise self._error_of(length, mixed >> 24, header_size)
                 break
             if length > end - position - 4:
                 self._wanted_size = 4 + length
                 break
-            body_position = position + _PREFIX_SIZE + header_size
-            header = PyBytes_FromStringAndSize(start + position + _PREFIX_SIZE, header_size)
             position += 4 + length
-            body = PyBytes_FromStringAndSize(start + body_position, position - body_position)
-            frames.append(_new_frame(Frame, (mixed >> 24, header, body)))
         self.pending_size = end - position
         if position < end:
             self._parts.append(data[position:] if position else data)
+        frames.data = data
+        frames.end = position
         return frames
 
     cdef object _error_of(self, int64_t length, uint32_t serializer, int64_t header_size):

@@ -11,7 +11,6 @@ which is also what a file ends with if it is full to the last byte that may be u
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from mmap import mmap
 from pathlib import Path
 from struct import Struct
 from threading import Lock
@@ -34,6 +33,7 @@ from roquet.store.log_scan import (
     scan_file,
     scan_stretches,
 )
+from roquet.store.tails import LogTail
 
 # How much of the end of the log is kept when memory is given back.
 _KEPT_SIZE: Final = 16 << 20
@@ -42,34 +42,14 @@ _pack_blank_into = Struct(">ii").pack_into
 
 
 @final
-class CommitLog:
+class CommitLog(LogTail):
     """Written by one owner. `sync` and `make_next_file` are for the thread that flushes."""
 
-    __slots__ = (
-        "_disk",
-        "_file_start",
-        "_making",
-        "_mapping",
-        "_next_file",
-        "_run",
-        "_used_end",
-        "end",
-        "last_store_timestamp",
-        "synced_end",
-    )
+    __slots__ = ("_disk", "_making", "_next_file", "_run")
 
     def __init__(self, disk: Disk, directory: Path, file_size: int) -> None:
         self._disk = disk
         self._run = MappedRun(disk, directory, file_size)
-        # The physical offset of the record to come. Set after the bytes before it are written,
-        # so that another thread can take everything before it for written.
-        self.end = 0
-        self.synced_end = 0
-        self.last_store_timestamp = 0
-        # The file that is written to, and the end of what records may use of it.
-        self._mapping: mmap | None = None
-        self._file_start = 0
-        self._used_end = 0
         self._next_file: MappedFile | None = None
         self._making = Lock()
 
@@ -98,12 +78,12 @@ class CommitLog:
         """
         physical_offset = self.end
         end = physical_offset + draft.size
-        if end > self._used_end:
+        if end > self.used_end:
             physical_offset = self._make_room(draft.size)
             end = physical_offset + draft.size
-        assert self._mapping is not None, "the log was not resumed"
-        position = physical_offset - self._file_start
-        draft.write(self._mapping, position, queue_offset, physical_offset, store_timestamp)
+        assert self.mapping is not None, "the log was not resumed"
+        position = physical_offset - self.file_start
+        draft.write(self.mapping, position, queue_offset, physical_offset, store_timestamp)
         self.last_store_timestamp = store_timestamp
         self.end = end
         return physical_offset
@@ -113,12 +93,12 @@ class CommitLog:
 
         If there can be none, that is reported when it is really needed.
         """
-        if self._next_file is not None or self._used_end - self.end > self._run.file_size // 2:
+        if self._next_file is not None or self.used_end - self.end > self._run.file_size // 2:
             return
         with self._making:
             if self._next_file is None:
                 with suppress(OSError):
-                    self._next_file = self._create_file(self._file_start + self._run.file_size)
+                    self._next_file = self._create_file(self.file_start + self._run.file_size)
 
     def sync(self) -> int:
         """Return when all bytes before the returned offset survive a power cut."""
@@ -230,7 +210,7 @@ class CommitLog:
 
     def close(self) -> None:
         """An unused next file is removed, as Apache does: it would be taken for written."""
-        self._mapping = None
+        self.mapping = None
         if self._next_file is not None:
             self._next_file.remove()
             self._next_file = None
@@ -242,7 +222,7 @@ class CommitLog:
         """Go on in the next file; its start."""
         if size > self.record_size_max:
             raise TooLarge("record", size, self.record_size_max)
-        start = self._file_start + self._run.file_size
+        start = self.file_start + self._run.file_size
         # To the end: whoever makes the next file meanwhile would make this one again, in place of
         # the one that is written to.
         with self._making:
@@ -251,9 +231,9 @@ class CommitLog:
             except OSError as error:
                 raise refusal_of(error) from error
             self._next_file = None
-            position = self.end - self._file_start
-            assert self._mapping is not None, "the log was not resumed"
-            _pack_blank_into(self._mapping, position, self._run.file_size - position, MAGIC_BLANK)
+            position = self.end - self.file_start
+            assert self.mapping is not None, "the log was not resumed"
+            _pack_blank_into(self.mapping, position, self._run.file_size - position, MAGIC_BLANK)
             self._run.files.append(next_file)
             self._write_to(next_file)
             self.end = start
@@ -272,6 +252,6 @@ class CommitLog:
         return file
 
     def _write_to(self, file: MappedFile) -> None:
-        self._mapping = file.mapping
-        self._file_start = file.start
-        self._used_end = file.end - BLANK_SIZE_MIN
+        self.mapping = file.mapping
+        self.file_start = file.start
+        self.used_end = file.end - BLANK_SIZE_MIN

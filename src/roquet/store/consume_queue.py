@@ -13,7 +13,6 @@ of the log: what is not sound is cut off here and made again by recovery.
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from mmap import mmap
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple, final
@@ -23,6 +22,7 @@ from roquet.store.errors import BadStoreDirectory
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.files.mapped_run import MappedRun
 from roquet.store.queue_entries import count_before, leading_blanks, sound_count
+from roquet.store.tails import QueueTail
 
 BLANK_SIZE: Final = 2**31 - 1
 # How many bytes of a queue file are taken from the disk at once: a broker can have thousands
@@ -57,7 +57,7 @@ class QueueEntry(NamedTuple):
 
 
 @final
-class ConsumeQueue:
+class ConsumeQueue(QueueTail):
     """Entries are appended by the one owner of the store; `sync` may run in another thread."""
 
     __slots__ = (
@@ -65,14 +65,9 @@ class ConsumeQueue:
         "_dropped_from",
         "_has_new_file",
         "_is_unusable",
-        "_mapping",
         "_run",
         "_synced_offset",
-        "max_offset",
-        "min_offset",
-        "position",
         "queue_id",
-        "reserved_position",
         "topic",
     )
 
@@ -84,18 +79,12 @@ class ConsumeQueue:
         self._disk = disk
         self.topic = topic
         self.queue_id = queue_id
-        self.min_offset = 0
-        self.max_offset = 0  # of the entry to come
         self._synced_offset = 0
         # The first offset that was dropped since the queue was loaded.
         self._dropped_from = _NOWHERE
         self._has_new_file = False
         # Whether files were found that make no queue. They stay until the first `cut`.
         self._is_unusable = False
-        # Where in the last file the next entry goes, and the end of the space there is for it.
-        self._mapping: mmap | None = None
-        self.position = 0
-        self.reserved_position = 0
 
     # Writing
 
@@ -118,7 +107,7 @@ class ConsumeQueue:
     def append(self, physical_offset: int, size: int, tags_code: int) -> None:
         """Add the entry of `max_offset`; `position` is before `reserved_position`."""
         position = self.position
-        _pack_entry_into(self._mapping, position, physical_offset, size, tags_code)  # type: ignore[arg-type]
+        _pack_entry_into(self.mapping, position, physical_offset, size, tags_code)  # type: ignore[arg-type]
         self.position = position + ENTRY_SIZE
         self.max_offset += 1
 
@@ -130,11 +119,11 @@ class ConsumeQueue:
         while entries:
             if self.position == self.reserved_position:
                 self.reserve()
-            assert self._mapping is not None
+            assert self.mapping is not None
             start = self.position
             fitting = entries[: self.reserved_position - start]
             self.position = start + len(fitting)
-            self._mapping[start : self.position] = fitting
+            self.mapping[start : self.position] = fitting
             self.max_offset += len(fitting) // ENTRY_SIZE
             entries = entries[len(fitting) :]
 
@@ -312,7 +301,7 @@ class ConsumeQueue:
         """Become empty. The files are handed to the caller, who removes them."""
         files, self._run.files = self._run.files, []
         self.min_offset = self.max_offset = self._synced_offset = 0
-        self._mapping = None
+        self.mapping = None
         self.position = self.reserved_position = 0
         return files
 
@@ -327,7 +316,7 @@ class ConsumeQueue:
                 self._disk.remove(directory / entry.name)
 
     def close(self) -> None:
-        self._mapping = None
+        self.mapping = None
         self._run.close()
 
     # How it works
@@ -350,7 +339,7 @@ class ConsumeQueue:
         self._run.files.append(file)
 
     def _write_to(self, file: MappedFile) -> None:
-        self._mapping = file.mapping
+        self.mapping = file.mapping
         self.position = self.max_offset * ENTRY_SIZE - file.start
         self.reserved_position = file.reserved_size - file.reserved_size % ENTRY_SIZE
 
@@ -360,7 +349,7 @@ class ConsumeQueue:
         # What comes is written over what was dropped, and all of it has to be synced.
         self._synced_offset = min(self._synced_offset, max_offset)
         # The next entry has to find its file.
-        self._mapping = None
+        self.mapping = None
         self.position = self.reserved_position = 0
 
     def _physical_offset_from(self, offset: int) -> int:

@@ -29,8 +29,10 @@ from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
 from roquet.store.listener import NoListener, StoreListener
+from roquet.store.plain_appends import PlainAppends
 from roquet.store.queue_entries import pack_entries
 from roquet.store.queues import ConsumeQueues
+from roquet.store.reading.gathering import Gathering
 from roquet.store.reading.queue_reading import (
     MessageReader,
     ReadLimits,
@@ -70,6 +72,10 @@ class AppendedBatch(msgspec.Struct, frozen=True, gc=False):
     physical_offsets: list[int]
     size: int
     store_timestamp: int
+
+
+# What was found, and the offsets that the queue has: the first, and behind the last.
+UsualRead = tuple[Gathering, int, int]
 
 
 class QueryResult(NamedTuple):
@@ -124,6 +130,16 @@ class MessageStore:
         self._body_size_max = config.body_size_max
         self._is_sync = config.flush_mode is FlushMode.SYNC
         self._admission = Admission(clock, lambda: self._flusher.failure)
+        # For those that know in advance that there is nothing to decide.
+        self.plain_appends = PlainAppends(
+            self._log,
+            self._queues.by_key,
+            self._index,
+            self._admission,
+            self._flusher,
+            body_size_max=self._body_size_max,
+            is_sync=self._is_sync,
+        )
         self.recovery: RecoveryReport | None = None
 
     @classmethod
@@ -247,6 +263,17 @@ class MessageStore:
         if queue is None:
             return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         return self._reader.read(queue, offset, self._max_offset(queue), limits)
+
+    def read_usual(
+        self, topic: bytes, queue_id: int, offset: int, limits: ReadLimits
+    ) -> UsualRead | None:
+        """The same, if there is nothing to say but what was found; None if there is."""
+        queue = self._queues.by_key.get((topic, queue_id))
+        if queue is None:
+            return None
+        max_offset = self._max_offset(queue)
+        found = self._reader.read_usual(queue, offset, max_offset, limits)
+        return None if found is None else (found, queue.min_offset, max_offset)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first offset that can be read; 0 for a queue that is not there."""

@@ -7,13 +7,14 @@ import asyncio
 
 import pytest
 
-from roquet.net.connection import Connection
+from roquet.net.connection import Connection, Lane
 from roquet.net.errors import CallTimedOut, ConnectionLost
 from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.watch import Watch
-from roquet.protocol.command import Command, encode_command
-from tests.support.echo_server import ROUTES, EchoServer, echo_request
+from roquet.protocol.command import Command, decode_command, encode_command, reply_to
+from roquet.protocol.frame_decoder import WholeFrames
+from tests.support.echo_server import ECHO, ROUTES, EchoServer, echo_request
 from tests.support.fake_clock import FakeClock
 from tests.support.slow_transport import AnyOwner, SlowTransport
 
@@ -23,12 +24,19 @@ LIMITS = ConnectionLimits(unread_size_high=1_000, unread_timeout_s=30, frame_tim
 class Held:
     """A connection with everything around it at hand."""
 
-    def __init__(self, dialed: str | None = None, limits: ConnectionLimits = LIMITS) -> None:
+    def __init__(
+        self,
+        dialed: str | None = None,
+        limits: ConnectionLimits = LIMITS,
+        lane: Lane | None = None,
+    ) -> None:
         self.clock = FakeClock()
         self.watch = Watch(self.clock)
         self.transport = SlowTransport()
         answer = Router(EchoServer(), ROUTES).answer
-        self.connection = Connection(AnyOwner(), answer, self.watch, limits, dialed=dialed)
+        self.connection = Connection(
+            AnyOwner(), answer, self.watch, limits, dialed=dialed, lane=lane
+        )
         self.transport.protocol = self.connection
         self.connection.connection_made(self.transport)
 
@@ -205,3 +213,66 @@ async def test_requests_that_wait_when_the_connection_is_closed_are_not_answered
     held.connection.data_received(stalling_requests(last=encode_command(echo_request())))
     held.connection.close("test")
     assert len(held.transport.responses) == 1
+
+
+# --- the lane ---
+
+
+class LaneOfMarked:
+    """Answers requests with the body "lane", by as many bytes as a test wants."""
+
+    def __init__(self, reply_size: int = 0) -> None:
+        self._reply_size = reply_size
+
+    def take(
+        self, _connection: Connection, frames: WholeFrames, replies: list[bytes], size_max: int
+    ) -> int:
+        size = 0
+        while size < size_max:
+            position = frames.position
+            frame = next(frames, None)
+            if frame is None or frame.body != b"lane":
+                frames.position = position
+                break
+            reply = reply_to(decode_command(frame), body=b"L" * self._reply_size)
+            replies.append(encode_command(reply))
+            size += len(replies[-1])
+        return size
+
+
+def marked(*bodies: bytes) -> bytes:
+    """Requests with these bodies, numbered."""
+    return b"".join(
+        encode_command(Command(ECHO, opaque, body=body)) for opaque, body in enumerate(bodies)
+    )
+
+
+async def test_what_the_lane_leaves_is_answered_in_its_turn() -> None:
+    held = Held(lane=LaneOfMarked())
+    held.connection.data_received(marked(b"a", b"lane", b"lane", b"b", b"lane", b"c"))
+    responses = held.transport.responses
+    assert [each.opaque for each in responses] == [0, 1, 2, 3, 4, 5]
+    assert [each.body for each in responses] == [b"a", b"", b"", b"b", b"", b"c"]
+
+
+async def test_the_lane_is_offered_whole_frames_however_they_arrive() -> None:
+    held = Held(lane=LaneOfMarked())
+    stream = marked(b"lane", b"a", b"lane")
+    for at in range(len(stream)):
+        held.connection.data_received(stream[at : at + 1])
+    assert [each.opaque for each in held.transport.responses] == [0, 1, 2]
+
+
+async def test_the_lane_waits_for_a_peer_that_does_not_read() -> None:
+    held = Held(lane=LaneOfMarked(reply_size=600))
+    held.connection.data_received(marked(*[b"lane"] * 9))
+    assert held.connection.is_stalled
+    assert held.transport.get_write_buffer_size() < 2_000
+    assert [each.opaque for each in held.transport.responses] == list(range(9))
+
+
+async def test_a_bad_frame_behind_those_of_the_lane_ends_the_connection() -> None:
+    held = Held(lane=LaneOfMarked())
+    held.connection.data_received(marked(b"lane") + b"\xff" * 8)
+    assert [each.opaque for each in held.transport.responses] == [0]
+    assert held.transport.is_closed

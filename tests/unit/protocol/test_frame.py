@@ -49,6 +49,17 @@ def test_a_frame_may_come_one_byte_at_a_time() -> None:
     )
 
 
+def test_whole_frames_are_cut_as_they_are_asked_for_and_some_can_be_passed_over() -> None:
+    frames = FrameDecoder().whole(
+        b"".join(encode_frame(SERIALIZER_JSON, b"{}", b"%d" % each) for each in range(4))
+    )
+    assert frames.end == len(frames.data)
+    assert next(frames).body == b"0"
+    frames.position += frames.end // 4
+    assert [frame.body for frame in frames] == [b"2", b"3"]
+    assert frames.position == frames.end
+
+
 def test_an_unfinished_frame_is_kept_and_counted() -> None:
     decoder = FrameDecoder()
     whole = encode_frame(SERIALIZER_JSON, b"{}", b"0123456789")

@@ -2,69 +2,24 @@
 
 from typing import Final
 
-import msgspec
-
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.membership import group_settings
-from roquet.broker.messages.arrivals import QueueName, Sleeper
-from roquet.broker.messages.subscriptions import filter_of_pull
+from roquet.broker.messages.pull_limits import limits_of_pull
+from roquet.broker.messages.pulls import answer_pull
 from roquet.net.errors import Refused
-from roquet.net.router import Answer, Parked, Reply, Request, on
-from roquet.protocol.codes import (
-    Permission,
-    PullFlag,
-    RequestCode,
-    ResponseCode,
-)
-from roquet.protocol.frame import SERIALIZER_JSON
-from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
-from roquet.protocol.prepared.pull_reply import found_reply
-from roquet.store.reading.queue_reading import ReadLimits, ReadResult, ReadStatus
+from roquet.net.router import Answer, Request, on
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
+from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.store.reading.queue_reading import ReadLimits
 
 _READ: Final = int(Permission.READ)
-_COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)
-_SUSPEND: Final = int(PullFlag.SUSPEND)
-# Looking up a member of an enum takes as long as a call.
-_FOUND: Final = ReadStatus.FOUND
-_SUCCESS: Final = ResponseCode.SUCCESS
-_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
-_MASTER_ID: Final = 0
-# What Java's 5.x consumers name in every pull, whatever their program wants: those that push, and
-# those that are asked. Apache's brokers pass over it, so these get what they get there.
-_SIZES_OF_JAVA: Final = frozenset({256 * 1024, 2**31 - 1})
-# No record is smaller, so no pull needs to look at more of them than fit.
-_RECORD_SIZE_MIN: Final = 91
-# What a 5.x broker remarks when the pull has to go on elsewhere.
-_RESET: Final = "OFFSET_RESET"
-
-_CODES: Final = {
-    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
-    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
-    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
-    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
-}
 
 
 def pull_message(broker: Broker, request: Request[PullMessageHeader]) -> Answer:
-    pull = request.header
-    limits = _checked_limits(broker, request)
-    if pull.sys_flag & _COMMIT_OFFSET:
-        broker.offsets.advance(pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
-    finding = _look(broker, pull, limits)
-    if finding.code is _NOT_FOUND and pull.sys_flag & _SUSPEND:
-        return _wait(broker, request, limits)
-    return _reply(broker, request, finding)
-
-
-class _Finding(msgspec.Struct, gc=False):
-    """What a pull finds when it looks."""
-
-    code: ResponseCode
-    result: ReadResult
-    is_reset: bool = False
+    broker.statistics.pulls.ordinary += 1
+    return answer_pull(broker, request, _checked_limits(broker, request))
 
 
 def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> ReadLimits:
@@ -86,104 +41,8 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Read
             request.command,
             f"topic {pull.topic!r} has {topic.read_queue_nums} queues and no queue {pull.queue_id}",
         )
-    matches_code, matches_record = filter_of_pull(
-        pull, broker.consumers.find(pull.consumer_group), group, config
-    )
-    count_max = max(1, pull.max_msg_nums)
-    size_max = pull.max_msg_bytes
-    if not size_max or size_max in _SIZES_OF_JAVA:
-        size_max = config.store.read_size_max_in_memory
-        return ReadLimits(count_max, size_max, matches_code, matches_record)
-    size_max = min(size_max, config.bulk_pull_size_max)
-    count_max = min(count_max, max(1, size_max // _RECORD_SIZE_MIN))
-    return ReadLimits(count_max, size_max, matches_code, matches_record, is_bulk=True)
-
-
-def _look(broker: Broker, pull: PullMessageHeader, limits: ReadLimits) -> _Finding:
-    store = broker.store
-    reset = broker.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
-    if reset is not None:
-        bounds = ReadResult(
-            ReadStatus.OFFSET_TOO_SMALL,
-            reset,
-            store.min_offset(pull.topic, pull.queue_id),
-            store.max_offset(pull.topic, pull.queue_id),
-        )
-        return _Finding(ResponseCode.PULL_OFFSET_MOVED, bounds, is_reset=True)
-    result = store.read(pull.topic, pull.queue_id, pull.queue_offset, limits)
-    return _Finding(_code(result.status, pull), result)
-
-
-def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
-    if status is _FOUND:
-        return _SUCCESS
-    code = _CODES.get(status)
-    if code is None:
-        # The queue is empty: whoever thinks it is further on has to come back.
-        is_at_start = pull.queue_offset == 0
-        return ResponseCode.PULL_NOT_FOUND if is_at_start else ResponseCode.PULL_OFFSET_MOVED
-    return code
-
-
-def _wait(broker: Broker, request: Request[PullMessageHeader], limits: ReadLimits) -> Parked:
-    """Parks the pull until something comes that it wants, or its time is over."""
-    pull = request.header
-    config = broker.config
-
-    def answer_if_wanted() -> Reply | bytes | None:
-        finding = _look(broker, pull, limits)
-        if finding.code is _NOT_FOUND:
-            return None
-        if (
-            finding.code is ResponseCode.PULL_RETRY_IMMEDIATELY
-            and finding.result.next_offset == finding.result.max_offset
-        ):
-            # Nothing of all that came is wanted. The client would only ask again, from further
-            # on; so do we, for it.
-            pull.queue_offset = finding.result.next_offset
-            return None
-        return _reply(broker, request, finding)
-
-    def look() -> bool:
-        parked.answer_by(answer_if_wanted)
-        return not parked.is_waiting
-
-    def give_up() -> None:
-        parked.answer_by(lambda: _reply(broker, request, _look(broker, pull, limits)))
-
-    sleeper = Sleeper(QueueName(pull.topic, pull.queue_id), look, give_up)
-    parked = Parked(request, lambda _: broker.arrivals.forget(sleeper))
-    time_ms = pull.suspend_timeout_millis if config.long_polling else config.short_polling_ms
-    broker.arrivals.wait(sleeper, time_ms / 1000)
-    return parked
-
-
-def _reply(broker: Broker, request: Request[PullMessageHeader], finding: _Finding) -> Reply | bytes:
-    pull = request.header
-    command = request.command
-    result = finding.result
-    broker.offsets.note_pulled(pull.consumer_group, pull.topic, pull.queue_id, result.next_offset)
-    if finding.code is not _SUCCESS:
-        broker.statistics.count_miss()
-    else:
-        broker.statistics.count_get(pull.consumer_group, pull.topic, result.count, len(result.body))
-        if command.serializer == SERIALIZER_JSON:
-            return found_reply(
-                command.opaque,
-                _MASTER_ID,
-                result.next_offset,
-                result.min_offset,
-                result.max_offset,
-                result.body,
-            )
-    header = PullMessageReplyHeader(
-        suggest_which_broker_id=_MASTER_ID,
-        next_begin_offset=result.next_offset,
-        min_offset=result.min_offset,
-        max_offset=result.max_offset,
-    )
-    remark = _RESET if finding.is_reset else result.status.value
-    return Reply(finding.code, header, result.body, remark=remark)
+    members = broker.consumers.find(pull.consumer_group)
+    return limits_of_pull(pull, members, group, config)
 
 
 ROUTES = (

@@ -103,6 +103,7 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Parked:
 
 def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
     table = _NOT_HERE | broker.statistics.runtime_entries() | _store_entries(broker)
+    table |= broker.statistics.lane_entries()
     table |= broker.delays.levels.runtime_entries()
     table["brokerVersion"] = str(VERSION_OURS)
     table["brokerVersionDesc"] = _VERSION_NAME

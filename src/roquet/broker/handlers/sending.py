@@ -13,6 +13,7 @@ from roquet.broker.errors import BadName, ClosedTopic
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.appending import append_batch, append_draft, refusal
+from roquet.broker.messages.batch_properties import batch_properties
 from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.messages.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
 from roquet.broker.messages.safety import Late
@@ -47,6 +48,7 @@ _DELAY_MARK: Final = "DELAY\x01"
 
 def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     header = request.header
+    broker.statistics.sends.ordinary += 1
     if header.batch:
         return _send_batch(broker, request)
     topic = checked_topic(broker, request)
@@ -115,9 +117,7 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
         raise Refused(
             ResponseCode.MESSAGE_ILLEGAL, "a batch can be neither delayed nor part of a transaction"
         )
-    # A 5.x producer gives the batch an id of its own, which would hide the ids of its messages.
-    shared = without_property(shared, Property.UNIQUE_KEY)
-    tail = with_property(shared, Property.CLUSTER, broker.config.cluster_name).encode()
+    tail = batch_properties(shared, broker.config.cluster_name)
     try:
         common = _draft(broker, request, topic, queue_id, 0, b"", tail)
         batch = SentBatch(common, request.command.body)

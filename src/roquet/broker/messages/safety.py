@@ -58,25 +58,33 @@ class Late(Enum):
     FORGET = "nothing happens any more"
 
 
-class _WaitingReply(msgspec.Struct, gc=False):
-    """The frame is encoded already. It says whom it answers, so nothing else has to be kept."""
+class _WaitingReplies(msgspec.Struct, gc=False):
+    """The frames are encoded already. They say whom they answer: nothing else has to be kept."""
 
     end: int
     deadline_s: float
     late: Late
     connection: Connection
-    frame: bytes
+    frames: bytes
+    count: int
 
     def release(self) -> None:
-        self.connection.pay(self.frame)
+        self.connection.pay(self.frames, self.count)
 
     def be_late(self) -> None:
-        self.connection.pay(_late_frame(self.frame, self.late))
+        if self.late is Late.IGNORE:
+            self.release()
+        else:
+            self._pay_each(lambda reply: _late_reply(reply, self.late))
 
     def fail(self) -> None:
         failed = _failed(self.late)
-        answer = reply_to(_command(self.frame), failed.code, remark=failed.remark)
-        self.connection.pay(encode_command(answer))
+        self._pay_each(lambda reply: reply_to(reply, failed.code, remark=failed.remark))
+
+    def _pay_each(self, changed: Callable[[Command], Command]) -> None:
+        replies = map(decode_command, FrameDecoder().cut(self.frames))
+        frames = b"".join([encode_command(changed(reply)) for reply in replies])
+        self.connection.pay(frames, self.count)
 
 
 class _WaitingCall(msgspec.Struct):
@@ -114,9 +122,9 @@ class Safety:
         # False if everything is safe as soon as it is stored.
         self.is_awaited: Final = is_awaited
         self._loop = asyncio.get_running_loop()
-        self._line: deque[_WaitingReply | _WaitingCall] = deque()
+        self._line: deque[_WaitingReplies | _WaitingCall] = deque()
         # Those at the head of the line whose deadline is over, and who wait on.
-        self._overdue: deque[_WaitingReply | _WaitingCall] = deque()
+        self._overdue: deque[_WaitingReplies | _WaitingCall] = deque()
         self._safe_end = 0
         self._flushed_end = 0
         self._is_handing_over = False
@@ -143,14 +151,25 @@ class Safety:
         frame = encode_answer(request.command, reply)
         if frame is None:
             return OWED  # To nobody: the request was one-way.
-        connection = request.connection
-        # Stored it is, whether or not its sender is still there to hear of it.
-        connection.owe()
+        self._hold(end, late, request.connection, frame, 1)
+        return OWED
+
+    def send_when_safe(self, connection: Connection, end: int, frames: bytes, count: int) -> None:
+        """The same for the replies to this many sends, of which the last ends there in the log.
+
+        Only where safety is awaited, and never for what was stored after the disk has failed.
+        """
+        self._hold(end, Late.SAY_SO, connection, frames, count)
+
+    def _hold(
+        self, end: int, late: Late, connection: Connection, frames: bytes, count: int
+    ) -> None:
+        # Stored they are, whether or not their sender is still there to hear of it.
+        connection.owe(count)
         deadline_s = self._clock.monotonic_s() + self._timeout_s
-        self._line.append(_WaitingReply(end, deadline_s, late, connection, frame))
+        self._line.append(_WaitingReplies(end, deadline_s, late, connection, frames, count))
         if self._timer is None:
             self._set_timer()
-        return OWED
 
     def when_safe(self, end: int, then: Callable[[], None], late: Late = Late.WAIT_ON) -> None:
         """Calls `then` when all records before `end` are safe, and never if that never comes."""
@@ -227,18 +246,9 @@ def _failed(late: Late) -> Reply:
     return Reply(code, remark=_FAILED_REMARK)
 
 
-def _late_frame(frame: bytes, late: Late) -> bytes:
-    if late is Late.IGNORE:
-        return frame
-    reply = _command(frame)
+def _late_reply(reply: Command, late: Late) -> Command:
     if late is Late.SAY_SO:
         reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
-        return encode_command(reply)
+        return reply
     assert late is Late.REFUSE
-    return encode_command(reply_to(reply, ResponseCode.SYSTEM_ERROR, remark=_LATE_REMARK))
-
-
-def _command(frame: bytes) -> Command:
-    """What we have encoded ourselves."""
-    (cut,) = FrameDecoder().cut(frame)
-    return decode_command(cut)
+    return reply_to(reply, ResponseCode.SYSTEM_ERROR, remark=_LATE_REMARK)

@@ -91,6 +91,11 @@ class OffsetTable:
         self._pulled.pop((group, topic, queue_id), None)
         self._put(group, topic, queue_id, offset)
 
+    @property
+    def has_resets(self) -> bool:
+        """Whether there is one that a pull has to hear of."""
+        return bool(self._resets)
+
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the puller of this queue has to go on instead, told once."""
         if not self._resets:  # Nearly always, and every pull asks.

@@ -16,6 +16,7 @@ from collections.abc import Hashable, Sequence
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple, TypeVar, final
 
+from roquet.broker.tables.tally import Tally, Ways
 from roquet.clock import Clock
 from roquet.protocol.bodies.consume_stats import BrokerStats, BrokerStatsItem
 
@@ -43,22 +44,14 @@ _NOTHING: Final = _Sample(0, 0, 0)
 
 
 @final
-class _Counter:
-    """Messages, their bytes, and in how many sends or pulls they came."""
+class _Counter(Tally):
+    """A tally, and what it was at times."""
 
-    __slots__ = ("count", "samples", "size", "times")
+    __slots__ = ("samples",)
 
     def __init__(self) -> None:
-        self.count = 0
-        self.size = 0
-        self.times = 0
         # When the last samples were taken there was nothing to count.
         self.samples = tuple([_NOTHING] for _ in _PERIODS)
-
-    def add(self, count: int, size: int) -> None:
-        self.count += count
-        self.size += size
-        self.times += 1
 
     def sample(self, period: int) -> None:
         samples = self.samples[period]
@@ -103,6 +96,8 @@ class Statistics:
         self._start_s = clock.monotonic_s()
         self._puts = _Counter()
         self._gets = _Counter()
+        self.sends = Ways()
+        self.pulls = Ways()
         self._missed_count = 0
         self._failed_put_count = 0
         self._topic_puts: dict[str, _Counter] = {}
@@ -118,6 +113,24 @@ class Statistics:
         """A send was stored: one message, or a batch of them."""
         self._puts.add(count, size)
         _counter(self._topic_puts, topic).add(count, size)
+
+    @property
+    def puts(self) -> Tally:
+        """Of all messages that were stored; whoever adds to it adds to `topic_puts`, too."""
+        return self._puts
+
+    def topic_puts(self, topic: str) -> Tally:
+        """May be kept until it is forgotten, which happens to what is idle for a day."""
+        return _counter(self._topic_puts, topic)
+
+    @property
+    def gets(self) -> Tally:
+        """Of all messages that were pulled; whoever adds to it adds to `group_gets`, too."""
+        return self._gets
+
+    def group_gets(self, group: str, topic: str) -> Tally:
+        """May be kept as that of a topic."""
+        return _counter(self._group_gets, (group, topic))
 
     def count_failed_put(self) -> None:
         self._failed_put_count += 1
@@ -199,6 +212,15 @@ class Statistics:
             "msgGetTotalTodayNow": str(gets.count),
         }
 
+    def lane_entries(self) -> dict[str, str]:
+        """How many requests took which way; Apache has no lane."""
+        return {
+            "laneSends": str(self.sends.plain),
+            "ordinarySends": str(self.sends.ordinary),
+            "lanePulls": str(self.pulls.plain),
+            "ordinaryPulls": str(self.pulls.ordinary),
+        }
+
     def _second(self) -> _Second:
         return _Second(
             self._clock.monotonic_s(),
@@ -270,7 +292,7 @@ def _sample_all(counters: dict[K, _Counter], period: int) -> None:
         counter.sample(period)
     if period == _DAY:
         for key in [key for key, counter in counters.items() if counter.is_idle]:
-            del counters[key]
+            counters.pop(key).is_forgotten = True
 
 
 def _ratio(amount: float, by: float) -> float:

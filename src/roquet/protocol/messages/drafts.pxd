@@ -10,6 +10,12 @@ cdef struct Item:
     Span properties
 
 
+cdef struct Origin:
+    # What the messages of one send have in common, and those of the next send do not.
+    int32_t queue_id, sys_flag, reconsume_times
+    int64_t born_timestamp
+
+
 cdef class RecordDraft:
     cdef readonly int32_t queue_id, flag, sys_flag, reconsume_times, magic
     cdef readonly int64_t born_timestamp, prepared_transaction_offset
@@ -23,6 +29,7 @@ cdef class RecordDraft:
     cdef bytes kept_properties
 
     cdef int complete(self, object body) except -1
+    cdef int turn_to(self, const Origin* origin, bytes born_host) except -1
     cdef int _note_addresses(self) except -1
     cdef Py_ssize_t size_of(self, Py_ssize_t body_size, Span own) except -1
     cdef Py_ssize_t _properties_size(self, Span own) noexcept

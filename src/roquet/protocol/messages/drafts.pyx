@@ -134,6 +134,15 @@ cdef class RecordDraft:
             PyBuffer_Release(&view)
         return 0
 
+    cdef int turn_to(self, const Origin* origin, bytes born_host) except -1:
+        """Be the draft of messages that came from elsewhere; their bodies are items."""
+        self.queue_id = origin.queue_id
+        self.sys_flag = origin.sys_flag
+        self.born_timestamp = origin.born_timestamp
+        self.reconsume_times = origin.reconsume_times
+        self.born_host = born_host
+        return self._note_addresses()
+
     cdef int _note_addresses(self) except -1:
         cdef Py_ssize_t born_size = PyBytes_GET_SIZE(self.born_host)
         cdef Py_ssize_t store_size = PyBytes_GET_SIZE(self.store_host)

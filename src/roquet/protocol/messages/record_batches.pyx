@@ -17,7 +17,6 @@ from roquet.protocol.binary cimport (
     crc31,
     get_int16,
     get_int32,
-    int32_t,
     int64_t,
     span_of,
     uint8_t,
@@ -30,7 +29,6 @@ from roquet.protocol.messages.batch_layout cimport (
 from roquet.protocol.messages.drafts cimport Item, RecordDraft, open_target
 from roquet.protocol.messages.tags cimport code_of, find_tags
 
-from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.messages.batch import BATCH_COUNT_MAX, split_batch
 from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.properties import without_property_bytes
@@ -108,30 +106,10 @@ cdef class SentBatch:
 
     cdef Py_ssize_t _count(self) except -1:
         """How many messages there are; all sizes are checked."""
-        cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(self.body)
-        cdef Py_ssize_t end = PyBytes_GET_SIZE(self.body)
-        cdef Py_ssize_t position = 0
-        cdef Py_ssize_t count = 0
-        cdef Py_ssize_t body_end, parts_end
-        cdef int32_t size, body_size, properties_size
-        while position < end:
-            if end - position < ITEM_HEAD_SIZE:
-                raise BadMessage(f"a batch of {end} bytes ends within an item")
-            size = get_int32(data + position)
-            body_size = get_int32(data + position + ITEM_BODY_SIZE_AT)
-            if body_size < 0:
-                raise BadMessage(f"batch item with a body of {body_size} bytes")
-            body_end = position + ITEM_HEAD_SIZE + body_size
-            if body_end + 2 > end:
-                raise BadMessage(f"a batch of {end} bytes ends within an item")
-            properties_size = get_int16(data + body_end)
-            parts_end = body_end + 2 + properties_size
-            if properties_size < 0 or parts_end != position + size or parts_end > end:
-                raise BadMessage(f"the parts of a batch item do not add up to its {size} bytes")
-            position = parts_end
-            count += 1
-            if count > BATCH_COUNT_MAX:
-                raise TooLarge("batch", count, BATCH_COUNT_MAX)
+        cdef Py_ssize_t count = count_items(span_of(self.body))
+        if count < 0 or count > BATCH_COUNT_MAX:
+            split_batch(self.body)  # Says what is wrong.
+            raise AssertionError("a batch that only one of two readers refuses")
         return count
 
     cdef int _find_items(self) except -1:
@@ -141,11 +119,7 @@ cdef class SentBatch:
         cdef Item* item
         for index in range(self.count):
             item = &self.items[index]
-            item.flag = get_int32(at + ITEM_FLAG_AT)
-            item.body = Span(at + ITEM_HEAD_SIZE, get_int32(at + ITEM_BODY_SIZE_AT))
-            item.body_crc = crc31(item.body.start, item.body.size)
-            at = item.body.start + item.body.size
-            item.properties = Span(at + 2, get_int16(at))
+            at = read_item(at, item)
             item.size = self.common.size_of(item.body.size, item.properties)
             tags = shared_tags
             if tags.start is NULL:
@@ -154,8 +128,43 @@ cdef class SentBatch:
             self.size += item.size
             self.sizes.append(item.size)
             self.tags_codes.append(code_of(tags))
-            at = item.properties.start + item.properties.size
         return 0
+
+
+cdef Py_ssize_t count_items(Span body) noexcept nogil:
+    """How many messages a batch has; -1 if their sizes do not add up to what there is."""
+    cdef const uint8_t* at = body.start
+    cdef Py_ssize_t rest = body.size
+    cdef Py_ssize_t count = 0
+    cdef Py_ssize_t size, body_size, properties_size
+    while rest > 0:
+        if rest < ITEM_HEAD_SIZE:
+            return -1
+        size = get_int32(at)
+        body_size = get_int32(at + ITEM_BODY_SIZE_AT)
+        if body_size < 0 or body_size > rest - ITEM_HEAD_SIZE - 2:
+            return -1
+        properties_size = get_int16(at + ITEM_HEAD_SIZE + body_size)
+        if (
+            properties_size < 0
+            or size != ITEM_HEAD_SIZE + body_size + 2 + properties_size
+            or size > rest
+        ):
+            return -1
+        at += size
+        rest -= size
+        count += 1
+    return count
+
+
+cdef const uint8_t* read_item(const uint8_t* at, Item* item) noexcept nogil:
+    """All but the size of its record; returned is the item's end. `count_items` has looked at it."""
+    item.flag = get_int32(at + ITEM_FLAG_AT)
+    item.body = Span(at + ITEM_HEAD_SIZE, get_int32(at + ITEM_BODY_SIZE_AT))
+    item.body_crc = crc31(item.body.start, item.body.size)
+    at = item.body.start + item.body.size
+    item.properties = Span(at + 2, get_int16(at))
+    return item.properties.start + item.properties.size
 
 
 @cython.final

@@ -3,7 +3,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.string cimport memcpy
+from libc.string cimport memmove
 
 from roquet.protocol.binary cimport Span, put_bytes, uint8_t
 from roquet.protocol.messages.property_text cimport begins_with, next_property
@@ -15,22 +15,34 @@ def stored_properties(str sent not None, bytes added not None):
 
     None if a property asks for more than to be stored at once: a delay, a timer, a transaction.
     """
-    cdef Span rest, each
-    rest.start = <const uint8_t*>PyUnicode_AsUTF8AndSize(sent, &rest.size)
-    cdef bytes stored = PyBytes_FromStringAndSize(NULL, rest.size + 1 + PyBytes_GET_SIZE(added))
+    cdef Span text
+    text.start = <const uint8_t*>PyUnicode_AsUTF8AndSize(sent, &text.size)
+    cdef bytes stored = PyBytes_FromStringAndSize(NULL, text.size + 1 + PyBytes_GET_SIZE(added))
     cdef uint8_t* begin = <uint8_t*>PyBytes_AS_STRING(stored)
+    cdef Py_ssize_t size = put_stored(begin, text)
+    if size < 0:
+        return None
+    size += put_bytes(begin + size, added) - (begin + size)
+    return stored if size == PyBytes_GET_SIZE(stored) else stored[:size]
+
+
+cdef Py_ssize_t put_stored(uint8_t* begin, Span sent) noexcept nogil:
+    """Writes what is stored of them, each with a separator behind it; the size, or -1 for None.
+
+    There is one byte more than `sent` has. It may lie at `begin` itself.
+    """
     cdef uint8_t* at = begin
-    while next_property(&rest, &each):
+    cdef Span each
+    while next_property(&sent, &each):
         if (
             begins_with(each, b"DELAY\x01")
             or begins_with(each, b"TIMER_")
             or begins_with(each, b"TRAN_MSG\x01")
         ):
-            return None
+            return -1
         if not begins_with(each, b"WAIT\x01"):
-            memcpy(at, each.start, <size_t>each.size)
+            memmove(at, each.start, <size_t>each.size)
             at += each.size
             at[0] = SEPARATOR
             at += 1
-    at = put_bytes(at, added)
-    return stored if at - begin == PyBytes_GET_SIZE(stored) else stored[: at - begin]
+    return at - begin

@@ -8,13 +8,14 @@ ways cannot drift apart.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 
 from roquet.protocol.binary cimport (
     decimal_size, int64_t, put_bytes, put_decimal, put_hex, put_int32, uint8_t,
 )
 
 from roquet.protocol.headers.sending import SendMessageReplyHeader
-from roquet.protocol.prepared.pull_reply import reply_pieces
+from roquet.protocol.prepared.reply_pieces import reply_pieces
 
 cdef enum:
     _PREFIX_SIZE = 8  # of a frame
@@ -24,9 +25,6 @@ cdef enum:
 @cython.final
 cdef class SendReplyTemplate:
     """`store_host` begins the ids of all messages; region and tracing are settings of a broker."""
-
-    cdef bytes _host, _before_ids, _before_queue_id, _before_queue_offset, _before_opaque, _rest
-    cdef Py_ssize_t _pieces_size
 
     def __init__(self, bytes store_host not None, region_id, *, is_traced):
         marks = (1_111_111_111, 1_222_222_222, 1_333_333_333)
@@ -52,28 +50,47 @@ cdef class SendReplyTemplate:
         self, int64_t opaque, list physical_offsets not None, int64_t queue_id, int64_t queue_offset
     ):
         """The whole frame, for messages that lie at these offsets of the log."""
-        cdef Py_ssize_t count = len(physical_offsets)
-        cdef Py_ssize_t size = (
-            self._pieces_size
-            + count * (PyBytes_GET_SIZE(self._host) + _OFFSET_SIZE)
-            + count - 1  # commas
-            + decimal_size(queue_id)
-            + decimal_size(queue_offset)
+        cdef Stored stored
+        stored.count = len(physical_offsets)
+        stored.queue_id = queue_id
+        stored.queue_offset = queue_offset
+        stored.physical_offsets = <int64_t*>PyMem_Malloc(max(stored.count, 1) * sizeof(int64_t))
+        if stored.physical_offsets is NULL:
+            raise MemoryError
+        try:
+            for index in range(stored.count):
+                stored.physical_offsets[index] = physical_offsets[index]
+            frame = PyBytes_FromStringAndSize(NULL, self.size_of(opaque, &stored))
+            self.put(<uint8_t*>PyBytes_AS_STRING(frame), opaque, &stored)
+        finally:
+            PyMem_Free(stored.physical_offsets)
+        return frame
+
+    cdef Py_ssize_t size_of(self, int64_t opaque, const Stored* stored) noexcept:
+        """Of the whole frame."""
+        return (
+            _PREFIX_SIZE
+            + self._pieces_size
+            + stored.count * (PyBytes_GET_SIZE(self._host) + _OFFSET_SIZE)
+            + stored.count - 1  # commas
+            + decimal_size(stored.queue_id)
+            + decimal_size(stored.queue_offset)
             + decimal_size(opaque)
         )
-        cdef bytes frame = PyBytes_FromStringAndSize(NULL, _PREFIX_SIZE + size)
-        cdef uint8_t* at = <uint8_t*>PyBytes_AS_STRING(frame)
-        # In JSON the byte of the serializer is 0: the size of the header fills a whole int32.
-        put_int32(at, 4 + size)
-        put_int32(at + 4, size)
-        at = put_bytes(at + _PREFIX_SIZE, self._before_ids)
-        for index in range(count):
+
+    cdef uint8_t* put(self, uint8_t* start, int64_t opaque, const Stored* stored) noexcept:
+        """Writes the frame where there is room for it; its end."""
+        cdef uint8_t* at = put_bytes(start + _PREFIX_SIZE, self._before_ids)
+        for index in range(stored.count):
             if index:
                 at[0] = b","
                 at += 1
-            at = put_hex(put_bytes(at, self._host), <int64_t>physical_offsets[index])
-        at = put_decimal(put_bytes(at, self._before_queue_id), queue_id)
-        at = put_decimal(put_bytes(at, self._before_queue_offset), queue_offset)
+            at = put_hex(put_bytes(at, self._host), stored.physical_offsets[index])
+        at = put_decimal(put_bytes(at, self._before_queue_id), stored.queue_id)
+        at = put_decimal(put_bytes(at, self._before_queue_offset), stored.queue_offset)
         at = put_decimal(put_bytes(at, self._before_opaque), opaque)
-        put_bytes(at, self._rest)
-        return frame
+        at = put_bytes(at, self._rest)
+        # In JSON the byte of the serializer is 0: the size of the header fills a whole int32.
+        put_int32(start, at - start - 4)
+        put_int32(start + 4, at - start - _PREFIX_SIZE)
+        return at

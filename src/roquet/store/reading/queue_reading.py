@@ -121,10 +121,7 @@ class MessageReader:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, min_offset, max_offset)
         if offset > max_offset:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
-        scan_count = max(1, limits.count_max)
-        if limits.matches_code is not None or limits.matches_record is not None:
-            scan_count = max(_SCAN_COUNT_MIN, scan_count)
-        entries = queue.entries(offset, min(scan_count, max_offset - offset))
+        entries = queue.entries(offset, min(_scan_count(limits), max_offset - offset))
         if not entries:
             next_offset = queue.next_file_offset(offset)
             return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset)
@@ -132,15 +129,40 @@ class MessageReader:
         self._collect(queue, entries, limits, result)
         return result
 
+    def read_usual(
+        self, queue: ConsumeQueue, offset: int, max_offset: int, limits: ReadLimits
+    ) -> Gathering | None:
+        """The same messages, if they are there and of the usual kind, and lie in one file.
+
+        If not, None, and nothing has happened: `read` says what is the matter.
+        """
+        if not queue.min_offset <= offset < max_offset:
+            return None
+        entries = queue.entries(offset, min(_scan_count(limits), max_offset - offset))
+        if not entries:
+            return None
+        file = self._log.file_at(int.from_bytes(entries[:8]))
+        if file is None:
+            return None
+        gathering = self._gathering(queue, entries, offset, limits)
+        gathering.take_usual(file.mapping, file.start, self._log.end, file.is_verified)
+        return gathering if gathering.count and gathering.next_entry() is None else None
+
+    def _gathering(
+        self, queue: ConsumeQueue, entries: bytes, offset: int, limits: ReadLimits
+    ) -> Gathering:
+        gathering = Gathering(limits, entries, offset, queue)
+        if not limits.is_bulk:
+            is_old = self._log.end - int.from_bytes(entries[:8]) > self._in_memory_size
+            gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
+        return gathering
+
     def _collect(
         self, queue: ConsumeQueue, entries: bytes, limits: ReadLimits, result: ReadResult
     ) -> None:
         """Add the records of `entries` to the result."""
         log = self._log
-        gathering = Gathering(limits, entries, result.next_offset, queue)
-        if not limits.is_bulk:
-            is_old = log.end - int.from_bytes(entries[:8]) > self._in_memory_size
-            gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
+        gathering = self._gathering(queue, entries, result.next_offset, limits)
         while (entry := gathering.next_entry()) is not None:
             physical_offset, size = entry
             file = log.file_at(physical_offset)
@@ -180,6 +202,14 @@ class MessageReader:
             code = code_of(record, self._config.delay_levels_ms)
             queue.replace(offset, QueueEntry(record.physical_offset, record.size, code))
         return self._log.bytes_at(record.physical_offset, record.size) or b""
+
+
+def _scan_count(limits: ReadLimits) -> int:
+    """How many entries are looked at."""
+    count = max(1, limits.count_max)
+    if limits.matches_code is not None or limits.matches_record is not None:
+        return max(_SCAN_COUNT_MIN, count)
+    return count
 
 
 def store_time_of(log: CommitLog, queue: ConsumeQueue, offset: int) -> int | None:

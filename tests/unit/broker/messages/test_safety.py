@@ -13,7 +13,7 @@ from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import read_header
+from roquet.protocol.fields import field_texts, read_header
 from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.offsets import OffsetReplyHeader
@@ -83,6 +83,12 @@ def in_flush_thread(safety: Safety, *ends: int) -> None:
     thread.join()
 
 
+def stored_frames(line: Line, *opaques: int) -> bytes:
+    """Replies to sends that were stored."""
+    answers = [encode_answer(line.request(opaque).command, REPLY) for opaque in opaques]
+    return b"".join(filter(None, answers))
+
+
 # --- safe ---
 
 
@@ -116,6 +122,39 @@ async def test_whoever_follows_the_log_is_told_of_every_round_even_if_nobody_wai
     await eventually(lambda: line.safe_ends == [100])
     in_flush_thread(line.safety, 250)
     await eventually(lambda: line.safe_ends == [100, 250])
+
+
+async def test_replies_to_many_sends_go_out_when_the_last_of_them_is_safe(line: Line) -> None:
+    frames = stored_frames(line, 1, 2, 3)
+    line.safety.send_when_safe(line.client.connection, 300, frames, 3)
+    assert line.client.connection.parked_count == 3
+    in_flush_thread(line.safety, 299)
+    await eventually(lambda: line.safe_ends == [299])
+    assert line.client.connection.parked_count == 3
+    in_flush_thread(line.safety, 300)
+    replies = [await line.client.replied() for _ in range(3)]
+    assert [(each.code, each.opaque) for each in replies] == [(0, 1), (0, 2), (0, 3)]
+    assert line.client.connection.parked_count == 0
+
+
+async def test_each_of_many_sends_is_told_when_the_disk_is_late(line: Line) -> None:
+    line.safety.send_when_safe(line.client.connection, 300, stored_frames(line, 1, 2), 2)
+    await line.deadline()
+    for opaque in (1, 2):
+        reply = await line.client.replied()
+        assert (reply.code, reply.opaque) == (ResponseCode.FLUSH_DISK_TIMEOUT, opaque)
+        assert read_header(OffsetReplyHeader, reply.fields).offset == 7
+    assert line.client.connection.parked_count == 0
+
+
+async def test_each_of_many_sends_is_told_when_the_disk_has_failed(line: Line) -> None:
+    line.safety.send_when_safe(line.client.connection, 300, stored_frames(line, 1, 2), 2)
+    line.safety.flush_failed(SyncFailed("broken"))
+    for opaque in (1, 2):
+        reply = await line.client.replied()
+        assert (reply.code, reply.opaque) == (ResponseCode.SERVICE_NOT_AVAILABLE, opaque)
+        assert (reply.remark, field_texts(reply.fields)) == ("the disk has failed", {})
+    assert line.client.connection.parked_count == 0
 
 
 async def test_nobody_is_told_by_the_flush_thread_itself(line: Line) -> None:

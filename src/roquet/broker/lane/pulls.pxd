@@ -1,0 +1,42 @@
+from roquet.broker.lane.header_scan cimport PlainHeader
+from roquet.broker.lane.pulled_header cimport Pulled
+from roquet.broker.tables.tally cimport Tally
+from roquet.protocol.binary cimport int64_t
+
+
+cdef class PlainPull:
+    # What was decided by: settings and heartbeats that may be replaced, and words of the pull.
+    cdef object config, group_settings, topic_settings, members, subscription_data, message_model
+    cdef int64_t count_max, size_max, sub_version
+    cdef bint has_own_subscription
+    cdef bytes subscription, expression_type
+    cdef str group, topic
+    cdef bytes encoded_group, encoded_topic
+    # What was decided: None if such pulls are not plain.
+    cdef object limits
+    cdef int64_t queue_count
+    # Looked up once.
+    cdef Tally gets
+
+
+cdef class PlainPulls:
+    cdef object _broker, _find_topic, _find_group, _find_members, _offsets, _statistics, _store
+    cdef Tally _gets
+    cdef dict _known
+    cdef PlainPull _last
+
+    cdef Py_ssize_t take(self, connection, const PlainHeader* header, list replies) except -2
+    cdef Py_ssize_t _hand_out(
+        self, PlainPull pull, const Pulled* pulled, int64_t opaque, tuple read, list replies
+    ) except -2
+    cdef Py_ssize_t _answer(
+        self,
+        PlainPull pull,
+        const Pulled* pulled,
+        const PlainHeader* header,
+        connection,
+        list replies,
+    ) except -2
+    cdef PlainPull _pull(self, const Pulled* pulled)
+    cdef bint _holds(self, PlainPull pull, const Pulled* pulled) except -1
+    cdef PlainPull _decide(self, bytes group, bytes topic, const Pulled* pulled)

@@ -1,0 +1,13 @@
+from roquet.protocol.binary cimport int64_t
+
+
+cdef class Tally:
+    cdef public int64_t count, size, times
+    # Nobody reads it any more: ask for another.
+    cdef public bint is_forgotten
+
+    cpdef int add(self, int64_t count, int64_t size) except -1
+
+
+cdef class Ways:
+    cdef public int64_t plain, ordinary
