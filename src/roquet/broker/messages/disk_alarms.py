@@ -6,7 +6,7 @@ from roquet.store.upkeep.retention import FULL_DISK_MARGIN, Alarm
 
 def alarm_text(alarm: Alarm, used_percent: int, config: StoreConfig) -> str:
     """One sentence for each step on the way to a full disk, and one for the way back."""
-    place = f"{used_percent} percent of the disk of {config.layout.commit_log} are in use"
+    place = f"{used_percent} percent of the disk of {config.layout.commit_log} is in use"
     full = f"above {config.disk_full_percent} percent no message is taken"
     match alarm:
         case Alarm.NONE:
@@ -25,7 +25,7 @@ def alarm_text(alarm: Alarm, used_percent: int, config: StoreConfig) -> str:
         case Alarm.NEARLY_FULL if config.clean_by_force:
             return (
                 f"{place}: the oldest messages are deleted now, whatever their age, until"
-                f" {config.disk_clean_percent} percent are in use (cleanFileForciblyEnable=true);"
+                f" {config.disk_clean_percent} percent is in use (cleanFileForciblyEnable=true);"
                 f" {full}"
             )
         case Alarm.NEARLY_FULL:

@@ -58,7 +58,7 @@ class Expiry:
         if report.young_file_count:
             reason = (
                 f"{report.young_file_count} of them younger than {hours} hours, because"
-                f" {report.used_percent} percent of the disk are in use and"
+                f" {report.used_percent} percent of the disk is in use and"
                 " cleanFileForciblyEnable=true"
             )
         log.log(

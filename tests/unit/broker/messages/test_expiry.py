@@ -57,7 +57,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 def test_each_limit_that_is_passed_is_told_once_with_what_comes_next(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = f"percent of the disk of {tmp_path}/commitlog are in use"
+    place = f"percent of the disk of {tmp_path}/commitlog is in use"
     with bed(tmp_path, clock) as here:
         here.clean_at(75)
         assert said(caplog) == []
@@ -119,7 +119,7 @@ def test_what_goes_by_force_is_told_with_reason_and_count(
         assert level == logging.WARNING
         assert text.startswith(
             f"deleted {gone} messages in 4 files of the log, 4 of them younger than 72 hours, "
-            "because 86 percent of the disk are in use and cleanFileForciblyEnable=true; "
+            "because 86 percent of the disk is in use and cleanFileForciblyEnable=true; "
         )
 
 
