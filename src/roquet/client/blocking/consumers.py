@@ -85,7 +85,7 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
         Raises as `open` does, BadArgument in another thread, and NothingToRead without a listener
         or a topic.
         """
-        self._twin.check_can_run()
+        self._twin._check_can_run()  # noqa: SLF001  Twins know each other.
         with stop_signals(self.run) as wait, self:
             wait()
 

@@ -117,7 +117,7 @@ class AsyncPushConsumer(Openable):
         """Opens, consumes until SIGINT or SIGTERM, and closes: what a program does that does
         nothing else. Raises as `open` does, and NothingToRead without a listener or a topic.
         """
-        self.check_can_run()
+        self._check_can_run()
         if threading.current_thread() is not threading.main_thread():
             raise BadArgument("run() belongs to the main thread, which gets signals; use open()")
         try:
@@ -128,7 +128,7 @@ class AsyncPushConsumer(Openable):
             # Without the handlers: a second Ctrl-C ends what takes too long.
             await self.close()
 
-    def check_can_run(self) -> None:
+    def _check_can_run(self) -> None:
         """Raises NothingToRead when nothing would ever happen."""
         if not self._listeners:
             raise NothingToRead("it has no listener: give it one, or use @consumer.on(topic)")
