@@ -23,9 +23,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """Installed as README says, but from the wheel and with the versions that are tested."""
     home = prepared_home(tmp_path_factory.mktemp("newcomer"))
     for command in block_with("pip install .\n").commands:
-        finished = home.run(command.replace("pip install .", home.pip_install))
+        finished = home.run(command.replace("pip install .", f"pip install {home.wheel}"))
         assert finished.exit_code == 0, finished.stderr
-    home.install_test_tools()
     return home
 
 

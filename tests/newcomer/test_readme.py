@@ -41,7 +41,7 @@ def test_every_block_is_run_by_a_test() -> None:
         "# orders.py",
         "$ python orders.py",
         "# test_orders.py",
-        "$ pytest -q test_orders.py",
+        "$ pip install pytest",
         "# count_orders.py",
         "roquet wire decode capture.bin",
     ]
@@ -96,7 +96,8 @@ def test_a_program_sends_and_consumes(home: Home, cluster: Cluster) -> None:
 def test_a_test_file_passes(home: Home) -> None:
     (home.directory / "test_orders.py").write_text(program("test_orders.py").text)
     shown = block_with("$ pytest")
-    (command,), (outcome,) = shown.commands, shown.output
+    (install, command), (outcome,) = shown.commands, shown.output
+    assert home.run(install).exit_code == 0
     finished = home.run(f"{command} -W error")
     assert finished.exit_code == 0, finished.stdout
     assert outcome in finished.stdout

@@ -21,8 +21,6 @@ from tests.support.eventually import wait_until
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 
-_TEST_TOOLS = ("pytest", "pytest-asyncio")
-
 
 class Finished(NamedTuple):
     exit_code: int
@@ -76,6 +74,8 @@ class Home:
             "HOME": str(self.directory),
             "TMPDIR": str(self.directory),
             "PATH": f"{self.directory / '.venv' / 'bin'}:{os.environ['PATH']}",
+            # The versions that are tested together: a new one elsewhere must not fail a test here.
+            "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
             # Not so narrow that lines are broken.
             "COLUMNS": "200",
         }
@@ -92,16 +92,6 @@ class Home:
             check=False,
         )
         return Finished(done.returncode, done.stdout, done.stderr)
-
-    @property
-    def pip_install(self) -> str:
-        """Of the wheel, with the versions that are tested together."""
-        return f"pip install -q -c {ROOT / 'constraints.txt'} {self.wheel}"
-
-    def install_test_tools(self) -> None:
-        tools = " ".join(_TEST_TOOLS)
-        finished = self.run(f"pip install -q -c {ROOT / 'constraints.txt'} {tools}")
-        assert finished.exit_code == 0, finished.stderr
 
     @contextmanager
     def running(self, command: str) -> Iterator[Running]:
