@@ -9,13 +9,14 @@ import pytest
 from roquet.pipeline.jobs.session import NoSession, _worker_python, spark_session
 
 
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
 def test_python_processes_of_this_machine_import_pyspark_from_where_it_is_installed(
-    tmp_path: Path,
+    tmp_path: Path, master: str
 ) -> None:
     zipped = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
     program = "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"
     printed = subprocess.run(
-        [_worker_python(tmp_path, "local[2]"), "-c", program, "a b"],
+        [_worker_python(tmp_path, master), "-c", program, "a b"],
         env={"PYTHONPATH": f"{zipped}:/jars/core.jar:/my code"},
         capture_output=True,
         check=True,
