@@ -1,12 +1,17 @@
 """`roquet spark backfill` as a person sees it, as far as it comes without Spark."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.settings import LakeSettings
 from tests.support.command_line import Finished, roquet
 from tests.support.drafts import draft
+from tests.support.lake_rows import found_by_arrow
 from tests.support.stores import opened
+from tests.support.tasks_here import run_tasks_here
 
 
 def backfill(directory: Path, *more: str) -> Finished:
@@ -45,3 +50,21 @@ def test_columns_that_cannot_be_are_told_before_spark_starts(tmp_path: Path) -> 
 def test_a_lake_with_a_choice_of_messages_is_refused(tmp_path: Path) -> None:
     Lake.open(tmp_path / "lake", LakeSettings(tag_expression="paid")).close()
     assert "has a choice of messages" in failed(backfill(tmp_path))
+
+
+def test_what_was_added_is_summed_up_and_nothing_is_added_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_tasks_here(monkeypatch, "backfill")
+    with opened(tmp_path / "store") as store:
+        for number in range(9):
+            store.append(draft(b"%d" % number, topic="TopicA", queue_id=number % 3))
+    first = backfill(tmp_path, "--broker-name", "a", "--json")
+    assert first.exit_code == 0, first.stderr
+    summary = json.loads(first.stdout)
+    assert (summary["messages"], summary["missing"], summary["is_complete"]) == (9, 0, True)
+    assert "9 of 9 messages" in first.stderr
+    # The lake knows the broker by now.
+    second = backfill(tmp_path, "--json")
+    assert json.loads(second.stdout)["messages"] == 0
+    assert len(found_by_arrow(tmp_path / "lake")) == 9

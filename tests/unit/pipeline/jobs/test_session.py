@@ -12,24 +12,8 @@ from roquet.pipeline.jobs.session import (
     NoSession,
     _archive_conf,
     _choose_python,
-    quick_python,
     spark_session,
 )
-
-
-def test_python_processes_of_this_machine_import_pyspark_from_where_it_is_installed(
-    tmp_path: Path,
-) -> None:
-    zipped = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
-    program = "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"
-    printed = subprocess.run(
-        [quick_python(tmp_path), "-c", program, "a b"],
-        env={"PYTHONPATH": f"{zipped}:/jars/core.jar:/my code"},
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
-    assert printed == "/jars/core.jar:/my code ['a b']\n"
 
 
 @pytest.fixture
@@ -38,6 +22,23 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     changed = dict(os.environ)
     monkeypatch.setattr(os, "environ", changed)
     return changed
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_python_processes_of_this_machine_import_pyspark_from_where_it_is_installed(
+    tmp_path: Path, environment: dict[str, str], master: str
+) -> None:
+    _choose_python(tmp_path, master, None)
+    zipped = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
+    program = "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"
+    printed = subprocess.run(
+        [environment["PYSPARK_PYTHON"], "-c", program, "a b"],
+        env={"PYTHONPATH": f"{zipped}:/jars/core.jar:/my code"},
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    assert printed == "/jars/core.jar:/my code ['a b']\n"
 
 
 def test_other_machines_are_told_the_plain_python(
