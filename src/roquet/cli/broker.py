@@ -4,9 +4,10 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from roquet.cli.broker_group import PROCESS_COUNT_MAX
 from roquet.cli.broker_process import BrokerOptions, run_broker
 from roquet.cli.hosts import reachable_host_name
-from roquet.cli.numbers import port_number
+from roquet.cli.numbers import port_number, whole_number
 from roquet.errors import RoquetError
 
 
@@ -34,6 +35,14 @@ def define(parser: ArgumentParser) -> None:
         " guess if that is 0.0.0.0.",
     )
     parser.add_argument("--port", type=port_number, help="The port to listen on; 0 takes any.")
+    parser.add_argument(
+        "--processes",
+        type=whole_number(1, PROCESS_COUNT_MAX),
+        default=1,
+        metavar="COUNT",
+        help="How many brokers, each with a name, a directory and ports (10 apart) of its own; one"
+        " if left out. A core is for one of them.",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -47,6 +56,7 @@ def _run(given: Namespace) -> int:
                 host=given.host,
                 advertised_host=given.advertise,
                 port=given.port,
+                process_count=given.processes,
             )
         )
     except (RoquetError, OSError) as error:

@@ -12,6 +12,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
 from roquet.broker.settings.config import BrokerConfig
+from roquet.cli.broker_group import members_of, run_group
 from roquet.cli.log_lines import log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
 from roquet.clock import SystemClock
@@ -32,6 +33,7 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None
     advertised_host: str | None
     port: int | None
+    process_count: int = 1
 
 
 class BrokerFailed(RoquetError):
@@ -41,12 +43,20 @@ class BrokerFailed(RoquetError):
 def run_broker(options: BrokerOptions) -> None:
     """Returns after SIGINT or SIGTERM.
 
-    Raises BrokerFailed, OSError, ConfigError, PromiseNotKept, BadBody and what
+    Raises BrokerFailed, GroupMemberFailed, OSError, ConfigError, PromiseNotKept, BadBody and what
     `serve_broker` raises.
     """
     log_to_stderr()
     raise_file_limit()
-    run(_serve(_config(options)))
+    config = _config(options)
+    if options.process_count == 1:
+        _run_one(config)
+    else:
+        run_group(members_of(config, options.process_count), _run_one)
+
+
+def _run_one(config: BrokerConfig) -> None:
+    run(_serve(config))
 
 
 async def until_stopped(stop: asyncio.Event, brokers: Sequence[Broker]) -> None:
