@@ -27,9 +27,9 @@ $(READY): $(INSTALLED) $(NATIVE)
 	fi
 	@touch $@
 
-# A demonstration needs no Spark and no test tools; where they are installed, they may stay.
+# A demonstration needs no test tools, and Spark only where there is Java; what is installed may stay.
 $(RUNS): $(if $(wildcard $(INSTALLED)),$(READY),pyproject.toml constraints.txt setup.py scripts/make_venv.sh $(NATIVE))
-	@test -e $(INSTALLED) || scripts/make_venv.sh run
+	@test -e $(INSTALLED) || scripts/make_venv.sh demo
 	@touch $@
 
 setup: $(READY)  ## the virtual environment alone
@@ -37,7 +37,7 @@ setup: $(READY)  ## the virtual environment alone
 java:
 	@scripts/need_java.sh
 
-demo: $(RUNS)  ## send, consume, retry, delay, decide later, look behind: in one process, in seconds
+demo: $(RUNS)  ## send, consume, retry, delay, decide later, look behind, Spark: in one process
 	@$(BIN)/python examples/demo.py
 
 check: $(READY)  ## format, lint, types, import contracts

@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
-# Creates .venv with the project and what it needs: `run` to be used, `dev` to be checked and tested.
+# Creates .venv with the project and what it needs: `demo` to be shown, `dev` to be checked and tested.
 set -euo pipefail
 case ${1:-dev} in
-    run) what=. needs="Roquet and what it runs on: about 150 MB, no Spark and no test tools" ;;
-    dev) what='.[dev]' needs="Roquet and all that its tests need, Spark among it: about 930 MB" ;;
-    *) echo "usage: $0 [run|dev]" >&2; exit 2 ;;
+    demo)
+        # The last chapter is Spark's, which needs Java.
+        if command -v java > /dev/null || [ -n "${JAVA_HOME:-}" ]; then
+            what='.[spark]' needs="Roquet and Spark: about 850 MB, no test tools"
+        else
+            what=. needs="Roquet and what it runs on: about 150 MB; without Java there is no Spark to show"
+        fi
+        ;;
+    dev) what='.[dev]' needs="Roquet and all that its tests need, Spark among it: about 1,200 MB" ;;
+    *) echo "usage: $0 [demo|dev]" >&2; exit 2 ;;
 esac
 python=${PYTHON:-python3}
 
