@@ -6,6 +6,8 @@ BIN := .venv/bin
 # Made when everything is installed, and when what is compiled is up to date with its sources.
 INSTALLED := .venv/.installed
 READY := .venv/.ready
+# Made when just enough is there to run things.
+RUNS := .venv/.runs
 # Compiled modules are kept, whatever the environment says: tests start Python a hundred times, and
 # without them it takes a second instead of a quarter.
 export PYTHONDONTWRITEBYTECODE :=
@@ -16,7 +18,7 @@ help:  ## this list
 NATIVE := $(shell find src -name '*.pyx' -o -name '*.pxd')
 
 $(INSTALLED): pyproject.toml constraints.txt setup.py scripts/make_venv.sh
-	@scripts/make_venv.sh
+	@scripts/make_venv.sh dev
 	@touch $@
 
 $(READY): $(INSTALLED) $(NATIVE)
@@ -25,12 +27,17 @@ $(READY): $(INSTALLED) $(NATIVE)
 	fi
 	@touch $@
 
+# A demonstration needs no Spark and no test tools; where they are installed, they may stay.
+$(RUNS): $(if $(wildcard $(INSTALLED)),$(READY),pyproject.toml constraints.txt setup.py scripts/make_venv.sh $(NATIVE))
+	@test -e $(INSTALLED) || scripts/make_venv.sh run
+	@touch $@
+
 setup: $(READY)  ## the virtual environment alone
 
 java:
 	@scripts/need_java.sh
 
-demo: $(READY)  ## the most complete thing that works so far
+demo: $(RUNS)  ## send, consume, retry, delay, decide later, look behind: in one process, in seconds
 	@$(BIN)/python examples/demo.py
 
 check: $(READY)  ## format, lint, types, import contracts

@@ -2,7 +2,7 @@
 
 Memory is what the broker keeps for itself; mapped files are the kernel's and can go at any time.
 Then a broker starts on a store full of delayed messages of one level, all of them due: they are
-delivered alone, then next to plain sends (`load.c`), and at last there are plain sends alone. Only
+delivered alone, then next to plain sends (`load.c`), and finally plain sends alone. Only
 ratios mean anything: machines are noisy. `--quick` has a tenth of the messages.
 """
 
@@ -93,7 +93,7 @@ def report_memory(scratch: Path, count: int) -> None:
 
 
 async def filled(kind: str, count: int, directory: Path) -> tuple[float, float]:
-    """The memory of a broker before and after it was sent so many messages that wait."""
+    """The memory of a broker before and after it was sent this many messages that wait."""
     # An hour ago, so the delayed ones are all due when a real broker starts.
     clock = FakeClock(int(time.time() * 1000) - HOUR_MS)
     config = BrokerConfig(store=StoreConfig(root=directory), broker_name="ours")

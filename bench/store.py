@@ -1,8 +1,8 @@
 """What the store costs, next to the floor: a plain `file.write` or `file.read` of the same bytes.
 
 Process time on one core, best of several rounds, because other programs use the machine too;
-numbers are ratios, goals are for an idle core. Only sync flush is measured by the clock on
-the wall, since it waits for the disk.
+numbers are ratios, goals are for an idle core. Only sync flush is measured by the wall clock,
+since it waits for the disk.
 """
 
 import shutil
@@ -23,7 +23,7 @@ from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.listener import NoListener
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 
 ROUNDS = 40
 RECOVERED_SIZE = 64 << 20

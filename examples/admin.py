@@ -18,7 +18,8 @@ def main(name_server: str) -> None:
             for number in range(5):
                 producer.send(Message("ledger", b"%d" % number, keys=(f"line-{number}",)))
         console.print(f"{admin.topic_statistics('ledger').message_count} messages")
-        (found,) = admin.messages_by_key("ledger", "line-3")
+        # The newest is the last one: an earlier run may have left another.
+        found = admin.messages_by_key("ledger", "line-3")[-1]
         console.print(f"line-3 is at offset {found.queue_offset} of {found.queue}")
 
         consumer = PullConsumer(name_server, group="auditors", start_from=StartFrom.FIRST)
@@ -33,6 +34,9 @@ def main(name_server: str) -> None:
         console.print(f"a reset would repeat {plan.repeated_count} messages")
         admin.apply_reset(plan)
         console.print(f"auditors are {admin.progress('auditors', topic='ledger').lag} behind")
+
+        admin.delete_group("auditors")
+        admin.delete_topic("ledger")
 
 
 if __name__ == "__main__":

@@ -6,29 +6,33 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from roquet import AsyncProducer, AsyncPushConsumer, Message
+from roquet import AsyncProducer, AsyncPushConsumer, Message, ReceivedMessage
 
 console = Console()
 
 
 async def main(name_server: str) -> None:
-    consumer = AsyncPushConsumer(name_server, group="reminded")
+    missing = {"by level", "by time", "by moment"}
+    all_here = asyncio.Event()
+
+    async def remind(message: ReceivedMessage) -> None:
+        late = message.stored - message.born
+        console.print(f"{message.body.decode()}: after {late.total_seconds():g} s")
+        missing.discard(message.body.decode())
+        if not missing:
+            all_here.set()
+
+    consumer = AsyncPushConsumer(name_server, "reminded", remind)
     consumer.subscribe("reminders")
     async with AsyncProducer(name_server, group="reminding") as producer:
         # A level works with every broker: 1 is a second, 18 is two hours.
-        await producer.send(Message("reminders", b"by level"), delay=1)
+        await producer.send(Message("reminders", b"by level"), delay_level=1)
         # A time from now and a moment need a broker with timers.
         await producer.send(Message("reminders", b"by time"), delay=timedelta(seconds=1))
         moment = datetime.now(UTC) + timedelta(seconds=1)
         await producer.send(Message("reminders", b"by moment"), delay=moment)
         async with consumer:
-            left = 3
-            async for message in consumer:
-                late_ms = message.store_timestamp - message.born_timestamp
-                console.print(f"{message.body.decode()}: after {late_ms} ms")
-                left -= 1
-                if not left:
-                    break
+            await all_here.wait()
 
 
 if __name__ == "__main__":

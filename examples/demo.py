@@ -1,15 +1,19 @@
-"""A cluster in a blink: send, consume, fail and try again, decide later, delay, look behind.
+"""A cluster in a blink: send, consume, fail and try again, decide later, delay, look behind, count.
 
-Everything runs in this process on free ports of loopback, and is gone at the end.
+Everything runs in this process on free ports of loopback, and is gone at the end. Each chapter is
+a function in `CHAPTERS`, and works on what those before it have left on the `Stage`.
 """
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rich.console import Console
 from rich.table import Table
 
+from demo_spark import show_spark
 from roquet import (
     AsyncAdmin,
     AsyncProducer,
@@ -24,30 +28,35 @@ from roquet import (
 from roquet.testing import Cluster
 
 TOPIC = "orders"
-console = Console()
+GROUP = "billing"
+console = Console(highlight=False)
+
+
+@dataclass
+class Stage:
+    cluster: Cluster
+    # What the listener of the group has done its work for.
+    billed: asyncio.Queue[ReceivedMessage] = field(default_factory=asyncio.Queue)
+
+    @property
+    def name_server(self) -> str:
+        return self.cluster.name_server
 
 
 async def main() -> None:
+    console.print("A name server, a broker and their clients, all in this process.")
     begin_s = time.perf_counter()
     async with Cluster() as cluster:
         took_ms = (time.perf_counter() - begin_s) * 1000
         console.print(f"name server at {cluster.name_server} and broker up in {took_ms:.0f} ms")
-        await show_consumer(cluster)
-        await show_transaction(cluster.name_server)
-        await show_admin(cluster.name_server)
+        stage = Stage(cluster)
+        for number, (title, show) in enumerate(CHAPTERS, 1):
+            console.print(f"\n[bold]{number}. {title}[/bold]")
+            await show(stage)
 
 
-async def show_consumer(cluster: Cluster) -> None:
-    billed: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
-
-    async def bill(message: ReceivedMessage) -> None:
-        if message.body == b"order 2" and message.retry_count == 0:
-            raise RetryLater(delay_level=1)
-        await billed.put(message)
-
-    consumer = AsyncPushConsumer(cluster.name_server, "billing", bill, start_from=StartFrom.FIRST)
-    consumer.subscribe(TOPIC, tags="new || due")
-    async with AsyncProducer(cluster.name_server, "shop") as producer, consumer:
+async def show_sending(stage: Stage) -> None:
+    async with AsyncProducer(stage.name_server, "shop") as producer:
         for number in range(4):
             order = Message(TOPIC, b"order %d" % number, tags="new", keys=(f"order-{number}",))
             receipt = await producer.send(order)
@@ -55,37 +64,70 @@ async def show_consumer(cluster: Cluster) -> None:
             console.print(f"sent order {number}: {place}")
         reminder = Message(TOPIC, b"a reminder", tags="due")
         await producer.send(reminder, delay=timedelta(hours=1))
-        for _ in range(4):
-            message = await billed.get()
-            tries = f" at try {message.retry_count + 1}" if message.retry_count else ""
-            console.print(f"billed {message.body.decode()}{tries}")
-        cluster.clock.advance(timedelta(hours=1))
-        console.print(f"an hour later: {(await billed.get()).body.decode()}")
+        console.print("sent a reminder that is due in an hour")
 
 
-async def show_transaction(name_server: str) -> None:
+async def show_transaction(stage: Stage) -> None:
     async with (
         AsyncTransactionProducer(
-            name_server, "bank", check=lambda _message: TransactionState.ROLLBACK
+            stage.name_server, "bank", check=lambda _message: TransactionState.ROLLBACK
         ) as bank,
         bank.transaction(Message(TOPIC, b"order 4, paid", tags="paid")),
     ):
-        pass  # What belongs to it is written to a database here.
-    console.print("a transaction was committed")
+        console.print("order 4 waits: nobody gets it before the bank has decided")
+    console.print("the bank has committed, so order 4 is on its way")
 
 
-async def show_admin(name_server: str) -> None:
-    async with AsyncAdmin(name_server) as admin:
+async def show_consuming(stage: Stage) -> None:
+    async def bill(message: ReceivedMessage) -> None:
+        if message.body == b"order 2" and message.retry_count == 0:
+            console.print("order 2 fails, and is to come again in a second")
+            raise RetryLater(timedelta(seconds=1))
+        await stage.billed.put(message)
+
+    consumer = AsyncPushConsumer(stage.name_server, GROUP, bill, start_from=StartFrom.FIRST)
+    consumer.subscribe(TOPIC)
+    async with consumer:
+        for _ in range(5):
+            message = await stage.billed.get()
+            tries = f" at try {message.retry_count + 1}" if message.retry_count else ""
+            console.print(f"billed {message.body.decode()}{tries}")
+        stage.cluster.clock.advance(timedelta(hours=1))
+        reminder = await stage.billed.get()
+        console.print(f"the clock of the cluster is moved by an hour: {reminder.body.decode()}")
+
+
+async def show_admin(stage: Stage) -> None:
+    async with AsyncAdmin(stage.name_server) as admin:
         (found,) = await admin.messages_by_key(TOPIC, "order-3")
         console.print(f"by key order-3: {found.body.decode()}, sent with tags {found.tags}")
-        progress = await admin.progress("billing", topic=TOPIC)
-        table = Table("queue", "messages", "billed", title=f"billing of {TOPIC}")
-        for queue in progress.queues:
-            table.add_row(
-                str(queue.queue.queue_id), str(queue.broker_offset), str(queue.consumer_offset)
-            )
+        progress = await admin.progress(GROUP, topic=TOPIC)
+        table = Table(
+            *("queue", "messages", "done by billing", "left"),
+            title=f"how far group {GROUP} is in topic {TOPIC}",
+        )
+        for each in progress.queues:
+            row = (each.queue.queue_id, each.broker_offset, each.consumer_offset or 0, each.lag)
+            table.add_row(*map(str, row))
         console.print(table)
+        console.print(
+            "These are the 4 orders, the paid one and the reminder; "
+            f"{progress.lag} of them are left. The retry of order 2 was in a topic of its own."
+        )
 
+
+async def show_pipeline(stage: Stage) -> None:
+    # In a thread: the servers go on in this one.
+    await asyncio.to_thread(show_spark, console, stage.name_server, TOPIC)
+
+
+CHAPTERS: tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...] = (
+    ("Send, now and for later", show_sending),
+    ("Send, and decide afterwards", show_transaction),
+    ("Consume, fail and try again", show_consuming),
+    ("Look behind, as operators do", show_admin),
+    ("Put a topic into a lake with Spark, and add it up", show_pipeline),
+)
 
 if __name__ == "__main__":
     asyncio.run(main())

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from datetime import timedelta
 
 from rich.console import Console
 
@@ -26,7 +27,7 @@ async def main(name_server: str) -> None:
             raise DeadLetter("nobody can cook this")
         if not message.retry_count:
             # Any other exception does the same, after ten seconds, and is logged.
-            raise RetryLater(delay_level=1)
+            raise RetryLater(timedelta(seconds=1))
         console.print(f"{message.body.decode()}: done at try {message.retry_count + 1}")
         is_done.set()
 
@@ -39,7 +40,8 @@ async def main(name_server: str) -> None:
             await is_done.wait()
     async with AsyncAdmin(name_server) as admin:
         for letter in await admin.dead_letters("cooks"):
-            console.print(f"dead letter: {letter.body.decode()}")
+            assert letter.death is not None
+            console.print(f"dead letter: {letter.body.decode()}, {letter.death.reason}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ def was_booked(message: ReceivedMessage) -> TransactionState:
 
 
 async def main(name_server: str) -> None:
-    consumer = AsyncPushConsumer(name_server, group="shipping")
+    paid = asyncio.Queue[ReceivedMessage]()
+    consumer = AsyncPushConsumer(name_server, "shipping", paid.put)
     consumer.subscribe("paid")
     async with AsyncTransactionProducer(name_server, "payments", check=was_booked) as producer:
         async with producer.transaction(Message("paid", b"order 1")) as transaction:
@@ -40,8 +41,7 @@ async def main(name_server: str) -> None:
         async with producer.transaction(Message("paid", b"order 3")) as transaction:
             booked.add(transaction.id)
         async with consumer:
-            messages = aiter(consumer)
-            shipped = [(await anext(messages)).body for _ in range(2)]
+            shipped = [(await paid.get()).body for _ in range(2)]
     console.print(f"shipped: {b', '.join(sorted(shipped)).decode()}")
 
 

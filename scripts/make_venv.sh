@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
-# Creates .venv with the project and everything its checks and tests need.
+# Creates .venv with the project and what it needs: `run` to be used, `dev` to be checked and tested.
 set -euo pipefail
+case ${1:-dev} in
+    run) what=. needs="Roquet and what it runs on: about 150 MB, no Spark and no test tools" ;;
+    dev) what='.[dev]' needs="Roquet and all that its tests need, Spark among it: about 930 MB" ;;
+    *) echo "usage: $0 [run|dev]" >&2; exit 2 ;;
+esac
 python=${PYTHON:-python3}
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
     echo "Roquet needs Python 3.11 or newer; set PYTHON=/path/to/python3.11 when 'python3' is older" >&2
     exit 1
 fi
+echo "1 of 2: a virtual environment in .venv"
 if ! "$python" -m venv .venv; then
     # Debian ships venv apart from Python.
     if [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ]; then
@@ -26,4 +32,5 @@ if ! echo '#include <zlib.h>' | ${CC:-cc} -E - >/dev/null 2>&1; then
         exit 1
     fi
 fi
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+echo "2 of 2: $needs; $(find src -name '*.pyx' | wc -l) modules are compiled, which takes a minute or two"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$what"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from roquet import AsyncProducer, Message, Producer
 from roquet.client.pull.consumer import AsyncPullConsumer
-from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.received import ReceivedMessage
 from roquet.net.loop import relax_garbage_collection, run
 
@@ -42,7 +42,7 @@ class Order(NamedTuple):
 
 
 class Meter:
-    """Counts from `start` on; who sends does so until `end_s`."""
+    """Counts from `start` on; senders send until `end_s`."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._seconds = seconds
@@ -216,9 +216,7 @@ def count_one(meter: Meter, message: ReceivedMessage, count: int, all_seen: asyn
         all_seen.set()
 
 
-def consumer_of(
-    order: Order, listener: Listener, batch_size: int | None = None
-) -> AsyncPushConsumer:
+def consumer_of(order: Order, listener: Any, batch_size: Any = None) -> AsyncPushConsumer:
     consumer = AsyncPushConsumer(order.name_server, order.group, listener, batch_size=batch_size)
     consumer.subscribe(order.topic)
     return consumer

@@ -20,7 +20,7 @@ from rocketmq.client import (  # type: ignore[import-not-found]
 
 BODY = b"x" * 128  # A zero byte would be its end.
 WARM_UP_COUNT = 500
-# The library starts to pull a while after it was started; and a count that stands is the end.
+# The library starts to pull a while after it was started; and a count that stands still is the end.
 PATIENCE_S = 60.0
 QUIET_S = 2.0
 

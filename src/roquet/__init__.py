@@ -2,7 +2,8 @@
 
     from roquet import Message, Producer
 
-The public names are loaded when they are first used, so that importing the package costs nothing.
+Everything public is here, and loaded when it is first used, so that importing the package costs
+nothing: clients, their settings, what they give and raise, and the rooms `testing` and `pipeline`.
 """
 
 from importlib import import_module
@@ -11,110 +12,332 @@ from typing import TYPE_CHECKING, Any, Final
 from roquet.errors import RoquetError
 
 if TYPE_CHECKING:
+    from roquet import pipeline, testing
     from roquet.client.admin.admin import AsyncAdmin
-    from roquet.client.admin.groups import GroupSettings
-    from roquet.client.admin.topics import TopicSettings
+    from roquet.client.admin.cluster import BrokerInfo
+    from roquet.client.admin.config import AdminConfig
+    from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
+    from roquet.client.admin.member_info import MemberInfo, MemberQueue, MemberRates
+    from roquet.client.admin.progress import GroupProgress, QueueProgress
+    from roquet.client.admin.resets import QueueMove, ResetPlan
+    from roquet.client.admin.topics import (
+        BrokerRoute,
+        QueueStatistics,
+        TopicSettings,
+        TopicStatistics,
+    )
     from roquet.client.blocking.admin import Admin
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer
     from roquet.client.blocking.reader import TopicReader
     from roquet.client.blocking.transactions import TransactionProducer
     from roquet.client.cluster.tls import TlsConfig
-    from roquet.client.config import Credentials
+    from roquet.client.config import Credentials, ProducerConfig
+    from roquet.client.errors import (
+        BadArgument,
+        ClientError,
+        GroupNotFound,
+        MembersConnected,
+        MessageNotFound,
+        NoNameServer,
+        NoReply,
+        NotConnected,
+        NothingToRead,
+        NoTimers,
+        NotOpen,
+        NotYetSafe,
+        OffsetsGone,
+        RequestRefused,
+        SendError,
+        SendFailed,
+        SendForbidden,
+        SendImpossible,
+        SendRefused,
+        SendUnknown,
+        SomeFailed,
+        TopicNotFound,
+        Unreachable,
+        UsedAfterFork,
+        WrongLoop,
+    )
+    from roquet.client.group.allocation import (
+        Allocation,
+        ConsistentHash,
+        FixedQueues,
+        MachineRoom,
+        MachineRoomNearby,
+        average,
+        circle,
+    )
+    from roquet.client.group.pulling import Pulled, PullStatus
     from roquet.client.group.start_offset import StartFrom
-    from roquet.client.hooks import SendHook, Sending, TransactionState
+    from roquet.client.hooks import (
+        ConsumeHook,
+        ConsumeOutcome,
+        Consuming,
+        MessageKind,
+        SendHook,
+        Sending,
+        TransactionEnd,
+        TransactionState,
+    )
     from roquet.client.producer.producer import AsyncProducer
     from roquet.client.producer.receipt import BatchReceipt, SendReceipt
     from roquet.client.producer.request_reply import reply_to
+    from roquet.client.producer.statistics import ProducerStatistics
     from roquet.client.producer.transaction_producer import (
         AsyncTransactionProducer,
         PreparedMessage,
         Transaction,
     )
-    from roquet.client.pull.consumer import AsyncPullConsumer
+    from roquet.client.pull.config import PullConsumerConfig
+    from roquet.client.pull.consumer import AsyncPullConsumer, PullProgress, PullStatistics
+    from roquet.client.push.config import PushConsumerConfig
     from roquet.client.push.consumer import AsyncPushConsumer
     from roquet.client.push.outcome import DeadLetter, RetryLater
+    from roquet.client.push.statistics import (
+        ConsumerStatistics,
+        PushProgress,
+        TopicCounts,
+        TopicRates,
+    )
     from roquet.client.queue_ref import QueueRef
     from roquet.client.reader.chunk import RecordChunk
-    from roquet.client.reader.reader import AsyncTopicReader
-    from roquet.client.received import ReceivedMessage
+    from roquet.client.reader.config import TopicReaderConfig
+    from roquet.client.reader.reader import AsyncTopicReader, Bounds
+    from roquet.client.received import Death, ReceivedMessage
+    from roquet.net.errors import BadAddress
+    from roquet.protocol.codes import Permission, ResponseCode
+    from roquet.protocol.compression import Compression
+    from roquet.protocol.errors import BadMessage
     from roquet.protocol.messages.message import Message
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Admin",
+    "AdminConfig",
+    "Allocation",
     "AsyncAdmin",
     "AsyncProducer",
     "AsyncPullConsumer",
     "AsyncPushConsumer",
     "AsyncTopicReader",
     "AsyncTransactionProducer",
+    "BadAddress",
+    "BadArgument",
+    "BadMessage",
     "BatchReceipt",
+    "Bounds",
+    "BrokerInfo",
+    "BrokerRoute",
+    "ClientConnection",
+    "ClientError",
+    "Compression",
+    "ConsistentHash",
+    "ConsumeHook",
+    "ConsumeOutcome",
+    "ConsumerStatistics",
+    "Consuming",
     "Credentials",
     "DeadLetter",
+    "Death",
+    "FixedQueues",
+    "GroupMembers",
+    "GroupNotFound",
+    "GroupProgress",
     "GroupSettings",
+    "MachineRoom",
+    "MachineRoomNearby",
+    "MemberInfo",
+    "MemberQueue",
+    "MemberRates",
+    "MembersConnected",
     "Message",
+    "MessageKind",
+    "MessageNotFound",
+    "NoNameServer",
+    "NoReply",
+    "NoTimers",
+    "NotConnected",
+    "NotOpen",
+    "NotYetSafe",
+    "NothingToRead",
+    "OffsetsGone",
+    "Permission",
     "PreparedMessage",
     "Producer",
+    "ProducerConfig",
+    "ProducerStatistics",
     "PullConsumer",
+    "PullConsumerConfig",
+    "PullProgress",
+    "PullStatistics",
+    "PullStatus",
+    "Pulled",
     "PushConsumer",
+    "PushConsumerConfig",
+    "PushProgress",
+    "QueueMove",
+    "QueueProgress",
     "QueueRef",
+    "QueueStatistics",
     "ReceivedMessage",
     "RecordChunk",
+    "RequestRefused",
+    "ResetPlan",
+    "ResponseCode",
     "RetryLater",
     "RoquetError",
+    "SendError",
+    "SendFailed",
+    "SendForbidden",
     "SendHook",
+    "SendImpossible",
     "SendReceipt",
+    "SendRefused",
+    "SendUnknown",
     "Sending",
+    "SomeFailed",
     "StartFrom",
     "TlsConfig",
+    "TopicCounts",
+    "TopicNotFound",
+    "TopicRates",
     "TopicReader",
+    "TopicReaderConfig",
     "TopicSettings",
+    "TopicStatistics",
     "Transaction",
+    "TransactionEnd",
     "TransactionProducer",
     "TransactionState",
+    "Unreachable",
+    "UsedAfterFork",
+    "WrongLoop",
+    "average",
+    "circle",
+    "pipeline",
     "reply_to",
+    "testing",
 ]
 
+_ROOMS: Final = frozenset({"pipeline", "testing"})
 _HOMES: Final = {
     "Admin": "roquet.client.blocking.admin",
+    "AdminConfig": "roquet.client.admin.config",
+    "Allocation": "roquet.client.group.allocation",
     "AsyncAdmin": "roquet.client.admin.admin",
     "AsyncProducer": "roquet.client.producer.producer",
     "AsyncPullConsumer": "roquet.client.pull.consumer",
     "AsyncPushConsumer": "roquet.client.push.consumer",
     "AsyncTopicReader": "roquet.client.reader.reader",
     "AsyncTransactionProducer": "roquet.client.producer.transaction_producer",
+    "BadAddress": "roquet.net.errors",
+    "BadArgument": "roquet.client.errors",
+    "BadMessage": "roquet.protocol.errors",
     "BatchReceipt": "roquet.client.producer.receipt",
+    "Bounds": "roquet.client.reader.reader",
+    "BrokerInfo": "roquet.client.admin.cluster",
+    "BrokerRoute": "roquet.client.admin.topics",
+    "ClientConnection": "roquet.client.admin.groups",
+    "ClientError": "roquet.client.errors",
+    "Compression": "roquet.protocol.compression",
+    "ConsistentHash": "roquet.client.group.allocation",
+    "ConsumeHook": "roquet.client.hooks",
+    "ConsumeOutcome": "roquet.client.hooks",
+    "ConsumerStatistics": "roquet.client.push.statistics",
+    "Consuming": "roquet.client.hooks",
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
+    "Death": "roquet.client.received",
+    "FixedQueues": "roquet.client.group.allocation",
+    "GroupMembers": "roquet.client.admin.groups",
+    "GroupNotFound": "roquet.client.errors",
+    "GroupProgress": "roquet.client.admin.progress",
     "GroupSettings": "roquet.client.admin.groups",
+    "MachineRoom": "roquet.client.group.allocation",
+    "MachineRoomNearby": "roquet.client.group.allocation",
+    "MemberInfo": "roquet.client.admin.member_info",
+    "MemberQueue": "roquet.client.admin.member_info",
+    "MemberRates": "roquet.client.admin.member_info",
+    "MembersConnected": "roquet.client.errors",
     "Message": "roquet.protocol.messages.message",
+    "MessageKind": "roquet.client.hooks",
+    "MessageNotFound": "roquet.client.errors",
+    "NoNameServer": "roquet.client.errors",
+    "NoReply": "roquet.client.errors",
+    "NoTimers": "roquet.client.errors",
+    "NotConnected": "roquet.client.errors",
+    "NotOpen": "roquet.client.errors",
+    "NotYetSafe": "roquet.client.errors",
+    "NothingToRead": "roquet.client.errors",
+    "OffsetsGone": "roquet.client.errors",
+    "Permission": "roquet.protocol.codes",
     "PreparedMessage": "roquet.client.producer.transaction_producer",
     "Producer": "roquet.client.blocking.producer",
+    "ProducerConfig": "roquet.client.config",
+    "ProducerStatistics": "roquet.client.producer.statistics",
     "PullConsumer": "roquet.client.blocking.consumers",
+    "PullConsumerConfig": "roquet.client.pull.config",
+    "PullProgress": "roquet.client.pull.consumer",
+    "PullStatistics": "roquet.client.pull.consumer",
+    "PullStatus": "roquet.client.group.pulling",
+    "Pulled": "roquet.client.group.pulling",
     "PushConsumer": "roquet.client.blocking.consumers",
+    "PushConsumerConfig": "roquet.client.push.config",
+    "PushProgress": "roquet.client.push.statistics",
+    "QueueMove": "roquet.client.admin.resets",
+    "QueueProgress": "roquet.client.admin.progress",
     "QueueRef": "roquet.client.queue_ref",
+    "QueueStatistics": "roquet.client.admin.topics",
     "ReceivedMessage": "roquet.client.received",
     "RecordChunk": "roquet.client.reader.chunk",
+    "RequestRefused": "roquet.client.errors",
+    "ResetPlan": "roquet.client.admin.resets",
+    "ResponseCode": "roquet.protocol.codes",
     "RetryLater": "roquet.client.push.outcome",
+    "SendError": "roquet.client.errors",
+    "SendFailed": "roquet.client.errors",
+    "SendForbidden": "roquet.client.errors",
     "SendHook": "roquet.client.hooks",
+    "SendImpossible": "roquet.client.errors",
     "SendReceipt": "roquet.client.producer.receipt",
+    "SendRefused": "roquet.client.errors",
+    "SendUnknown": "roquet.client.errors",
     "Sending": "roquet.client.hooks",
+    "SomeFailed": "roquet.client.errors",
     "StartFrom": "roquet.client.group.start_offset",
     "TlsConfig": "roquet.client.cluster.tls",
+    "TopicCounts": "roquet.client.push.statistics",
+    "TopicNotFound": "roquet.client.errors",
+    "TopicRates": "roquet.client.push.statistics",
     "TopicReader": "roquet.client.blocking.reader",
+    "TopicReaderConfig": "roquet.client.reader.config",
     "TopicSettings": "roquet.client.admin.topics",
+    "TopicStatistics": "roquet.client.admin.topics",
     "Transaction": "roquet.client.producer.transaction_producer",
+    "TransactionEnd": "roquet.client.hooks",
     "TransactionProducer": "roquet.client.blocking.transactions",
     "TransactionState": "roquet.client.hooks",
+    "Unreachable": "roquet.client.errors",
+    "UsedAfterFork": "roquet.client.errors",
+    "WrongLoop": "roquet.client.errors",
+    "average": "roquet.client.group.allocation",
+    "circle": "roquet.client.group.allocation",
     "reply_to": "roquet.client.producer.request_reply",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(home), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

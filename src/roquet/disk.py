@@ -18,7 +18,7 @@ DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """What a directory says about one of its entries."""
 
     name: str
@@ -80,7 +80,7 @@ class Disk(Protocol):
     def sync_directory(self, path: Path) -> None:
         """Return when the names in the directory survive a power cut."""
 
-    def entries(self, path: Path) -> list[Entry]:
+    def entries(self, path: Path) -> list[DirectoryEntry]:
         """Sorted by name; empty for a directory that does not exist."""
 
     def exists(self, path: Path) -> bool: ...
@@ -193,7 +193,7 @@ class SystemDisk:
         finally:
             os.close(descriptor)
 
-    def entries(self, path: Path) -> list[Entry]:
+    def entries(self, path: Path) -> list[DirectoryEntry]:
         try:
             with os.scandir(path) as items:
                 listed = list(items)
@@ -212,7 +212,7 @@ class SystemDisk:
         )
 
 
-def _entry_of(item: os.DirEntry[str]) -> Entry | None:
+def _entry_of(item: os.DirEntry[str]) -> DirectoryEntry | None:
     """None for what was removed since it was listed.
 
     A link that leads nowhere raises: maybe a disk is missing, and its files must not be taken
@@ -224,4 +224,4 @@ def _entry_of(item: os.DirEntry[str]) -> Entry | None:
         if item.is_symlink():
             raise
         return None
-    return Entry(item.name, status.st_size, status.st_mtime_ns // 1_000_000, item.is_dir())
+    return DirectoryEntry(item.name, status.st_size, status.st_mtime_ns // 1_000_000, item.is_dir())

@@ -1,21 +1,36 @@
 """Small state that must survive: written aside, synced, renamed, and the directory synced.
 
-    topics.json       the state
-    topics.json.bak   the state before it
-    topics.json.tmp   a state that was being written when power was cut; never read
+    topics.json           the state
+    topics.json.bak       the state before it, or a copy when there was none
+    topics.json.tmp       a state that was being written when power was cut; never read
+    topics.json.damaged   what could not be read, kept for a person
 
-The names are Apache's, and so is the rule to read `.bak` when the file itself is missing,
-empty or unreadable. What the bytes mean is the caller's business.
+The first two names are Apache's, and so is the rule to read `.bak` when the file itself is
+missing, empty or unreadable. A state is a JSON object, and what it means is the caller's business.
+A checksum goes along as its last member, which Apache passes over:
+
+    {"dataVersion":{...},"topicConfigTable":{...},"crc32":"1c291ca3"}
 """
 
+import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, final
+from typing import Final, TypeVar, final
+from zlib import crc32
 
 from roquet.disk import Disk, make_safe_directory
 from roquet.errors import RoquetError
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+_SEAL: Final = re.compile(rb',?"crc32":"([0-9a-f]{8})"\}\Z')
+
+
+class DamagedState(RoquetError):
+    """The checksum of a state is not the one that was written with it."""
 
 
 class StateFileError(RoquetError):
@@ -52,11 +67,14 @@ class StateFile:
         for path in (self._path, self._backup_path):
             try:
                 content = self._read(path)
-                state = parse(content) if content else None
+                state = parse(unsealed(content)) if content else None
             except (RoquetError, OSError) as error:
                 failure = failure or BadStateFile(path, str(error))
                 continue
             if state is not None:
+                if path is self._backup_path:
+                    reason = "missing or empty" if failure is None else failure.reason
+                    log.warning("%s: %s; going on with %s", self._path, reason, path.name)
                 self._is_loaded = True
                 return state
         if failure is not None:
@@ -64,12 +82,25 @@ class StateFile:
         self._is_loaded = True
         return None
 
+    def set_aside(self) -> None:
+        """Go on without a state that cannot be read, which stays for a person to look at.
+
+        Raises StateNotSaved.
+        """
+        try:
+            for path in (self._backup_path, self._path):
+                if self._disk.exists(path):
+                    self._disk.rename(path, self._path.with_name(self._path.name + ".damaged"))
+        except OSError as error:
+            raise StateNotSaved(self._path, str(error)) from error
+        self._is_loaded = True
+
     def save(self, content: bytes) -> None:
         """Return when `content` survives a power cut. Raises StateNotSaved."""
         # State that was not loaded yet would be overwritten with less.
         assert self._is_loaded, f"{self._path} saved before it was loaded"
         try:
-            self._save(content)
+            self._save(sealed(content))
         except OSError as error:
             raise StateNotSaved(self._path, str(error)) from error
 
@@ -77,17 +108,24 @@ class StateFile:
         disk = self._disk
         aside = self._path.with_name(self._path.name + ".tmp")
         make_safe_directory(disk, self._path.parent)
-        descriptor = disk.create(aside, 0)
-        try:
-            disk.write(descriptor, 0, content)
-            disk.sync(descriptor)
-        finally:
-            disk.close(descriptor)
-        # Between the two renames only the backup is there, and that is the state still valid.
+        self._write(aside, content)
+        # Between the two renames only the backup is there, and that state is still valid.
         if disk.exists(self._path):
             disk.rename(self._path, self._backup_path)
         disk.rename(aside, self._path)
         disk.sync_directory(self._path.parent)
+        if not disk.exists(self._backup_path):
+            # The first state has none before it, and needs a second copy as much as any other.
+            self._write(self._backup_path, content)
+            disk.sync_directory(self._path.parent)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        descriptor = self._disk.create(path, 0)
+        try:
+            self._disk.write(descriptor, 0, content)
+            self._disk.sync(descriptor)
+        finally:
+            self._disk.close(descriptor)
 
     def _read(self, path: Path) -> bytes:
         disk = self._disk
@@ -103,3 +141,21 @@ class StateFile:
             return b"".join(pieces)
         finally:
             disk.close(descriptor)
+
+
+def sealed(content: bytes) -> bytes:
+    """A JSON object with the checksum of its text as one more member."""
+    assert content.endswith(b"}"), "a state is a JSON object"
+    separator = b"" if content == b"{}" else b","
+    return b'%b%b"crc32":"%08x"}' % (content[:-1], separator, crc32(content))
+
+
+def unsealed(content: bytes) -> bytes:
+    """The object without its checksum, if it has one. Raises DamagedState."""
+    seal = _SEAL.search(content)
+    if seal is None:
+        return content  # Apache wrote it.
+    text = content[: seal.start()] + b"}"
+    if b"%08x" % crc32(text) != seal[1]:
+        raise DamagedState("its checksum is wrong")
+    return text

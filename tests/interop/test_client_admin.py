@@ -1,6 +1,5 @@
 """Our admin at Apache's servers and at ours: one contract, with Java clients to look at."""
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -8,7 +7,12 @@ from typing import NamedTuple
 import pytest
 
 from roquet import Admin, GroupSettings, Message, Producer, QueueRef, StartFrom, TopicSettings
-from roquet.client.errors import MembersConnected, MessageNotFound, TopicNotFound
+from roquet.client.errors import (
+    GroupNotFound,
+    MembersConnected,
+    MessageNotFound,
+    TopicNotFound,
+)
 from roquet.protocol.codes import Permission
 from tests.support.client_servers import ClientServer, client_server
 from tests.support.eventually import wait_until
@@ -162,7 +166,7 @@ def test_who_is_connected(
         assert members.subscriptions is not None
         assert members.subscriptions[filled.topic] == "*"
         info = admin.running_info(group, members.client_ids[0])
-        assert filled.topic in {queue.topic for queue in info.mq_table}
+        assert filled.topic in {queue.topic for queue in info.queues}
         assert group in admin.topic_groups(filled.topic)
 
 
@@ -195,15 +199,17 @@ def test_progress_of_a_java_group(
     assert timedelta() <= queue.time_lag < timedelta(minutes=5)
 
 
-def test_what_a_group_never_committed_is_unknown(
+def test_a_group_that_never_committed_has_everything_of_a_young_topic_left(
     admin: Admin, filled: Filled, new_name: NewName
 ) -> None:
     group = new_name("group")
     admin.create_group(group)
     plan = admin.plan_reset(group, filled.topic, StartFrom.LAST)
     assert [move.current for move in plan.moves] == [None]
-    lags = [each.lag for each in admin.progress(group, topic=filled.topic).queues]
-    assert set(lags) <= {None}
+    (queue,) = admin.progress(group, topic=filled.topic).queues
+    assert (queue.consumer_offset, queue.lag) == (None, queue.broker_offset)
+    with pytest.raises(GroupNotFound):
+        admin.progress(new_name("group"), topic=filled.topic)
 
 
 @pytest.mark.parametrize(
@@ -266,10 +272,9 @@ def test_messages_are_found_by_time_and_place(
 ) -> None:
     first = admin.messages_of_queue(filled.queue, 0)
     assert [each.body for each in first] == [b"0", b"1", b"2"]
-    last_ms = first[-1].store_timestamp
-    wait_until(lambda: time.time_ns() // 1_000_000 > last_ms)
+    cut = first[-1].stored + timedelta(milliseconds=1)
+    wait_until(lambda: datetime.now(UTC) >= cut)
     producer.send(Message(filled.topic, b"late"), timeout_s=TIMEOUT_S)
-    cut = datetime.fromtimestamp((last_ms + 1) / 1000, UTC)
     before = admin.messages_between(filled.topic, end=cut)
     assert [each.body for each in before] == [b"0", b"1", b"2"]
     assert [each.body for each in admin.messages_between(filled.topic, begin=cut)] == [b"late"]

@@ -188,7 +188,7 @@ def test_a_delayed_message_arrives_later(
     producer: Producer, puller: JavaPullConsumer, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
-    sent = producer.send(Message(topic, b"later"), delay=1, timeout_s=TIMEOUT_S)
+    sent = producer.send(Message(topic, b"later"), delay_level=1, timeout_s=TIMEOUT_S)
     (received,) = puller.pull_or_wait(java_queue(sent.queue), 0).messages
     assert received.body == b"later"
     assert received.store_timestamp - received.born_timestamp >= 900

@@ -252,7 +252,7 @@ def test_order_is_kept_whatever_fails(
     def listen(message: ReceivedMessage) -> None:
         if message.body == b"7" and failures[message.queue] < 2:
             failures[message.queue] += 1
-            raise RetryLater(pause_s=0.01)
+            raise RetryLater(timedelta(milliseconds=10))
         done.append(message)
 
     new_consumer(listen, orderly=True)
@@ -300,16 +300,27 @@ def test_broadcasting_gives_everything_to_everybody(
     assert Counter(again.bodies) == Counter(later)
 
 
-@pytest.mark.parametrize("start", [StartFrom.LAST, datetime.now(UTC) + timedelta(hours=1)])
 def test_a_queue_that_still_has_its_first_message_is_read_from_there(
-    producer: Producer, topic: str, new_consumer: NewConsumer, start: Any
+    producer: Producer, topic: str, new_consumer: NewConsumer
 ) -> None:
     """Brokers see to it, so that a group does not miss what comes first to a new topic."""
     sent = send(producer, topic, 4)
     inbox = Inbox()
-    new_consumer(inbox, start_from=start)
+    new_consumer(inbox, start_from=StartFrom.AUTO)
     inbox.wait_for(4)
     assert Counter(inbox.bodies) == Counter(sent)
+
+
+@pytest.mark.parametrize("start", [StartFrom.LAST, datetime.now(UTC) + timedelta(hours=1)])
+def test_a_group_that_begins_last_gets_nothing_old_of_a_young_topic(
+    producer: Producer, topic: str, new_consumer: NewConsumer, start: Any
+) -> None:
+    send(producer, topic, 4)
+    inbox = Inbox()
+    new_consumer(inbox, start_from=start)
+    later = send(producer, topic, 4, 4)
+    inbox.wait_for(4)
+    assert Counter(inbox.bodies) == Counter(later)
 
 
 def test_resting_keeps_messages_for_later(

@@ -17,7 +17,7 @@ from roquet import (
     TopicReader,
     TopicSettings,
 )
-from roquet.client.errors import RequestRefused, SendRefused
+from roquet.client.errors import MessageNotFound, RequestRefused, SendRefused
 from roquet.protocol.messages.record import split_records
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.eventually import wait_until
@@ -112,6 +112,22 @@ def test_all_clients_sign_and_encrypt(name_server: str) -> None:
     with pushing, polling:
         wait_until(all_are_here)
         polling.commit()
+
+
+def test_a_message_is_found_by_its_id_with_a_signature(name_server: str) -> None:
+    with (
+        Producer(name_server, "shop", credentials=SHOP, tls=TRUSTING) as producer,
+        Admin(name_server, credentials=OPERATOR, tls=TRUSTING) as admin,
+    ):
+        receipt = producer.send(Message(TOPIC, b"found"), timeout_s=TIMEOUT_S)
+
+        def is_found() -> bool:
+            try:
+                return admin.message(TOPIC, receipt.message_id).body == b"found"
+            except MessageNotFound:
+                return False
+
+        wait_until(is_found)
 
 
 def test_a_topic_reader_signs_and_encrypts(name_server: str) -> None:

@@ -85,7 +85,7 @@ def test_apache_brokers_clients_and_tools_work_with_our_name_server(
         assert "OK" in tool("addWritePerm", "-b", broker.broker_name)
         tool("updateKvConfig", "-s", "space", "-k", "key", "-v", "value")
         stored = json.loads((tmp_path / "namesrv" / "kvConfig.json").read_bytes())
-        assert stored == {"configTable": {"space": {"key": "value"}}}
+        assert stored["configTable"] == {"space": {"key": "value"}}
         assert "orderMessageEnable" in tool("getNamesrvConfig")
         assert "success" in tool("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true")
         tool("updateOrderConf", "-t", "made", "-m", "put", "-v", f"{broker.broker_name}:2")

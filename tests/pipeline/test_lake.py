@@ -17,6 +17,7 @@ from roquet.client.blocking.reader import TopicReader
 from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
 from tests.support.ingest_command import IngestCommand
+from tests.support.lake_rows import found_by_duckdb
 
 QUEUES = 3
 COUNT = 60_000 if os.environ.get("ROQUET_LONG") else 3_000
@@ -94,6 +95,10 @@ def test_plain_arrow_finds_each_message_once_after_two_kills(kept: Kept) -> None
     )
     assert found == kept.sent
     assert set(table["topic"].to_pylist()) == {kept.topic}
+
+
+def test_duckdb_finds_each_message_once_after_two_kills(kept: Kept) -> None:
+    assert found_by_duckdb(kept.command.lake) == kept.sent
 
 
 def test_spark_finds_each_message_once_after_two_kills(kept: Kept, spark: SparkSession) -> None:

@@ -12,14 +12,14 @@ from roquet.disk import SystemDisk
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_V1, MAGIC_V2
-from roquet.store.deletions import Deletions
-from roquet.store.dispatch import SCHEDULE_TOPIC, Dispatcher
 from roquet.store.errors import BadRecord
-from roquet.store.layout import layout_of
+from roquet.store.files.layout import layout_of
+from roquet.store.files.mapped_file import MappedFile, create_file
 from roquet.store.log_scan import LogRecord, Stretch, read_log_record, scan_file, scan_stretches
-from roquet.store.mapped_file import MappedFile, create_file
 from roquet.store.queues import ConsumeQueues
 from roquet.store.record_scan import scan_heads, scan_runs, scan_whole
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher
 
 BASE = 1 << 20
 SIZE = 1 << 14

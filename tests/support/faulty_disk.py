@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from roquet.disk import PAGE_SIZE, Entry, Space, SystemDisk
+from roquet.disk import PAGE_SIZE, DirectoryEntry, Space, SystemDisk
 
 SECTOR_SIZE = 512
 
@@ -209,7 +209,7 @@ class FaultyDisk:
             self._names = _changed(self._names, change)
         self._changes = pending[::-1]
 
-    def entries(self, path: Path) -> list[Entry]:
+    def entries(self, path: Path) -> list[DirectoryEntry]:
         return self.system.entries(path)
 
     def exists(self, path: Path) -> bool:

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -33,6 +34,31 @@ class IngestCommand:
         assert "Traceback" not in stderr
         if exit_code:
             return {"said": stderr}
+        summary: dict[str, Any] = json.loads(stdout)
+        return summary
+
+    def run_through(
+        self, steps: Sequence[tuple[Callable[[], object], Callable[[int], None]]], *options: str
+    ) -> dict[str, Any]:
+        """To the end, while things happen: each when its condition holds, one after the other.
+
+        What happens is told the id of the process.
+        """
+        process = self._start(*options)
+
+        def is_time(condition: Callable[[], object]) -> bool:
+            assert process.poll() is None, process.communicate()
+            return bool(condition())
+
+        try:
+            for condition, act in steps:
+                wait_until(partial(is_time, condition), _PATIENCE_S)
+                act(process.pid)
+            stdout, stderr = process.communicate(timeout=_PATIENCE_S)
+        finally:
+            process.kill()
+            process.wait()
+        assert process.returncode == 0, stderr
         summary: dict[str, Any] = json.loads(stdout)
         return summary
 

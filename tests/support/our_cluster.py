@@ -159,7 +159,7 @@ class OurBroker(OurServer):
         broker_name: str = "our-broker",
         configuration: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(directory, r"serves at \S+\n")
+        super().__init__(directory, r"serves at \S+.*\n")
         port = free_port()
         self.address = f"{HOST}:{port}"
         self.broker_name = broker_name
@@ -182,16 +182,24 @@ class OurBroker(OurServer):
 
 
 class OurCluster(OurServer):
-    """`roquet up`: a name server and a broker in one process, on any ports, gone when it stops."""
+    """`roquet up`: a name server and a broker in one process, on any ports, gone when it stops.
+
+    `arguments` are further words of the command line.
+    """
 
     broker_name = "broker-a"
     cluster_name = "DefaultCluster"
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, r"^ready name-server=(\S+) broker=(\S+)\n")
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        super().__init__(directory, r"^ready name-server=(\S+) broker=(\S+).*\n")
+        self._arguments = arguments
 
     def command(self) -> list[str]:
-        return ["up", "--name-server-port", "0", "--broker-port", "0"]
+        return ["up", "--name-server-port", "0", "--broker-port", "0", *self._arguments]
+
+    @property
+    def said_ready(self) -> str:
+        return self._said[0].rstrip()
 
     @property
     def name_server(self) -> str:

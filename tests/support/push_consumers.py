@@ -6,7 +6,8 @@ from roquet import AsyncProducer, Message
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.group.start_offset import StartFrom
-from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.consumer import AsyncPushConsumer
+from roquet.client.push.listeners import Listener
 from roquet.client.received import ReceivedMessage
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster

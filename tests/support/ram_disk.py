@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from roquet.disk import Entry, Space, SystemDisk
+from roquet.disk import DirectoryEntry, Space, SystemDisk
 
 
 class RamDisk(SystemDisk):
@@ -70,11 +70,11 @@ class RamDisk(SystemDisk):
     def sync_directory(self, path: Path) -> None:
         pass
 
-    def entries(self, path: Path) -> list[Entry]:
+    def entries(self, path: Path) -> list[DirectoryEntry]:
         return sorted(
-            Entry(name, 0, 0, is_directory=True)
+            DirectoryEntry(name, 0, 0, is_directory=True)
             if descriptor is None
-            else Entry(name, os.fstat(descriptor).st_size, 0, is_directory=False)
+            else DirectoryEntry(name, os.fstat(descriptor).st_size, 0, is_directory=False)
             for name, descriptor in self._directories.get(str(path), {}).items()
         )
 

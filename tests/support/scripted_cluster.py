@@ -11,11 +11,11 @@ from roquet.net.router import Answer, Parked, Reply, Request, Router, on
 from roquet.net.serving import Server
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.heartbeat import Heartbeat
-from roquet.protocol.bodies.route import BrokerData, QueueData, TopicRoute
+from roquet.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRoute
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.headers.clients import UnregisterClientHeader
 from roquet.protocol.headers.routes import GetRouteHeader
 from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
@@ -165,6 +165,11 @@ def _find_route(names: ScriptedNames, request: Request[GetRouteHeader]) -> Reply
     return Reply(body=write_body(names.route))
 
 
+def _tell_brokers(names: ScriptedNames, _request: Request[NoFields]) -> Reply:
+    brokers = {each.broker_name: each for each in names.route.broker_datas}
+    return Reply(body=write_body(ClusterInfo(broker_addr_table=brokers)))
+
+
 def _send(broker: ScriptedBroker, request: Request[SendMessageHeaderV2]) -> Answer:
     broker.sends.append(request.command)
     broker.headers.append(request.header)
@@ -182,7 +187,10 @@ def _leave(broker: ScriptedBroker, request: Request[UnregisterClientHeader]) -> 
     return Reply()
 
 
-_NAME_ROUTES = (on(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader, _find_route),)
+_NAME_ROUTES = (
+    on(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader, _find_route),
+    on(RequestCode.GET_BROKER_CLUSTER_INFO, NoFields, _tell_brokers),
+)
 _BROKER_ROUTES = (
     on(RequestCode.SEND_MESSAGE_V2, SendMessageHeaderV2, _send),
     on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, _send),

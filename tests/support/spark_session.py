@@ -10,6 +10,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from roquet.pipeline import register
+from roquet.pipeline.jobs.session import quick_python
 from tests.support.jars import JvmNotStarted
 
 
@@ -19,8 +20,9 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
 
     Raises JvmNotStarted.
     """
-    # Workers would take the first Python of the path.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Workers would take the first Python of the path, and be slow to start.
+    os.environ["PYSPARK_PYTHON"] = str(quick_python(directory))
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.Builder().master("local[2,3]").appName("roquet-tests")
     for name, value in {

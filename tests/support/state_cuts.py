@@ -18,10 +18,14 @@ class _BadState(RoquetError):
 
 
 def _state_of(content: bytes) -> int:
-    number = content[:1]
-    if not number.isdigit() or content != number * _STATE_SIZE:
+    number = content[1:2]
+    if not number.isdigit() or content != _content_of(int(number)):
         raise _BadState("torn")
     return int(number)
+
+
+def _content_of(state: int) -> bytes:
+    return b"{%b}" % (b"%d" % state * _STATE_SIZE)
 
 
 def after_state_cuts(directory: Path, seed: int) -> list[str]:
@@ -49,7 +53,7 @@ def after_state_cuts(directory: Path, seed: int) -> list[str]:
     state_file.load(_state_of)
     disk.before_call = cut
     for number in range(1, _SAVES + 1):
-        state_file.save(b"%d" % number * _STATE_SIZE)
+        state_file.save(_content_of(number))
         saved = number
         cut()
     return violations

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from roquet.protocol.errors import BadMessage
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 from tests.support.log_rebuild import QueueName, RebuiltEntry, rebuilt
 from tests.support.store_ledger import Sent
 

@@ -14,7 +14,7 @@ from roquet.protocol.messages.record import read_record
 from roquet.store.config import StoreConfig
 from roquet.store.listener import StoreListener
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 from tests.support.fake_clock import FakeClock
 from tests.support.quick_disk import QuickDisk
 

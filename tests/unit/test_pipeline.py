@@ -3,6 +3,43 @@
 import subprocess
 import sys
 
+import pytest
+
+# Spark starts a Python process for every question to a format, and gives it ten seconds. What
+# only tasks need, or only other rooms, is not loaded to answer; pandas alone takes a second.
+NOT_FOR_PLANNERS = {
+    "lz4",
+    "multiprocessing",
+    "pandas",
+    "rich",
+    "roquet.broker",
+    "roquet.cli",
+    "roquet.namesrv",
+    "roquet.protocol.catalog",
+    "roquet.testing",
+    "unittest",
+    "zstandard",
+}
+PLANNING = """
+import sys
+from pyspark.sql.types import StringType, StructField, StructType
+from roquet.pipeline.source.data_source import RocketmqDataSource
+from roquet.pipeline.store_source.data_source import RocketmqStoreDataSource
+
+body = StructType([StructField("body", StringType())])
+topics = RocketmqDataSource({"nameServer": "localhost:9876", "topic": "orders"})
+store = RocketmqStoreDataSource({"path": "store", "topic": "orders"})
+"""
+ASKED = {
+    "schema": "topics.schema()",
+    "batch": "topics.reader(topics.schema())",
+    "stream": "topics.streamReader(topics.schema())",
+    "batch sink": "topics.writer(body, False)",
+    "stream sink": "topics.streamWriter(body, False)",
+    "store": "store.reader(store.schema())",
+    "lake": "import roquet.pipeline.jobs.staging_source",
+}
+
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program]
@@ -37,3 +74,28 @@ def test_without_arrow_the_modules_offer_nothing_and_do_not_fail() -> None:
     assert done.stdout.split() == ["False", "False"]
     assert done.stderr.count("there is no format rocketmq") == 2
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_planners_load_nothing_that_only_others_need(asked: str) -> None:
+    done = run(f"{PLANNING}\n{asked}\nprint(*sys.modules)")
+    loaded = set(done.stdout.split())
+    assert "roquet.pipeline.source.data_source" in loaded, done.stderr
+    assert loaded.isdisjoint(NOT_FOR_PLANNERS), loaded & NOT_FOR_PLANNERS
+
+
+def test_a_planner_of_topics_does_not_load_the_store() -> None:
+    program = "import sys, roquet.pipeline.source.stream; print(*sys.modules)"
+    assert "roquet.store" not in run(program).stdout.split()
+
+
+def test_pandas_is_not_needed() -> None:
+    program = (
+        "import sys; sys.modules['pandas'] = None\n"
+        "import importlib, pkgutil, roquet.pipeline\n"
+        "for each in pkgutil.walk_packages(roquet.pipeline.__path__, 'roquet.pipeline.'):\n"
+        "    importlib.import_module(each.name)\n"
+        "print('roquet.pipeline.sink.writers' in sys.modules)"
+    )
+    done = run(program)
+    assert done.stdout.split() == ["True"], done.stderr

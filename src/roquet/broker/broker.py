@@ -4,6 +4,8 @@ import msgspec
 
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.arrivals import Arrivals
+from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
 from roquet.broker.settings.config import BrokerConfig
@@ -11,7 +13,7 @@ from roquet.broker.settings.pauses import Pauses
 from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
-from roquet.broker.tables.queue_locks import QueueLocks
+from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable
@@ -38,9 +40,11 @@ class Broker(msgspec.Struct):
     offsets: OffsetTable
     consumers: Consumers[Connection]
     producers: Producers[Connection]
-    locks: QueueLocks
+    locks: LockTable
     arrivals: Arrivals
     safety: Safety
+    expiry: Expiry
+    refused_writes: RefusedWrites
     delays: Delays
     pending_halves: PendingHalves
     registrar: Registrar
@@ -52,9 +56,9 @@ class Broker(msgspec.Struct):
     timer_saver: Saver
     changed_settings: ChangedSettings
     settings_saver: Saver
-    # Who owns what a request leaves to be done after its handler has returned.
+    # The owner of what a request leaves to be done after its handler has returned.
     services: Services
-    # Where clients find this broker, packed as records hold it, and as message ids begin.
+    # Where clients find this broker, packed as in records; message ids begin with it.
     store_host: bytes
     # What the broker adds to the properties of every message.
     cluster_property: bytes

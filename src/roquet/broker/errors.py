@@ -5,6 +5,7 @@ RoquetError
 │   ├── BadName                 1   no topic or group may be called that
 │   ├── BadQueueCount           1   no topic may have that many queues
 │   ├── BadAttributes           1   settings of a topic or group cannot be changed like that
+│   ├── AttributeNotKept        1   an attribute of a topic promises what there is not here
 │   ├── BadOffset               1   no position in a queue is negative
 │   ├── TooManyGroups           1   one connection cannot be in that many groups
 │   ├── FiltersOff              1   SQL92 is switched off here
@@ -49,6 +50,22 @@ class BadAttributes(Refused):
     def __init__(self, reason: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, f"attributes cannot be changed: {reason}")
         self.reason = reason
+
+
+class AttributeNotKept(Refused):
+    def __init__(self, topic: str, attribute: str, promise: str, remedy: str) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_ERROR,
+            f"topic {topic[:_SHOWN_SIZE_MAX]!r}: {attribute[:_SHOWN_SIZE_MAX]} promises {promise}, "
+            f"and this broker cannot keep that: use {remedy}, "
+            "or leave the topic to Apache's broker",
+        )
+        self.topic = topic
+        self.attribute = attribute
+
+    def __str__(self) -> str:
+        # An operator may read it, too, when a broker does not start.
+        return self.remark
 
 
 class BadOffset(Refused):
@@ -123,7 +140,7 @@ class SubscriptionUnreadable(Refused):
 class NotSubscribed(Refused):
     def __init__(self, group: str, topic: str) -> None:
         super().__init__(
-            ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {group!r} has not subscribed {topic!r}"
+            ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {group!r} has not subscribed to {topic!r}"
         )
         self.group = group
         self.topic = topic

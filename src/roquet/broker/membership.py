@@ -25,7 +25,7 @@ def group_settings(broker: Broker, group: str) -> GroupConfig:
 
 
 def connection_lost(broker: Broker, connection: Connection) -> None:
-    """Who was on the connection is gone, and those who stay take over at once."""
+    """Whoever was on the connection is gone, and those who stay take over at once."""
     broker.producers.forget(connection)
     for group in broker.consumers.forget(connection):
         tell_members_changed(broker, group)

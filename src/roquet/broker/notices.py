@@ -11,7 +11,7 @@ from roquet.protocol.headers.clients import ConsumersChangedHeader
 
 
 def tell(connections: Iterable[Connection], command: Command) -> None:
-    """Who is about to go hears nothing any more."""
+    """Whoever is about to go hears nothing any more."""
     for connection in connections:
         if connection.is_open:
             connection.send_oneway(command)

@@ -1,8 +1,8 @@
 """Telling every name server which topics this broker has.
 
 All name servers are told side by side, at the start, after every change of a topic and at least
-every 30 seconds. One that cannot be reached is tried again next time. It costs a warning, and so
-does a broker that nobody knows: at once, then every ten minutes, until a word that it is over.
+every 30 seconds. One that cannot be reached is tried again next time. That costs a warning, and so
+does a broker that nobody knows: at once, then every ten minutes; that it is over is said, too.
 """
 
 import asyncio
@@ -23,10 +23,9 @@ from roquet.protocol.bodies.registration import Registration
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header, fields_of, read_header
+from roquet.protocol.fields import Header, fields_of
 from roquet.protocol.headers.registration import (
     RegisterBrokerHeader,
-    RegisterBrokerReplyHeader,
     UnregisterBrokerHeader,
 )
 
@@ -52,11 +51,9 @@ class Registered(NamedTuple):
     """What a name server answered."""
 
     order_topics: frozenset[str]  # topics an operator has declared ordered
-    master_address: str | None
-    ha_address: str | None
 
 
-class RegistrationRefused(RoquetError):
+class NotRegistered(RoquetError):
     def __init__(self, name_server: str, code: int, remark: str | None) -> None:
         super().__init__(f"{name_server} refused the registration: code {code}, {remark}")
         self.name_server = name_server
@@ -102,7 +99,7 @@ class Registrar:
     async def until_told(self) -> None:
         """Returns when all name servers that can be reached know of the changes so far.
 
-        Those who come while they are being told share one round after that.
+        Whoever comes while they are being told shares one round after that.
         """
         change_count = self._change_count
         async with self._round:
@@ -134,7 +131,7 @@ class Registrar:
             except TimeoutError:
                 is_due = True
             async with self._round:
-                # Who waited for it may have told them meanwhile.
+                # Whoever waited for it may have told them meanwhile.
                 if is_due or self._is_stale.is_set():
                     on_registered(await self.register())
 
@@ -153,7 +150,7 @@ class Registrar:
                 self._peers.call(server, command, _UNREGISTER_TIMEOUT_S)
                 for server in self._name_servers
             ),
-            # Who cannot be reached finds out by itself when our connection ends.
+            # One that cannot be reached finds out by itself when our connection ends.
             return_exceptions=True,
         )
 
@@ -192,10 +189,9 @@ class Registrar:
         command = _command(RequestCode.REGISTER_BROKER, header, body)
         reply = await self._peers.call(name_server, command, self._timeout_s())
         if reply.code != ResponseCode.SUCCESS:
-            raise RegistrationRefused(name_server, reply.code, reply.remark)
-        facts = read_header(RegisterBrokerReplyHeader, reply.fields)
+            raise NotRegistered(name_server, reply.code, reply.remark)
         orders = read_body(KvTable, reply.body).table if reply.body else {}
-        return Registered(frozenset(orders), facts.master_addr, facts.ha_server_addr)
+        return Registered(frozenset(orders))
 
 
 @final

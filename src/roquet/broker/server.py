@@ -17,6 +17,8 @@ from roquet.broker.handlers import ROUTES
 from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
+from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.registration import Identity, Registrar
@@ -26,7 +28,7 @@ from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
-from roquet.broker.tables.queue_locks import QueueLocks
+from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import SavedTable, Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable, built_in_topics
@@ -35,8 +37,10 @@ from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection, Lane
+from roquet.net.errors import UnknownHost
 from roquet.net.limits import ConnectionLimits
-from roquet.net.peers import Peers, split_address
+from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
+from roquet.net.peers import Peers
 from roquet.net.ports import at_free_port
 from roquet.net.router import Route, Router
 from roquet.net.service import Services
@@ -63,9 +67,13 @@ _FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULL
 async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncIterator[Broker]:
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
-    When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, BadStateFile,
-    and OSError or NoFreePort when an address cannot be had.
+    When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, StateFileError,
+    AttributeNotKept, and OSError, NoFreePort or UnknownHost when an address cannot be had.
     """
+    ip_of(config.bind_host)
+    config = replace(
+        config, advertised_host=config.advertised_host or reachable_host(config.bind_host)
+    )
 
     async def start(port: int) -> tuple[Broker, AsyncExitStack]:
         return await _started(replace(config, listen_port=port), clock, disk)
@@ -103,8 +111,23 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
             await listener.start(config.bind_host, config.listen_port + distance)
         learn(broker, await broker.registrar.register())
         stack.push_async_callback(broker.registrar.unregister)
-        log.info("%s serves at %s:%d", config.broker_name, config.bind_host, config.listen_port)
+        _tell_address(config)
         return broker, stack.pop_all()
+
+
+def _tell_address(config: BrokerConfig) -> None:
+    place = Address(config.bind_host, config.listen_port)
+    advertised = Address(config.advertised_host or config.bind_host, config.listen_port)
+    if advertised == place:
+        log.info("%s serves at %s", config.broker_name, place)
+        return
+    log.info("%s serves at %s, clients are told %s", config.broker_name, place, advertised)
+    if is_loopback(place.ip) and not is_loopback(advertised.ip):
+        log.warning(
+            "only this machine is listened to, but clients are told %s: to serve others, set "
+            "bindAddress, or give --host",
+            advertised,
+        )
 
 
 def _listener(broker: Broker, routes: Sequence[Route[Broker]], lane: Lane) -> Server:
@@ -123,9 +146,13 @@ class _LoadedTable(SavedTable, Protocol):
 
 def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitStack) -> Broker:
     """The broker with its tables loaded and its store open."""
+    lost: set[str] = set()
 
     def kept(name: str, table: _LoadedTable) -> Saver:
-        saver = Saver(name, _loaded_file(disk, config.store.layout.config / name, table), table)
+        file = StateFile(disk, config.store.layout.config / name)
+        if not _is_loaded(file, name, table):
+            lost.add(name)
+        saver = Saver(name, file, table)
         stack.push_async_callback(saver.until_saved)
         return saver
 
@@ -137,6 +164,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     groups = GroupTable(clock)
     offsets = OffsetTable()
     topic_saver = kept("topics.json", topics)
+    topics.check_promises()
     group_saver = kept("subscriptionGroup.json", groups)
     offset_saver = kept("consumerOffset.json", offsets)
     delay_state = DurableState(DelayOffsetTable())
@@ -163,19 +191,19 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         Timers(store, clock, timer_state),
     )
     stack.callback(_close_store, store, delays)
-    assert store.recovery is not None
-    if not store.recovery.was_clean:
-        offsets.cut_back(store.max_offset)
+    if "topics.json" in lost:
+        _make_again(topics, topic_saver, store)
+    # Not only after a crash: a disk may lose the end of a log that was closed, too.
+    offsets.cut_back(store.max_offset)
     pending_halves.load()
     peers = Peers(Router(None, ()), clock)
     stack.push_async_callback(peers.close)
-    identity = _identity(config)
-    store_host = pack_host(*split_address(identity.address))
+    store_host = pack_host(_store_ip(config), config.listen_port)
     registrar = Registrar(
         peers,
         clock,
         config.name_servers,
-        identity,
+        _identity(config),
         lambda: topics.announced(broker.config.permission),
         timeout_s=lambda: broker.config.register_timeout_ms / 1000,
     )
@@ -198,9 +226,11 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         offsets=offsets,
         consumers=Consumers[Connection](),
         producers=Producers[Connection](),
-        locks=QueueLocks(clock),
+        locks=LockTable(clock),
         arrivals=arrivals,
         safety=safety,
+        expiry=Expiry(store, clock, lambda: broker.config.store),
+        refused_writes=RefusedWrites(clock),
         delays=delays,
         pending_halves=pending_halves,
         registrar=registrar,
@@ -232,11 +262,32 @@ def _identity(config: BrokerConfig) -> Identity:
     )
 
 
-def _loaded_file(disk: Disk, path: Path, table: _LoadedTable) -> StateFile:
-    file = StateFile(disk, path)
-    for name in file.load(table.load) or ():
-        log.warning("%s: left out %r, which cannot be a name", path.name, name)
-    return file
+def _store_ip(config: BrokerConfig) -> str:
+    """What records and message ids say, which have no room for a name."""
+    try:
+        return ip_of(config.advertised_host or config.bind_host)
+    except UnknownHost:
+        # A name that only clients can look up, at the other side of a router.
+        return ip_of(reachable_host(config.bind_host))
+
+
+def _is_loaded(file: StateFile, name: str, table: _LoadedTable) -> bool:
+    """A table that cannot be read is no reason not to serve the log. Raises StateNotSaved."""
+    try:
+        left_out = file.load(table.load) or ()
+    except BadStateFile as error:
+        log.error("starting without %s, kept as %s.damaged: %s", name, name, error)  # noqa: TRY400  It says it all.
+        file.set_aside()
+        return False
+    for each in left_out:
+        log.warning("%s: left out %r, which cannot be a name", name, each)
+    return True
+
+
+def _make_again(topics: TopicTable, saver: Saver, store: MessageStore) -> None:
+    saver.save_soon()
+    for topic in topics.restore(store.queues()):
+        log.warning("made topic %s again, after its queues", topic)
 
 
 def _apache_progress(disk: Disk, path: Path) -> TimerProgress:
@@ -261,7 +312,9 @@ def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety
         report.log_end,
     )
     if report.cut_size:
-        log.warning("cut off %d bytes behind the log: %s", report.cut_size, report.cut_reason)
+        log.warning(
+            "cut off %d bytes past the end of the log: %s", report.cut_size, report.cut_reason
+        )
     for damage in report.damages:
         log.error("damaged part of the log: %s", damage)
     store.start()

@@ -6,7 +6,6 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import deliver_delayed, save_progress
 from roquet.broker.membership import expire_clients
-from roquet.broker.messages.expiry import clean_store
 from roquet.broker.registration import Registered
 from roquet.broker.transactions.check_back import keep_checking
 from roquet.net.service import OnFailure
@@ -63,6 +62,7 @@ async def _stay_registered(broker: Broker) -> None:
 
 async def _tick(broker: Broker) -> None:
     broker.statistics.tick()
+    broker.refused_writes.tell()
     broker.store.file_keys()
     save_progress(broker)
 
@@ -90,7 +90,7 @@ async def _forget_locks(broker: Broker) -> None:
 
 async def _clean(broker: Broker) -> None:
     try:
-        clean_store(broker.store)
+        broker.expiry.clean()
     except StoreUnavailable as error:
         log.warning("old files are not removed: %s", error)
 
@@ -101,3 +101,5 @@ async def _scrub(broker: Broker) -> None:
         log.error("damaged part of the log: %s", damage)
     if report.repaired_entries:
         log.warning("put %d queue entries right", report.repaired_entries)
+    if report.is_round_over:
+        log.debug("every record of the log was checked again")

@@ -4,8 +4,10 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from roquet.cli.broker_group import PROCESS_COUNT_MAX
 from roquet.cli.broker_process import BrokerOptions, run_broker
-from roquet.cli.numbers import port_number
+from roquet.cli.hosts import reachable_host_name
+from roquet.cli.numbers import port_number, whole_number
 from roquet.errors import RoquetError
 
 
@@ -25,14 +27,37 @@ def define(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--dir", type=Path, metavar="DIR", help="Where messages are kept.")
     parser.add_argument("--host", help="The address to listen on. Without it, this machine only.")
+    parser.add_argument(
+        "--advertise",
+        type=reachable_host_name,
+        metavar="HOST",
+        help="The address that clients are told. Without it, the one that is listened on, or a"
+        " guess if that is 0.0.0.0.",
+    )
     parser.add_argument("--port", type=port_number, help="The port to listen on; 0 takes any.")
+    parser.add_argument(
+        "--processes",
+        type=whole_number(1, PROCESS_COUNT_MAX),
+        default=1,
+        metavar="COUNT",
+        help="How many brokers, each with a name, a directory and ports (10 apart) of its own; one"
+        " if left out. A core is for one of them.",
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(given: Namespace) -> int:
     try:
         run_broker(
-            BrokerOptions(given.config, given.name_server, given.dir, given.host, given.port)
+            BrokerOptions(
+                config_file=given.config,
+                name_servers=given.name_server,
+                directory=given.dir,
+                host=given.host,
+                advertised_host=given.advertise,
+                port=given.port,
+                process_count=given.processes,
+            )
         )
     except (RoquetError, OSError) as error:
         print(f"roquet broker: {error}", file=sys.stderr)

@@ -12,6 +12,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
 from roquet.broker.settings.config import BrokerConfig
+from roquet.cli.broker_group import members_of, run_group
 from roquet.cli.log_lines import log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
 from roquet.clock import SystemClock
@@ -23,14 +24,16 @@ from roquet.protocol.bodies.properties_text import read_properties_text
 _DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
 
 
-class BrokerOptions(msgspec.Struct, frozen=True):
+class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line says; it is stronger than the file."""
 
     config_file: Path | None
     name_servers: str | None
     directory: Path | None
     host: str | None
+    advertised_host: str | None
     port: int | None
+    process_count: int = 1
 
 
 class BrokerFailed(RoquetError):
@@ -40,12 +43,20 @@ class BrokerFailed(RoquetError):
 def run_broker(options: BrokerOptions) -> None:
     """Returns after SIGINT or SIGTERM.
 
-    Raises BrokerFailed, OSError, ConfigError, PromiseNotKept, BadBody and what
+    Raises BrokerFailed, GroupMemberFailed, OSError, ConfigError, PromiseNotKept, BadBody and what
     `serve_broker` raises.
     """
     log_to_stderr()
     raise_file_limit()
-    run(_serve(_config(options)))
+    config = _config(options)
+    if options.process_count == 1:
+        _run_one(config)
+    else:
+        run_group(members_of(config, options.process_count), _run_one)
+
+
+def _run_one(config: BrokerConfig) -> None:
+    run(_serve(config))
 
 
 async def until_stopped(stop: asyncio.Event, brokers: Sequence[Broker]) -> None:
@@ -76,7 +87,11 @@ def _config(options: BrokerOptions) -> BrokerConfig:
         warn_of_settings(
             options.config_file, ignored, TREATMENTS.__contains__, doubtful_truths(settings)
         )
-    changes: dict[str, Any] = {"bind_address": options.host, "listen_port": options.port}
+    changes: dict[str, Any] = {
+        "bind_address": options.host,
+        "advertised_host": options.advertised_host,
+        "listen_port": options.port,
+    }
     given = {name: value for name, value in changes.items() if value is not None}
     return replace(config, **given)
 

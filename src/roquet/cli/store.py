@@ -3,10 +3,10 @@
 import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,9 +19,11 @@ from roquet.cli.store_view import inspection_view, message_view
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
+from roquet.store.offline.finding import find_stores
 from roquet.store.offline.reading import StoreReader
 from roquet.store.offline.repairing import repair as repair_store
 from roquet.store.offline.verifying import verify as verify_store
+from roquet.temporary import temporary_directory
 
 _INSPECT: Final = """\
 Show files, offsets, topics, queues and times.
@@ -30,7 +32,7 @@ Nothing is changed, and it does not matter whether a broker is using the
 directory.
 """
 _VERIFY: Final = """\
-Compare queues and index with the log, and every record with its checksum.
+Compare queues and index with the log, every record with its checksum, and read state files.
 
 What is wrong is printed with its range and makes the exit code 1. What
 the next broker puts in order by itself, such as the last record that a
@@ -75,7 +77,10 @@ def define(parser: ArgumentParser) -> None:
             allow_abbrev=False,
         )
         each.add_argument(
-            "directory", type=Path, metavar="DIR", help="Where a broker keeps its files."
+            "directory",
+            type=Path,
+            metavar="DIR",
+            help="Where a broker keeps its files, or what was given to `roquet up --dir`.",
         )
         each.set_defaults(run=command.run)
     parsers["inspect"].add_argument("--json", action="store_true", help="Print one JSON object.")
@@ -95,22 +100,30 @@ def _define_selection(parser: ArgumentParser) -> None:
 
 def _inspect(given: Namespace) -> int:
     with _failures_told("inspect"):
-        inspection = inspect_store(_existing(given.directory), SystemDisk())
-    if given.json:
-        print(msgspec.json.encode(inspection).decode())
-    else:
-        console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
-        console.print(inspection_view(inspection))
+        inspections = [inspect_store(root, SystemDisk()) for root in _stores(given.directory)]
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+    for inspection in inspections:
+        if given.json:
+            print(msgspec.json.encode(inspection).decode())
+        else:
+            console.print(inspection_view(inspection))
     return 0
 
 
 def _verify(given: Namespace) -> int:
-    with _failures_told("verify"), TemporaryDirectory(prefix="roquet-verify-") as scratch:
-        result = verify_store(_existing(given.directory), Path(scratch), SystemDisk())
+    with _failures_told("verify"):
+        stores = _stores(given.directory)
+    return max(_verify_one(root, _mark(root, stores)) for root in stores)
+
+
+def _verify_one(root: Path, mark: str) -> int:
+    with _failures_told("verify"), temporary_directory() as scratch:
+        result = verify_store(root, scratch, SystemDisk())
     for fault in result.faults:
-        print(fault)
+        print(f"{mark}{fault}")
     print(
-        f"{result.record_count} records, {result.queue_count} queues, {result.key_count} keys: "
+        f"{mark}{result.record_count} records, {result.queue_count} queues, "
+        f"{result.key_count} keys, {result.state_file_count} state files: "
         f"{len(result.faults) or 'no'} faults"
     )
     return 1 if result.faults else 0
@@ -128,7 +141,7 @@ def _dump(given: Namespace) -> int:
             to_time=None if given.to_time is None else parse_time(given.to_time),
         )
     with _failures_told("dump"):
-        problems = _print_messages(_existing(given.directory), selection)
+        problems = _print_messages(_stores(given.directory), selection)
     for problem in problems:
         print(f"roquet store dump: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -136,10 +149,14 @@ def _dump(given: Namespace) -> int:
 
 def _repair(given: Namespace) -> int:
     with _failures_told("repair"):
-        rebuilt = repair_store(_existing(given.directory), SystemClock(), SystemDisk())
-    for fault in rebuilt.faults():
-        print(f"roquet store repair: {fault}", file=sys.stderr)
-    print(f"queues and index made again from {rebuilt.record_count} records")
+        stores = _stores(given.directory)
+    for root in stores:
+        mark = _mark(root, stores)
+        with _failures_told("repair"):
+            rebuilt = repair_store(root, SystemClock(), SystemDisk())
+        for fault in rebuilt.faults():
+            print(f"roquet store repair: {mark}{fault}", file=sys.stderr)
+        print(f"{mark}queues and index made again from {rebuilt.record_count} records")
     return 0
 
 
@@ -151,24 +168,37 @@ _COMMANDS: Final = {
 }
 
 
-def _print_messages(directory: Path, selection: Selection) -> list[str]:
+def _print_messages(stores: Sequence[Path], selection: Selection) -> list[str]:
     """What could not be read."""
     problems = []
-    out = sys.stdout.buffer
-    with StoreReader.open(directory) as reader:
-        for message in selected(reader, selection):
-            view = message_view(message)
-            out.write(view.line)
-            if view.problem is not None:
-                problems.append(f"record at {message.physical_offset}: {view.problem}")
-        out.flush()
-        problems += [f"record at {each.physical_offset}: {each.reason}" for each in reader.damages]
-        problems += [
-            f"queue {queue_id} of {topic} is damaged and ends too early; see `roquet store repair`"
-            for topic, queue_id in reader.broken_queues
-            if selection.topic in (None, topic) and selection.queue_id in (None, queue_id)
-        ]
+    count_left = selection.count
+    for root in stores:
+        with StoreReader.open(root) as reader:
+            count, found = _print_store(reader, replace(selection, count=count_left))
+        problems += [f"{_mark(root, stores)}{each}" for each in found]
+        count_left = None if count_left is None else count_left - count
     return problems
+
+
+def _print_store(reader: StoreReader, selection: Selection) -> tuple[int, list[str]]:
+    """How many messages were printed, and what could not be read."""
+    count = 0
+    problems = []
+    out = sys.stdout.buffer
+    for message in selected(reader, selection):
+        count += 1
+        view = message_view(message)
+        out.write(view.line)
+        if view.problem is not None:
+            problems.append(f"record at {message.physical_offset}: {view.problem}")
+    out.flush()
+    problems += [f"record at {each.physical_offset}: {each.reason}" for each in reader.damages]
+    problems += [
+        f"queue {queue_id} of {topic} is damaged and ends too early; see `roquet store repair`"
+        for topic, queue_id in reader.broken_queues
+        if selection.topic in (None, topic) and selection.queue_id in (None, queue_id)
+    ]
+    return count, problems
 
 
 @contextmanager
@@ -189,7 +219,15 @@ def _failures_told(command: str, *, exit_code: int = 1) -> Iterator[None]:
     sys.exit(exit_code)
 
 
-def _existing(directory: Path) -> Path:
-    """Raises OSError, which says more than that there is no log in it."""
+def _stores(directory: Path) -> list[Path]:
+    """The store that a directory is, or all that a cluster keeps there.
+
+    Raises BadStoreDirectory, or OSError, which says more than that there is no log in it.
+    """
     os.scandir(directory).close()
-    return directory
+    return [layout.root for layout in find_stores(SystemDisk(), directory)]
+
+
+def _mark(root: Path, stores: Sequence[Path]) -> str:
+    """What lines begin with that are about one store of several."""
+    return f"{root.name}: " if len(stores) > 1 else ""

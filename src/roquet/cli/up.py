@@ -4,6 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
 from roquet.cli.up_process import BROKER_COUNT_MAX, ClusterPlan, run_cluster
 from roquet.errors import RoquetError
@@ -23,6 +24,13 @@ def define(parser: ArgumentParser) -> None:
         "--host",
         default="127.0.0.1",
         help="The address to listen on. Without it, this machine only.",
+    )
+    parser.add_argument(
+        "--advertise",
+        type=reachable_host_name,
+        metavar="HOST",
+        help="The address that clients are told. Without it, the one that is listened on, or a"
+        " guess if that is 0.0.0.0.",
     )
     parser.add_argument(
         "--name-server-port",
@@ -53,7 +61,12 @@ def _run(given: Namespace) -> int:
     try:
         run_cluster(
             ClusterPlan(
-                given.dir, given.host, given.name_server_port, given.broker_port, given.brokers
+                directory=given.dir,
+                host=given.host,
+                advertised_host=given.advertise,
+                name_server_port=given.name_server_port,
+                broker_port=given.broker_port,
+                broker_count=given.brokers,
             )
         )
     except (RoquetError, OSError) as error:

@@ -2,10 +2,9 @@
 
 import logging
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -14,14 +13,18 @@ from msgspec.structs import replace
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.cli.broker_process import until_stopped
+from roquet.cli.found_sizes import found_sizes
 from roquet.cli.log_lines import log_to_stderr
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
+from roquet.net.own_addresses import local_host, reachable_host
 from roquet.protocol.host import Address
+from roquet.temporary import remove_leftovers, temporary_directory
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +34,15 @@ _PORT_STEP: Final = 10
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
 
 
-class ClusterPlan(msgspec.Struct, frozen=True):
+# Messages are taken longer than usual: how full the disk of a developer is has little to do with
+# how much a cluster for trying things out will write to it.
+_LIMITS: Final = {"diskSpaceWarningLevelRatio": "97"}
+
+
+class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path | None
     host: str
+    advertised_host: str | None
     name_server_port: int
     broker_port: int
     broker_count: int
@@ -55,9 +64,11 @@ def _directory(plan: ClusterPlan) -> Iterator[Path]:
     if plan.directory is not None:
         yield plan.directory
         return
-    with TemporaryDirectory(prefix="roquet-") as name:
-        log.info("messages are kept in %s and removed at the end", name)
-        yield Path(name)
+    for path, size in remove_leftovers():
+        log.info("removed %s: a cluster that was killed left %d MB there", path, size >> 20)
+    with temporary_directory() as directory:
+        log.info("messages are kept in %s and removed at the end", directory)
+        yield directory
 
 
 async def _serve(plan: ClusterPlan, directory: Path) -> None:
@@ -75,7 +86,8 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
                     disk,
                 )
             )
-            name_server = str(Address(plan.host, names.config.port))
+            # Brokers need no way around that others may have to take.
+            name_server = str(Address(local_host(plan.host), names.config.port))
             brokers = [
                 await stack.enter_async_context(
                     serve_broker(_broker_config(plan, directory, index, name_server), clock, disk)
@@ -83,16 +95,31 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
                 for index in range(plan.broker_count)
             ]
             relax_garbage_collection()
-            addresses = [str(Address(plan.host, each.config.listen_port)) for each in brokers]
-            # Scripts wait for this line.
-            print(f"ready name-server={name_server} broker={','.join(addresses)}", flush=True)
+            ports = [each.config.listen_port for each in brokers]
+            print(_ready_line(plan, names.config.port, ports), flush=True)
             await until_stopped(stop, brokers)
+
+
+def _ready_line(plan: ClusterPlan, name_server_port: int, broker_ports: Sequence[int]) -> str:
+    """Scripts wait for it: what clients are given, and where that is not what is listened on."""
+    host = plan.advertised_host or reachable_host(plan.host)
+    brokers = ",".join(str(Address(host, port)) for port in broker_ports)
+    line = f"ready name-server={Address(host, name_server_port)} broker={brokers}"
+    if host == plan.host:
+        return line
+    if plan.advertised_host is None:
+        log.info("clients are told %s, which is a guess; --advertise HOST says it better", host)
+    return f"{line} listening-on={plan.host}"
 
 
 def _broker_config(
     plan: ClusterPlan, directory: Path, index: int, name_server: str
 ) -> BrokerConfig:
     name = f"broker-{string.ascii_lowercase[index]}"
-    config, _ = read_config({"brokerName": name, "namesrvAddr": name_server}, directory / name)
+    root = directory / name
+    given = {"brokerName": name, "namesrvAddr": name_server}
+    config, _ = read_config(SMALL_FILES | found_sizes(root) | _LIMITS | given, root)
     port = plan.broker_port and plan.broker_port + index * _PORT_STEP
-    return replace(config, bind_address=plan.host, listen_port=port)
+    return replace(
+        config, bind_address=plan.host, advertised_host=plan.advertised_host, listen_port=port
+    )

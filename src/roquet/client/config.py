@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
+from roquet.client.arguments import bad, check_count, check_timeout
 from roquet.client.cluster.name_servers import split_name_servers
 from roquet.client.cluster.tls import TlsConfig
-from roquet.client.errors import BadArgument
 from roquet.client.hooks import SendHook
 from roquet.client.names import check_group, check_topic
 from roquet.protocol.compression import Compression
@@ -85,25 +85,34 @@ class ProducerConfig:
         check_group(self.group)
         split_name_servers(self.name_server)
         for name in _POSITIVE:
-            if (value := getattr(self, name)) is not None and value <= 0:
-                raise BadArgument(f"`{name}` has to be more than 0, not {value}")
+            if (value := getattr(self, name)) is not None:
+                check_timeout(name, value)
+        for name in _COUNTS:
+            check_count(name, getattr(self, name))
+        check_count("retry_count", self.retry_count, 0)
+        if self.compress_over is not None:
+            check_count("compress_over", self.compress_over, 0)
+        if not isinstance(self.compression, Compression):
+            raise bad("compression", "a Compression", self.compression)
         if isinstance(self.trace, str):
             check_topic(self.trace)
-        if self.retry_count < 0:
-            raise BadArgument(f"`retry_count` has to be 0 or more, not {self.retry_count}")
+        check_hooks(self.hooks, SendHook)
 
     @property
     def name_servers(self) -> tuple[str, ...]:
         return split_name_servers(self.name_server)
 
 
-_POSITIVE: Final = (
-    "attempt_timeout_s",
+_POSITIVE: Final = ("attempt_timeout_s", "linger_ms", "route_interval_s", "heartbeat_interval_s")
+_COUNTS: Final = (
     "message_size_max",
     "in_flight_max",
     "in_flight_size_max",
-    "linger_ms",
     "new_topic_queue_count",
-    "route_interval_s",
-    "heartbeat_interval_s",
 )
+
+
+def check_hooks(hooks: Any, kind: type) -> None:
+    """Raises BadArgument."""
+    if not isinstance(hooks, Sequence) or not all(isinstance(each, kind) for each in hooks):
+        raise bad("hooks", f"a list of {kind.__name__}s", hooks)

@@ -5,8 +5,11 @@ RoquetError
     ├── BadArgument          the caller asked for what cannot be; nothing was sent
     ├── NotOpen              not opened yet, or closed already
     ├── UsedAfterFork        a forked process needs a client of its own
+    ├── WrongLoop            so does another event loop
+    ├── NothingToRead        a consumer was not told what to read, or cannot get it
     ├── NoNameServer         none of the name servers answered
     ├── TopicNotFound        no broker takes messages of this topic
+    ├── GroupNotFound        no broker has heard of this group
     ├── RequestRefused       a broker or name server said no, and why
     ├── Unreachable          a broker could not be asked, or did not answer
     ├── OffsetsGone          a queue does not have what was to be read of it
@@ -18,6 +21,7 @@ RoquetError
     └── SendError            a message was not acknowledged
         ├── SendFailed       it is not stored: sending it again is safe
         │   ├── SendRefused  because the broker said so, with a code
+        │   ├── SendImpossible  because nobody takes it until something is changed
         │   └── SendForbidden  because a hook of the program said so
         ├── SendUnknown      it may be stored: sending it again may make a second one
         │   └── NotYetSafe   it is stored, but disk or replica did not confirm it in time
@@ -27,13 +31,25 @@ The errors of a send keep their facts in `args`, so that they can be copied and 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roquet.errors import RoquetError
+from roquet.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
     from roquet.client.producer.receipt import SendReceipt
     from roquet.client.queue_ref import QueueRef
+
+
+# What a broker says that may say something else a moment later.
+_PASSING: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+    }
+)
 
 
 class ClientError(RoquetError):
@@ -62,6 +78,18 @@ class UsedAfterFork(ClientError):
         self.this_process = this_process
 
 
+class WrongLoop(ClientError):
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the {what} belongs to the event loop it was opened in, and this is another one: make "
+            "one in each loop"
+        )
+
+
+class NothingToRead(ClientError):
+    """The text says what to do."""
+
+
 class NoNameServer(ClientError):
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__(
@@ -71,10 +99,22 @@ class NoNameServer(ClientError):
 
 
 class TopicNotFound(ClientError):
-    def __init__(self, topic: str, reason: str) -> None:
+    """Unless it `is_missing`, the topic is there, but nobody can be asked for it now."""
+
+    def __init__(self, topic: str, reason: str, *, is_missing: bool = True) -> None:
         super().__init__(f"topic {topic!r}: {reason}")
         self.topic = topic
         self.reason = reason
+        self.is_missing = is_missing
+
+
+class GroupNotFound(ClientError):
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"no broker knows a group {group!r}: it is misspelt, or no consumer of it was ever "
+            "connected; see `groups()`"
+        )
+        self.group = group
 
 
 class RequestRefused(ClientError):
@@ -138,7 +178,7 @@ class MessageNotFound(ClientError):
 
 class NoTimers(ClientError):
     def __init__(self, address: str) -> None:
-        super().__init__(f"{address} has no timers and would deliver it at once; use a delay level")
+        super().__init__(f"{address} has no timers and would deliver it at once; use `delay_level`")
         self.address = address
 
 
@@ -165,8 +205,15 @@ class SendFailed(SendError):
         self.topic = topic
         self.reason = reason
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same message may be taken if it is sent again."""
+        return True
+
     def __str__(self) -> str:
-        return f"message to {self.topic!r} is not stored and may be sent again: {self.reason}"
+        if self.may_pass:
+            return f"message to {self.topic!r} is not stored and may be sent again: {self.reason}"
+        return f"message to {self.topic!r} is not stored; sending again is no use: {self.reason}"
 
 
 class SendRefused(SendFailed):
@@ -177,9 +224,25 @@ class SendRefused(SendFailed):
         self.args = (topic, reason, code)
         self.code = code
 
+    @property
+    def may_pass(self) -> bool:
+        return self.code in _PASSING
+
+
+class SendImpossible(SendFailed):
+    """There is no such topic, or no broker that can keep the message back for its time."""
+
+    @property
+    def may_pass(self) -> bool:
+        return False
+
 
 class SendForbidden(SendFailed):
     """For hooks to raise: this message must not be sent."""
+
+    @property
+    def may_pass(self) -> bool:
+        return False
 
 
 class SendUnknown(SendError):

@@ -7,6 +7,7 @@ so they must not block. Their errors are logged and change nothing, with one exc
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, IntEnum
 
 from roquet.client.errors import ClientError
@@ -52,7 +53,7 @@ class Sending:
     messages: Sequence[Message]
     message_ids: Sequence[str]
     kind: MessageKind
-    begin_ms: int
+    begin: datetime
     body_size: int  # as it travels, maybe compressed
     # Known when it is over: receipts or an error.
     duration_s: float = 0.0
@@ -72,7 +73,7 @@ class TransactionEnd:
     keys: Sequence[str]
     state: TransactionState
     broker_address: str
-    end_ms: int
+    end: datetime
     # The broker had asked.
     is_answer: bool
 
@@ -84,7 +85,7 @@ class Consuming:
     group: str
     queue: QueueRef
     messages: Sequence[ReceivedMessage]
-    begin_ms: int
+    begin: datetime
     # For hooks: the same before and after.
     request_id: str = ""
     # Known when it is over.

@@ -2,16 +2,27 @@
 
 from datetime import UTC, datetime
 
-from roquet.client.errors import BadArgument
+from roquet.client.arguments import check_moment
+from roquet.clock import Clock
 
 
-def timestamp_ms(moment: datetime) -> int:
-    """Raises BadArgument for a moment that could be any hour of a day."""
-    if moment.tzinfo is None:
-        raise BadArgument(f"{moment} has no time zone; give it one")
+def timestamp_ms(moment: datetime, name: str = "moment") -> int:
+    """Raises BadArgument for a moment that could be any hour of a day; `name` is the argument's."""
+    check_moment(name, moment)
     return round(moment.timestamp() * 1000)
 
 
 def moment_of(timestamp_ms: int) -> datetime | None:
     """None for what peers say when there is no message."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC) if timestamp_ms > 0 else None
+    return utc(timestamp_ms) if timestamp_ms > 0 else None
+
+
+def utc(timestamp_ms: int) -> datetime:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+
+
+def moment_before(clock: Clock, monotonic_s: float | None) -> datetime | None:
+    """When something happened that was noted in monotonic time; None is never."""
+    if monotonic_s is None:
+        return None
+    return utc(clock.now_ms() - round((clock.monotonic_s() - monotonic_s) * 1000))

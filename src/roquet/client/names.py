@@ -7,6 +7,7 @@ orders                 in namespace shop   shop%orders
 from functools import lru_cache
 from typing import Final
 
+from roquet.client.arguments import check_text
 from roquet.client.errors import BadArgument
 from roquet.protocol.names import (
     CLOSED_TOPICS,
@@ -23,10 +24,16 @@ GROUP_SIZE_MAX: Final = 255
 _DEFAULT_GROUP: Final = "DEFAULT_PRODUCER"
 
 
-# Programs send to few topics, and to each of them many times.
-@lru_cache(maxsize=1024)
 def check_topic(topic: str) -> None:
     """Raises BadArgument for a topic that cannot be sent to."""
+    if type(topic) is not str:
+        check_text("topic", topic)
+    _check_topic(topic)
+
+
+# Programs send to few topics, and to each of them many times.
+@lru_cache(maxsize=1024)
+def _check_topic(topic: str) -> None:
     _check("topic", topic, NAME_SIZE_MAX)
     if topic in CLOSED_TOPICS:
         raise BadArgument(f"topic {topic!r} belongs to the brokers; send to another one")
@@ -34,6 +41,7 @@ def check_topic(topic: str) -> None:
 
 def check_group(group: str) -> None:
     """Raises BadArgument."""
+    check_text("group", group)
     _check("group", group, GROUP_SIZE_MAX)
     if group == _DEFAULT_GROUP:
         raise BadArgument(f"group {group!r} is taken by everybody; choose a name of your own")
@@ -63,6 +71,8 @@ def unwrapped(namespace: str | None, name: str) -> str:
 
 
 def _check(what: str, name: str, size_max: int) -> None:
+    if not name:
+        raise BadArgument(f"`{what}` is empty; give it a name")
     if not has_name_characters(name):
         raise BadArgument(f"{what} {name[:100]!r} may have letters, digits and %|_- only")
     if len(name) > size_max:

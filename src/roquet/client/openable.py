@@ -7,7 +7,8 @@ from typing import Self
 
 class Openable(ABC):
     @abstractmethod
-    async def open(self) -> None: ...
+    async def open(self) -> None:
+        """Begins to live."""
 
     @abstractmethod
     async def close(self) -> None: ...

@@ -4,14 +4,25 @@ Most programs look at a few members only, so a record is read when the first of 
 """
 
 from collections.abc import Mapping
-from typing import final
+from datetime import datetime
+from typing import NamedTuple, final
 
+from roquet.client.moments import utc
 from roquet.client.names import unwrapped
 from roquet.client.queue_ref import QueueRef
+from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.messages.record_reading import LazyRecord, split_lazily
-from roquet.protocol.names import RETRY_PREFIX
+from roquet.protocol.names import DLQ_PREFIX, RETRY_PREFIX
+
+
+class Death(NamedTuple):
+    """Why a message became a dead letter. Only our consumers say what they failed with."""
+
+    reason: str | None
+    error_type: str | None
+    try_count: int
 
 
 @final
@@ -34,9 +45,23 @@ class ReceivedMessage(LazyRecord):
     def topic(self) -> str:
         """The topic it was sent to, whatever way it came since."""
         topic = self.record.topic
-        if topic.startswith(RETRY_PREFIX):
-            topic = self.properties.get(Property.RETRY_TOPIC, topic)
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            topic = origin_topic(self.properties) or topic
         return unwrapped(self._namespace, topic)
+
+    @property
+    def death(self) -> Death | None:
+        """Of a dead letter; None for any other message."""
+        if not self.record.topic.startswith(DLQ_PREFIX):
+            return None
+        marks = self.properties
+        tries = marks.get(Property.DEAD_TRIES, "")
+        is_count = tries.isascii() and tries.isdigit()
+        return Death(
+            marks.get(Property.DEAD_REASON),
+            marks.get(Property.DEAD_ERROR),
+            int(tries) if is_count else self.record.reconsume_times,
+        )
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -65,13 +90,14 @@ class ReceivedMessage(LazyRecord):
         return self.record.reconsume_times + self.local_retry_count
 
     @property
-    def born_timestamp(self) -> int:
-        """When it was sent, in milliseconds by the clock of its producer."""
-        return self.record.born_timestamp
+    def born(self) -> datetime:
+        """When it was sent, by the clock of its producer."""
+        return _moment(self.record.born_timestamp)
 
     @property
-    def store_timestamp(self) -> int:
-        return self.record.store_timestamp
+    def stored(self) -> datetime:
+        """When its broker stored it, by the clock of that; of what was delayed, when it was due."""
+        return _moment(self.record.store_timestamp)
 
     @property
     def flag(self) -> int:
@@ -85,6 +111,18 @@ class ReceivedMessage(LazyRecord):
 
     def __repr__(self) -> str:
         return f"<message {self.queue_offset} of {self.queue}>"
+
+
+def _moment(timestamp_ms: int) -> datetime:
+    try:
+        return utc(timestamp_ms)
+    except (OverflowError, ValueError, OSError):
+        raise BadMessage(f"{timestamp_ms} is no time in milliseconds") from None
+
+
+def origin_topic(properties: Mapping[str, str]) -> str | None:
+    """Where a message was sent to that is tried again or dead, as brokers know the topic."""
+    return properties.get(Property.RETRY_TOPIC) or properties.get(Property.DLQ_ORIGIN_TOPIC)
 
 
 def received_messages(

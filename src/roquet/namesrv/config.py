@@ -26,7 +26,7 @@ PORT_DEFAULT: Final = 9876
 
 
 class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    # Who is not known may change everything, so only this machine is let in by default.
+    # Strangers may change everything, so only this machine is let in by default.
     host: str = "127.0.0.1"
     port: int = PORT_DEFAULT
     kv_config_path: Path = Path("~/namesrv/kvConfig.json")
@@ -62,7 +62,7 @@ def change_config(config: NameServerConfig, settings: Mapping[str, str]) -> Name
     forbidden = [name for name in settings if not is_changeable(config, name)]
     if forbidden:
         raise NotChangeable(forbidden)
-    # A file that Apache reads means the same to us; who asks can be told that he mistyped.
+    # A file that Apache reads means the same to us; a request can be told of its mistake.
     for name in doubtful_truths(settings):
         raise BadSetting(name, settings[name], "true or false")
     return replace(
@@ -82,7 +82,7 @@ def is_changeable(config: NameServerConfig, name: str) -> bool:
 
 
 def doubtful_truths(settings: Mapping[str, str]) -> list[str]:
-    """Which settings are read as false, as Java does, although they do not say so."""
+    """Which settings are read as false, as in Java, although they do not say so."""
     return [
         name
         for name, text in settings.items()
@@ -169,7 +169,15 @@ assert {setting.attribute for setting in _SETTINGS.values()} == {
 }
 
 _ALONE: Final = "set it to false; brokers have no replicas here"
+_ACCESS_CONTROL: Final = Promise(
+    read_truth,
+    "access control",
+    "set it to false, and let nobody reach the server whom you do not trust",
+)
 PROMISES: Final = {
+    "aclEnable": _ACCESS_CONTROL,
+    "authenticationEnabled": _ACCESS_CONTROL,
+    "authorizationEnabled": _ACCESS_CONTROL,
     "useTLS": OUTGOING_TLS,
     "supportActingMaster": Promise(read_truth, "that a slave steps in for its master", _ALONE),
     "enableControllerInNamesrv": Promise(read_truth, "to elect masters", _ALONE),

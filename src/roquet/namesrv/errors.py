@@ -26,6 +26,6 @@ class NotChangeable(NameServerError):
 
 class BadSetting(NameServerError):
     def __init__(self, name: str, text: str, wanted: str) -> None:
-        super().__init__(f"{name} cannot be {text[:100]!r}, it is {wanted}")
+        super().__init__(f"{name} cannot be {text[:100]!r}, it must be {wanted}")
         self.name = name
         self.text = text

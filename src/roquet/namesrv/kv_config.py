@@ -2,7 +2,7 @@
 
     kvConfig.json   {"configTable":{"ORDER_TOPIC_CONFIG":{"TopicA":"broker-a:4"}}}
 
-Who changes something answers by `saving`: when it is on disk.
+A change is answered by `saving`: when it is on disk.
 """
 
 from typing import final

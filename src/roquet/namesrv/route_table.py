@@ -1,4 +1,4 @@
-"""Brokers and topics as the brokers tell them. Pure state: no sockets, no logging.
+"""Brokers and topics as the brokers report them. Pure state: no sockets, no logging.
 
     topic -> broker name -> queues
     broker name -> broker id -> address          id 0 is the master
@@ -155,11 +155,11 @@ class RouteTable:
         return live is not None
 
     def lose_channel(self, channel: Channel) -> list[LiveBroker]:
-        """Forgets and returns who registered there."""
+        """Forgets and returns the brokers that registered there."""
         return self._forget_where(lambda live: live.channel is channel)
 
     def expire(self) -> list[LiveBroker]:
-        """Forgets and returns who has been silent for too long."""
+        """Forgets and returns the brokers that have been silent for too long."""
         now_s = self._clock.monotonic_s()
         return self._forget_where(lambda live: now_s - live.refreshed_s > live.traits.silence_max_s)
 

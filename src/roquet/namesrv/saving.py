@@ -37,7 +37,7 @@ class Saving:
         return parked
 
     async def save_changes(self) -> None:
-        """Saves whenever something has changed, for ever; changes made meanwhile share a save."""
+        """Saves whenever something has changed, forever; changes made meanwhile share a save."""
         while True:
             await self._has_unsaved.wait()
             self._has_unsaved.clear()

@@ -17,6 +17,7 @@ from roquet.namesrv.route_table import LiveBroker, RouteTable
 from roquet.namesrv.saving import Saving
 from roquet.net.connection import Connection
 from roquet.net.limits import ConnectionLimits
+from roquet.net.own_addresses import ip_of
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
@@ -33,8 +34,9 @@ async def serve_names(
 ) -> AsyncIterator[NameServer]:
     """A name server that answers while the block runs; `config.port` is the port it got.
 
-    Raises BadStateFile, and OSError or NoFreePort when the address cannot be had.
+    Raises BadStateFile, and OSError, NoFreePort or UnknownHost when the address cannot be had.
     """
+    ip_of(config.host)
     kv_config_path = config.kv_config_path.expanduser()
     kv_config = KvConfig(StateFile(disk, kv_config_path))
     changed_settings = ChangedSettings(changeable_texts(config))

@@ -26,7 +26,7 @@ from roquet.protocol.host import Address, pack_host
 
 log = logging.getLogger(__name__)
 
-# Of requests, some twenty. With more in one write, either side would wait while the other works.
+# Some twenty requests. With more in one write, either side would wait while the other works.
 _KEPT_BACK_SIZE_MAX: Final = 4096
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
     async def call_by(
         self, code: int, frame_of: Callable[[int], bytes], timeout_s: float
     ) -> Command:
-        """The response to the request that `frame_of` makes for an opaque. Raises as `call`."""
+        """The response to the request that `frame_of` makes for an opaque. Raises like `call`."""
         deadline_s = self._loop.time() + timeout_s
         if self._writable is not None:
             await self.until_writable(code, timeout_s)
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
             self._parked.discard(waiting)
 
     def owe(self, count: int = 1) -> None:
-        """Requests are answered later, with `pay`. To ask whether there is room comes before."""
+        """Requests are answered later, with `pay`. Ask first whether there is room to park them."""
         self._owed_count += count
 
     def pay(self, frames: bytes, count: int = 1) -> None:
@@ -285,7 +285,7 @@ class Connection(asyncio.Protocol):
         else:
             self.close(f"idle for {self._limits.idle_timeout_s:g} s")
 
-    # What the transport tells.
+    # What the transport reports.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -307,7 +307,7 @@ class Connection(asyncio.Protocol):
             self._move_deadline(has_frames=has_frames)
             self._answer_all(frames)
             if has_frames and self._frames.pending_size and self._unanswered is None:
-                # A bad frame behind good ones is found now, and not when it is too late.
+                # A bad frame after good ones is found now, and not when it is too late.
                 self._frames.whole(b"")
         except ProtocolError as error:
             self._distrust(error)
@@ -316,7 +316,7 @@ class Connection(asyncio.Protocol):
         self._writable = self._loop.create_future()
         self.deadline_s = self._watch.now_s + self._limits.unread_timeout_s
         if self._is_server:
-            # A client must go on reading, or each side could wait for the other for ever.
+            # A client must go on reading, or each side could wait for the other forever.
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -408,11 +408,11 @@ class Connection(asyncio.Protocol):
             self.deadline_s = self._watch.now_s + self._limits.frame_timeout_s
 
     def _distrust(self, error: ProtocolError) -> None:
-        log.warning("closing %s: %s", self.peer, error)
+        self._watch.complain("closing", f"closing {self.peer}: {error}")
         self.close(str(error))
 
     def _cut_off(self, reason: str) -> None:
-        log.warning("cutting off %s: it %s", self.peer, reason)
+        self._watch.complain("cutting off", f"cutting off {self.peer}: it {reason}")
         self.abort(f"the peer {reason}")
 
     def _check_open(self) -> None:
@@ -423,5 +423,5 @@ class Connection(asyncio.Protocol):
         call.response.set_exception(CallTimedOut(self.peer, call.code, call.timeout_s))
         is_silent = call.heard_count == self.heard_count
         if is_silent and call.timeout_s >= self._limits.silence_timeout_s and self.is_open:
-            # A cable that was pulled says nothing; the next call dials anew.
+            # A cable that was pulled says nothing; the next call dials again.
             self._cut_off(f"was silent for {call.timeout_s:g} s")

@@ -2,7 +2,9 @@
 
 RoquetError
 ├── Refused                  a handler says no: costs the request, the peer learns the code
-├── NoFreePort               any port would do, and none was to be had
+├── NoFreePort               any port would do, and none was found
+├── AddressTaken             an OSError, too: somebody else listens there
+├── UnknownHost              a server is to be at a host that has no address
 └── NetError                 a call of ours got no answer
     ├── BadAddress           the text is not "host:port": our caller's fault
     ├── ConnectFailed        nobody answered there: nothing was sent
@@ -11,8 +13,11 @@ RoquetError
     └── TooManyInFlight      our own limit: nothing was sent
 """
 
+import errno
+
 from roquet.errors import RoquetError
 from roquet.protocol.codes import ResponseCode
+from roquet.protocol.host import Address
 
 
 class Refused(RoquetError):
@@ -26,7 +31,26 @@ class Refused(RoquetError):
 
 class NoFreePort(RoquetError):
     def __init__(self, host: str) -> None:
-        super().__init__(f"no port at {host} is free; name one that a server may have")
+        super().__init__(f"no port at {host} is free; name one that the server may use")
+        self.host = host
+
+
+class AddressTaken(RoquetError, OSError):
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(
+            errno.EADDRINUSE,
+            f"another process listens on {Address(host, port)}; name another port, 0 takes any",
+        )
+        self.host = host
+        self.port = port
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class UnknownHost(RoquetError):
+    def __init__(self, host: str) -> None:
+        super().__init__(f"no address is known for host {host[:255]!r}")
         self.host = host
 
 

@@ -10,7 +10,7 @@ from roquet.protocol.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     frame_size_max: int = FRAME_SIZE_MAX
     header_size_max: int = HEADER_SIZE_MAX
-    # A frame that has begun must end; one byte a second holds memory for ever.
+    # A frame that has begun must end; one byte a second holds memory forever.
     frame_timeout_s: float = 10.0
     idle_timeout_s: float = 120.0
     # Above this many unread bytes we answer no more requests, below a quarter of it we go on.

@@ -1,7 +1,7 @@
 """One connection per address, shared by everybody who calls there.
 
 Connections are opened by the first call and again by the next call after a loss;
-nothing reconnects by itself, because who needs a peer calls it.
+nothing reconnects by itself, because whoever needs a peer calls it.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ class Peers:
         await self._watch.close_all(_CLOSED_BY_US)
 
     def sweep(self) -> None:
-        """Closes who is past a deadline now; happens by itself once a second."""
+        """Closes what is past a deadline now; happens by itself once a second."""
         self._watch.sweep()
 
     def opened(self, connection: Connection) -> None:

@@ -7,6 +7,7 @@ fires. A timer per call would cost as much as the rest of the call.
 import asyncio
 from collections.abc import Callable
 from itertools import count
+from operator import attrgetter
 from typing import Final, final
 
 import msgspec
@@ -88,7 +89,9 @@ class PendingCalls:
     def _expire(self) -> None:
         self._timer = None
         now_s = self._loop.time()
-        for call in [each for each in self._calls.values() if each.deadline_s <= now_s]:
+        overdue = [each for each in self._calls.values() if each.deadline_s <= now_s]
+        # A busy loop may find several at once.
+        for call in sorted(overdue, key=attrgetter("deadline_s")):
             self.end(call)
             if not call.response.done():
                 self._on_expired(call)

@@ -81,13 +81,13 @@ class Parked:
     def answer(self, answer: "Reply | Owed | bytes") -> None:
         """Answers once; later answers are ignored, because two wakers may race.
 
-        What is owed by now leaves this place to somebody else.
+        What is owed by now is answered by somebody else.
         """
         if self._connection is not None:
             self._finish(self._connection, encode_answer(self._command, answer))
 
     def answer_by(self, work: Callable[[], Reply | bytes | None]) -> None:
-        """Answers with what `work` returns or raises, as of a handler; None means: not yet."""
+        """Answers with what `work` returns or raises, like a handler; None means: not yet."""
         if self._connection is None or not self._connection.is_open:
             return  # Nobody would hear it, and the work may be large.
         try:
@@ -171,7 +171,7 @@ class Router(Generic[S]):
         )
 
     def _prepared(self, code: int) -> _ReadyRoute | None:
-        """Made by the first request: readers for all of them would keep a server from starting."""
+        """Made by the first request: making readers for all of them would delay a start."""
         route = self._routes.get(code)
         if route is None:
             return None

@@ -60,16 +60,16 @@ class Services:
     def run(self, name: str, work: Work, *, on_failure: OnFailure) -> asyncio.Task[None] | None:
         """Runs `work` until it returns, or until the task is cancelled, which harms no other.
 
-        None when everything ends already.
+        None when everything is ending already.
         """
         return self._start(name, self._run(name, work, on_failure))
 
     def every(self, name: str, period_s: float, work: Work) -> None:
-        """Runs `work` after each `period_s`, for ever; a failure costs that one turn."""
+        """Runs `work` after each `period_s`, forever; a failure costs that one turn."""
         self._start(name, self._every(name, period_s, work))
 
     def once(self, name: str, work: Work) -> None:
-        """Runs `work` one time; a failure is logged, and that is all."""
+        """Runs `work` once; a failure is logged, and that is all."""
         self._start(name, self._attempt(name, work))
 
     def _start(self, name: str, running: Coroutine[None, None, None]) -> asyncio.Task[None] | None:

@@ -1,19 +1,18 @@
 """A listening socket and the connections it accepted."""
 
 import asyncio
-import logging
+import errno
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection, Lane
+from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.ports import at_free_port
 from roquet.net.router import Router
 from roquet.net.watch import Watch
-
-log = logging.getLogger(__name__)
 
 CONNECTION_COUNT_MAX: Final = 20_000
 _BACKLOG: Final = 1024
@@ -50,28 +49,38 @@ class Server:
         return len(self._watch)
 
     async def start(self, host: str, port: int) -> int:
-        """Listens, and returns the port: port 0 takes any. Raises OSError or NoFreePort."""
+        """Listens, and returns the port: port 0 takes any.
+
+        Raises OSError, AddressTaken among it, or NoFreePort.
+        """
         if port == 0:
             return await at_free_port(host, partial(self.start, host))
-        self._listener = await asyncio.get_running_loop().create_server(
-            self._new_connection, host, port, backlog=_BACKLOG
-        )
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(
+                self._new_connection, host, port, backlog=_BACKLOG
+            )
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise AddressTaken(host, port) from None
+            raise
         return port
 
     async def stop(self) -> None:
-        """Accepts nobody any more, and closes every connection once its replies are sent."""
+        """Accepts no more connections, and closes each one once its replies are sent."""
         if self._listener is not None:
             self._listener.close()
         await self._watch.close_all("the server stops")
 
     def sweep(self) -> None:
-        """Closes who is past a deadline now; happens by itself once a second."""
+        """Closes what is past a deadline now; happens by itself once a second."""
         self._watch.sweep()
 
     def opened(self, connection: Connection) -> None:
         if len(self._watch) >= self._connection_count_max:
-            log.warning(
-                "%d connections are open, refusing %s", self.connection_count, connection.peer
+            self._watch.complain(
+                "refusing",
+                f"{self.connection_count} connections are open, refusing {connection.peer}",
             )
             connection.abort("too many connections")
             return

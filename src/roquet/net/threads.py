@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Like `asyncio.to_thread`, but who is cancelled waits until the thread is done.
+    """Like `asyncio.to_thread`, but a caller that is cancelled waits until the thread is done.
 
     A thread cannot be stopped. Whoever went on without it would meet it at the same file.
     """

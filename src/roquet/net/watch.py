@@ -9,6 +9,7 @@ import contextlib
 from typing import Final, Protocol, final
 
 from roquet.clock import Clock
+from roquet.net.complaints import Complaints
 
 PERIOD_S: Final = 1.0
 # Bytes that are queued get this long to leave, then the connection is cut.
@@ -32,13 +33,14 @@ class Watched(Protocol):
 class Watch:
     """Expires what is past its deadline; `now_s` is the time of the last look."""
 
-    __slots__ = ("_clock", "_is_empty", "_timer", "_watched", "now_s")
+    __slots__ = ("_clock", "_complaints", "_is_empty", "_timer", "_watched", "now_s")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._watched: set[Watched] = set()
         self._is_empty = asyncio.Event()
+        self._complaints = Complaints()
         self.now_s = clock.monotonic_s()
 
     def __len__(self) -> int:
@@ -66,8 +68,13 @@ class Watch:
         self.now_s = self._clock.monotonic_s()
         return self.now_s
 
+    def complain(self, kind: str, complaint: str) -> None:
+        """Says it in the log, unless much of that kind was said already."""
+        self._complaints.say(kind, complaint, self.now_s)
+
     def sweep(self) -> None:
         now_s = self.refresh()
+        self._complaints.sum_up(now_s)
         for watched in [each for each in self._watched if each.deadline_s <= now_s]:
             watched.expire()
 

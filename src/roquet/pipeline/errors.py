@@ -4,7 +4,7 @@
       PipelineError
         BadOption           a value that an option cannot have, or two that contradict each other
           UnknownOption     no option has this name
-        BadSchema           columns that messages do not have, or that have another type
+        BadSchema           columns that messages or lakes do not have, or that have another type
         DataLoss            messages that a query still needed are gone
         DamagedStore        a store directory with damage in it, and a reader that minds
         BadRow              a row that cannot become a message
@@ -50,7 +50,7 @@ class UnknownOption(BadOption):
 
 
 class BadSchema(PipelineError):
-    """The columns that were asked for are not those of messages."""
+    """The columns that were asked for are not those of messages, or of a lake."""
 
 
 class DataLoss(PipelineError):

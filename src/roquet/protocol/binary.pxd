@@ -1,4 +1,4 @@
-"""Numbers in bytes, the most significant byte first, as everything of RocketMQ has them, and texts.
+"""Numbers in bytes, the most significant byte first, as RocketMQ writes them all, and texts.
 
 Nothing here checks where it reads or writes: the caller has.
 """

@@ -3,7 +3,7 @@
     Entry(code, request header, reply header, request body, reply body)
 
 A body is named by the type its JSON is read as, or by a function where the form is not JSON or
-hangs on the header. No body named: it is nothing, or bytes we do not look into.
+depends on the header. Where no body is named, there is none, or bytes we do not look into.
 """
 
 from collections.abc import Callable, Mapping

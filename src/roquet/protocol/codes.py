@@ -261,7 +261,7 @@ class Permission(IntFlag):
     PRIORITY = 8
 
 
-# Version numbers are ordinals of Apache's releases; behaviour hangs on some of them.
+# Version numbers are ordinals of Apache's releases; behaviour depends on some of them.
 VERSION_3_0_11: Final = 37  # registration bodies carry filter servers from here
 VERSION_3_4_9: Final = 121  # maxReconsumeTimes is obeyed from here
 VERSION_4_9_3: Final = 399  # last client that leaves `_UNIQUE_KEY_QUERY` out of its signature

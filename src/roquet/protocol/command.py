@@ -2,7 +2,7 @@
 
 The header fields stay JSON text until their type is known (`fields.py`), so the
 hot path parses a request exactly once. A binary header is translated into the
-same form at the edge: behind this module there is one kind of command.
+same form at the edge: beyond this module there is one kind of command.
 """
 
 from typing import Final

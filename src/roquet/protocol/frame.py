@@ -6,7 +6,7 @@
     +--------+------------+-------------+---------------+------+
       int32      uint8        uint24
 
-`length` counts everything behind itself. What a header means is said in
+`length` counts everything after itself. What a header means is said in
 `command.py`; nothing here knows a socket.
 """
 

@@ -25,7 +25,7 @@ class Address(NamedTuple):
 def pack_host(ip: str, port: int) -> bytes:
     """8 or 20 bytes. Raises BadMessage when `ip` is no literal IP or the port no int32."""
     try:
-        # A link-local IPv6 address may name its interface behind a percent sign.
+        # A link-local IPv6 address may name its interface after a percent sign.
         return ip_address(ip.partition("%")[0]).packed + port.to_bytes(_PORT_SIZE, signed=True)
     except (ValueError, OverflowError):
         raise BadMessage(f"{ip!r} with port {port} is not an address") from None

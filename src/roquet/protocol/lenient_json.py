@@ -67,7 +67,7 @@ def has_reference(data: bytes) -> bool:
 
 def with_bare_integer_keys(strict: bytes) -> bytes:
     """Compact JSON with its integer keys unquoted, as the name server writes to old clients."""
-    # A quote right behind `{` or `,` opens a text: were it the end of one, no key could follow.
+    # A quote right after `{` or `,` opens a text: were it the end of one, no key could follow.
     return _QUOTED_INTEGER_KEY.sub(rb"\1:", strict)
 
 

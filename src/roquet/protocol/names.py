@@ -48,7 +48,7 @@ CLOSED_TOPICS: Final = frozenset(
         TIMER_TOPIC,
     }
 )
-# As 4.9 lists them; of 5.x it knows nothing.
+# As 4.9 lists them; it knows nothing of 5.x.
 SYSTEM_TOPICS: Final = (CLOSED_TOPICS - {TIMER_TOPIC}) | {
     TEMPLATE_TOPIC,
     BENCHMARK_TOPIC,

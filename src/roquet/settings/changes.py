@@ -5,7 +5,7 @@
 A change stays in force over restarts until the server is started with something else for the same
 setting than it was before the change: then the file of the operator wins, and the change is
 forgotten for good. That is why the value that the server had been started with is kept beside
-each change. Who wants to be rid of all changes stops the server and removes the file.
+each change. To be rid of all changes, stop the server and remove the file.
 
 Apache writes changes into the file that the server was started with. We leave the operator's file
 alone: it may be shared, kept under version control or not be ours to write.
@@ -59,7 +59,7 @@ class ChangedSettings:
         return msgspec.json.encode(self._table)
 
     def note(self, values: Mapping[str, str]) -> None:
-        """What has the value again that the server was started with is no change any more."""
+        """A setting that has the value again that the server was started with is not changed."""
         for key, value in values.items():
             started_with = self._start[key]
             if value == started_with:

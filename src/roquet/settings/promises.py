@@ -1,7 +1,7 @@
 """Settings that promise what a server does not do: refused, never skipped.
 
-Who sets `aclEnable=true` believes that strangers are kept out. A warning among others would leave
-that belief alone, so the server does not start, and says what to do instead.
+Whoever sets `aclEnable=true` believes that strangers are kept out. A warning among others would
+not shake that belief, so the server does not start, and says what to do instead.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ _SHOWN_SIZE_MAX: Final = 150
 
 
 class Promise(NamedTuple):
-    """`is_made` tells whether a text makes it; without blanks around it."""
+    """`is_made` tells whether a text, without blanks around it, makes it."""
 
     is_made: Callable[[str], bool]
     what: str
@@ -33,7 +33,7 @@ class PromiseNotKept(RoquetError):
 
 
 def refuse_what_is_not_kept(promises: Mapping[str, Promise], settings: Mapping[str, str]) -> None:
-    """Raises PromiseNotKept for the first setting that cannot be lived up to."""
+    """Raises PromiseNotKept for the first setting that promises what is not kept."""
     for key, text in settings.items():
         promise = promises.get(key) or (TLS if is_about_tls(key) else None)
         if promise is not None and promise.is_made(text.strip()):

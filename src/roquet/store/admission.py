@@ -25,7 +25,7 @@ class Admission:
         self._clock = clock
         self._failure = failure
         self._retry_at_s = 0.0
-        # None as long as messages are taken. Who finds something here calls `check`.
+        # None while messages are taken. Whoever finds something here calls `check`.
         self.refusal: StoreUnavailable | None = None
 
     @property
@@ -53,7 +53,10 @@ class Admission:
     def set_disk_full(self, used_percent: int) -> None:
         """Take nothing until `set_disk_free`."""
         if self.refusal is None:
-            self.refusal = DiskFull(f"{used_percent} percent of the disk are in use")
+            self.refusal = DiskFull(
+                f"the disk is full: {used_percent} percent of it is in use, and "
+                "diskSpaceWarningLevelRatio says that this is too much"
+            )
         self._retry_at_s = inf
 
     def set_disk_free(self) -> None:
@@ -61,7 +64,7 @@ class Admission:
             self._retry_at_s = 0.0
 
     def fail(self, error: SyncFailed) -> None:
-        """Take nothing any more."""
+        """Take nothing from now on."""
         self.refusal = error
 
     def close(self) -> None:

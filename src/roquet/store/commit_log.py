@@ -1,4 +1,4 @@
-"""All messages in the order of their arrival: records one behind the other in large files.
+"""All messages in the order of their arrival: records one after another in large files.
 
 A record lies in one file. The last 8 bytes of a file are never used for records: they leave
 room for the blank that fills what the next record did not fit into,
@@ -22,6 +22,8 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_BLANK
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.store.errors import BadRecord, refusal_of
+from roquet.store.files.mapped_file import MappedFile
+from roquet.store.files.mapped_run import MappedRun
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,
     LogRecord,
@@ -31,11 +33,9 @@ from roquet.store.log_scan import (
     scan_file,
     scan_stretches,
 )
-from roquet.store.mapped_file import MappedFile
-from roquet.store.mapped_run import MappedRun
 from roquet.store.tails import LogTail
 
-# Of the end of the log, when memory is given back.
+# How much of the end of the log is kept when memory is given back.
 _KEPT_SIZE: Final = 16 << 20
 
 _pack_blank_into = Struct(">ii").pack_into
@@ -141,13 +141,13 @@ class CommitLog(LogTail):
             yield from scan_file(file, max(start - file.start, 0), min(end - file.start, file.size))
 
     def stretches(self, start: int, end: int) -> Iterator[Stretch]:
-        """The same records, many at once. Raises as `scan`."""
+        """The same records, many at once. Raises as `scan` does."""
         for file in self._run.files_between(start, end):
             position = max(start - file.start, 0)
             yield from scan_stretches(file, position, min(end - file.start, file.size))
 
     def find_record(self, physical_offset: int) -> LogRecord | None:
-        """The first good record at or behind an offset, in whichever file."""
+        """The first good record at or after an offset, in whichever file."""
         for file in self._run.files_between(physical_offset, self.files_end):
             record = find_record(file, max(physical_offset - file.start, 0))
             if record is not None:
@@ -166,7 +166,7 @@ class CommitLog(LogTail):
         return self._run.files[-1].end if self._run.files else 0
 
     def written_end(self, physical_offset: int) -> int:
-        """Behind the last byte that is not zero; the offset if there is none behind it."""
+        """Just past the last byte that is not zero; the offset itself if only zeros follow."""
         for file in reversed(self._run.files_between(physical_offset, self.files_end)):
             position = max(physical_offset - file.start, 0)
             end = file.written_end(position)
@@ -175,7 +175,7 @@ class CommitLog(LogTail):
         return physical_offset
 
     def cut(self, end: int) -> None:
-        """Let the log end here. Nothing behind it is left."""
+        """Let the log end here. Nothing after it is left."""
         self._run.cut(end)
         self.end = end
 

@@ -1,4 +1,4 @@
-"""How a store is set up: Apache's keys in our words, with Apache's defaults."""
+"""How a store is set up: Apache's keys in our words, with Apache's defaults but for one."""
 
 import os
 from enum import Enum
@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.files.layout import StoreLayout, layout_of
 
 _MINUTE_MS: Final = 60_000
 # 1s 5s 10s 30s 1m ... 10m 20m 30m 1h 2h
@@ -27,7 +27,7 @@ def _memory_size() -> int:
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The comment behind a member is Apache's key for it; members without one are ours."""
+    """The comment after a member is Apache's key for it; members without one are ours."""
 
     root: Path  # storePathRootDir
     commit_log_directory: Path | None = None  # storePathCommitLog
@@ -61,7 +61,9 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     disk_used_percent_max: int = 75  # diskMaxUsedSpaceRatio
     disk_clean_percent: int = 85  # diskSpaceCleanForciblyRatio
     disk_full_percent: int = 90  # diskSpaceWarningLevelRatio
-    clean_by_force: bool = True  # cleanFileForciblyEnable
+    # Not Apache's default: a full disk refuses new messages, which their senders notice, and takes
+    # none away that was acknowledged and is younger than it was promised to become.
+    clean_by_force: bool = False  # cleanFileForciblyEnable
 
     @property
     def layout(self) -> StoreLayout:
@@ -69,5 +71,5 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_memory_size(self) -> int:
-        """How far behind the end of the log a record is taken to be in memory still."""
+        """How far back from the end of the log a record is still taken to be in memory."""
         return self.memory_size * self.memory_percent // 100

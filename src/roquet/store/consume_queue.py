@@ -6,7 +6,7 @@
      12  int64  hash of the tag; the time of delivery in the queues of delayed messages
 
 Zeros follow the last entry. A queue that begins in the middle of a file, or lost a message
-for ever, is filled with blank entries: offset 0 and the largest size. The queue is a cache
+forever, is filled with blank entries: offset 0 and the largest size. The queue is a cache
 of the log: what is not sound is cut off here and made again by recovery.
 """
 
@@ -19,8 +19,8 @@ from typing import Final, NamedTuple, final
 
 from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory
-from roquet.store.mapped_file import MappedFile
-from roquet.store.mapped_run import MappedRun
+from roquet.store.files.mapped_file import MappedFile
+from roquet.store.files.mapped_run import MappedRun
 from roquet.store.queue_entries import count_before, leading_blanks, sound_count
 from roquet.store.tails import QueueTail
 
@@ -32,7 +32,7 @@ RESERVE_STEP: Final = 1 << 16
 # whole when these began, and every entry is compared with its record again when it is read.
 CHECKED_FILES: Final = 3
 
-# Behind everything.
+# Past everything.
 _NOWHERE: Final = 2**63
 _ENTRY: Final = Struct(">qiq")
 ENTRY_SIZE: Final = _ENTRY.size
@@ -112,7 +112,7 @@ class ConsumeQueue(QueueTail):
         self.max_offset += 1
 
     def append_many(self, entries: bytes) -> None:
-        """Add packed entries, one behind the other.
+        """Add packed entries, one after another.
 
         Raises OSError after some of them, unless `reserve` was called for all.
         """
@@ -179,14 +179,14 @@ class ConsumeQueue(QueueTail):
         return None
 
     def next_file_offset(self, offset: int) -> int:
-        """The first offset of the first file that begins behind `offset`; else `max_offset`."""
+        """The first offset of the first file that begins after `offset`; else `max_offset`."""
         for file in self._run.files:
             if file.start > offset * ENTRY_SIZE:
                 return file.start // ENTRY_SIZE
         return self.max_offset
 
     def offset_before(self, physical_limit: int) -> int:
-        """Behind the last entry whose record ends at or before `physical_limit`."""
+        """Just past the last entry whose record ends at or before `physical_limit`."""
         high = self.max_offset
         step = 1
         # The limit is near the end, so steps are taken from there, each twice as long.
@@ -208,7 +208,7 @@ class ConsumeQueue(QueueTail):
     def load(self, *, is_writable: bool = True) -> int | None:
         """Find the entries; drop them from the first one on that cannot be right.
 
-        Returns the physical offset from which on the log has to be dispatched again to make
+        Returns the physical offset from which the log has to be dispatched again to make
         up for that, None if nothing was wrong.
         """
         try:
@@ -246,11 +246,11 @@ class ConsumeQueue(QueueTail):
         return 0
 
     def cut(self, physical_limit: int) -> None:
-        """Drop the entries of records at and behind `physical_limit`; see `wipe_dropped`."""
+        """Drop the entries of records at and after `physical_limit`; see `wipe_dropped`."""
         if self._is_unusable:
             self.clear()
         for file in reversed(self._run.files):
-            # Files behind the last entry are still there, see `wipe_dropped`, but hold none.
+            # Files after the last entry are still there, see `wipe_dropped`, but hold none.
             size = max(0, self.max_offset * ENTRY_SIZE - file.start)
             count = count_before(file.mapping[:size], physical_limit)
             if count:
@@ -265,7 +265,7 @@ class ConsumeQueue(QueueTail):
         self._cut_to(self.max_offset - 1)
 
     def dropped_entry(self) -> QueueEntry | None:
-        """What stood behind the last entry before `wipe_dropped` wipes it out."""
+        """What stood after the last entry, as long as `wipe_dropped` has not wiped it out."""
         start = self.max_offset * ENTRY_SIZE
         file = self._run.file_at(start)
         if file is None:
@@ -274,7 +274,7 @@ class ConsumeQueue(QueueTail):
         return QueueEntry(*_ENTRY.unpack(file.mapping[start : start + ENTRY_SIZE]))
 
     def wipe_dropped(self) -> None:
-        """Wipe out what was dropped, and have written what came instead.
+        """Wipe out what was dropped, and have what came in its place written.
 
         Not done at once, because recovery enters most of it again, as it was. To the kernel it
         may have been written long ago, even if that failed; see `CommitLog.write_again`.

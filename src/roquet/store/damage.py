@@ -13,7 +13,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class DamagedRange(msgspec.Struct, frozen=True):
-    """Bytes of the log that hold no good record, with good ones behind them."""
+    """Bytes of the log that hold no good record, with good ones after them."""
 
     start: int
     end: int

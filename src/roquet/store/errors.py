@@ -62,7 +62,7 @@ class FileGone(StoreError):
 
     def __str__(self) -> str:
         return (
-            f"{self.path} is gone since the snapshot was taken, or not to be seen from this host. "
+            f"{self.path} was removed after the snapshot was taken, or is not seen from this host. "
             "A broker removes old files (fileReservedTime): take a new snapshot, of what is left, "
             "or have the broker keep files for longer than it takes to read them"
         )

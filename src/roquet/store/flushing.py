@@ -12,13 +12,13 @@ from typing import Final, final
 
 from roquet.clock import Clock
 from roquet.disk import PAGE_SIZE, is_full
-from roquet.store.checkpoint import Checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import SyncFailed
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.keys.key_index import KeyIndex
-from roquet.store.mapped_file import MappedFile
 from roquet.store.queues import ConsumeQueues
+from roquet.store.recovery.checkpoint import Checkpoint
 
 _STOP_TIMEOUT_S: Final = 60.0
 _MEMORY_INTERVAL_S: Final = 1.0
@@ -151,7 +151,7 @@ class Flusher:
         return waiting >= self._config.flush_pages_min * PAGE_SIZE or (is_old and waiting > 0)
 
     def _sync_log(self) -> None:
-        # Cleared first: who asks from now on is served by the next round.
+        # Cleared first: whoever asks from now on is served by the next round.
         self._is_wanted.clear()
         self._log_synced_at = self._clock.monotonic_s()
         self._on_flushed(self._log.sync())

@@ -2,7 +2,7 @@
 
 A record is good when its sizes add up, its own physical offset is the place where it lies,
 and its checksum (or, if it carries none, the CRC of its body) is right. How a record is laid
-out is said in `protocol/record.py`; `record_scan.pyx` is a second reader of the common case,
+out is said in `messages/record.py`; `record_scan.pyx` is a second reader of the common case,
 because recovery and the key index read millions of them and want few of their members.
 """
 
@@ -25,7 +25,7 @@ from roquet.protocol.messages.record import (
     verify_record,
 )
 from roquet.store.errors import BadRecord
-from roquet.store.mapped_file import MappedFile
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.record_scan import scan_heads, scan_runs
 
 RECORD_SIZE_MIN: Final = LAYOUTS[0].size + 3
@@ -69,10 +69,10 @@ class QueueRun(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Good records one behind the other, as queues want them.
+    """Good records one after another, as queues want them.
 
-    The runs of one queue come in the order of the log. Delayed and rare kinds of records are in
-    no run, and in no queue that one of the runs is of.
+    The runs of one queue come in the order of the log. Records that are delayed or of a rare kind
+    are in no run, and no run is of their queue.
     """
 
     start: int
@@ -191,7 +191,7 @@ def read_log_record(mapping: mmap, position: int, base: int) -> LogRecord:
 
 
 def find_record(file: MappedFile, position: int) -> LogRecord | None:
-    """The first good record at or behind byte `position` of the file."""
+    """The first good record at or after byte `position` of the file."""
     mapping = file.mapping
     for start, end in file.written_chunks(position):
         # A magic may lie across the border of two chunks.

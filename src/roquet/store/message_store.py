@@ -21,37 +21,37 @@ from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.protocol.messages.tags import tags_code_of
 from roquet.store.admission import Admission
-from roquet.store.checkpoint import load_checkpoint, save_checkpoint
-from roquet.store.cleaning import Cleaner, CleanReport
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
-from roquet.store.deletions import Deletions
-from roquet.store.dispatch import SCHEDULE_TOPIC, delivery_time_of
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
-from roquet.store.gathering import Gathering
 from roquet.store.keys.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
 from roquet.store.listener import NoListener, StoreListener
-from roquet.store.ownership import Ownership
 from roquet.store.plain_appends import PlainAppends
 from roquet.store.queue_entries import pack_entries
-from roquet.store.queue_reading import (
+from roquet.store.queues import ConsumeQueues
+from roquet.store.reading.gathering import Gathering
+from roquet.store.reading.queue_reading import (
     MessageReader,
     ReadLimits,
     ReadResult,
     ReadStatus,
     store_time_of,
 )
-from roquet.store.queues import ConsumeQueues
-from roquet.store.recovery import RecoveryReport, recover
-from roquet.store.scrubber import Scrubber, ScrubReport
-from roquet.store.time_search import Boundary, offset_by_time
+from roquet.store.reading.time_search import Boundary, offset_by_time
+from roquet.store.recovery.checkpoint import load_checkpoint, save_checkpoint
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, delivery_time_of
+from roquet.store.recovery.ownership import Ownership
+from roquet.store.recovery.recovery import RecoveryReport, recover
+from roquet.store.upkeep.cleaning import Cleaner, CleanReport
+from roquet.store.upkeep.scrubber import Scrubber, ScrubReport
 
 # The bit that prepared and rolled back messages have, and no others.
 _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
-# The broker itself follows the queues of these. One that began anew would be behind where the
+# The broker itself follows the queues of these. One that began again would be behind where the
 # broker is, and never be looked at.
 _FOLLOWED: Final = (names.SCHEDULE_TOPIC, names.TIMER_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC)
 _FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
@@ -235,7 +235,7 @@ class MessageStore:
         return Appended(queue_offset, physical_offset, size, store_timestamp)
 
     def append_batch(self, batch: RecordBatch) -> AppendedBatch:
-        """Store messages of one queue one behind the other, all or none. Raises as `append`."""
+        """Store messages of one queue one after another, all or none. Raises as `append` does."""
         if self._admission.refusal is not None:
             self._admission.check()
         self._check_body_size(batch.body_size)
@@ -281,7 +281,7 @@ class MessageStore:
         return 0 if queue is None else queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Behind the last offset that can be read; 0 for a queue that is not there."""
+        """Just past the last offset that can be read; 0 for a queue that is not there."""
         queue = self._queues.find(topic.encode(), queue_id)
         return 0 if queue is None else self._max_offset(queue)
 

@@ -7,8 +7,8 @@ from typing import final
 from roquet.disk import Disk
 from roquet.protocol.errors import BadMessage
 from roquet.store.consume_queue import ConsumeQueue
-from roquet.store.layout import StoreLayout, is_directory_name
-from roquet.store.mapped_file import MappedFile
+from roquet.store.files.layout import StoreLayout, is_directory_name
+from roquet.store.files.mapped_file import MappedFile
 
 
 def queues_on_disk(disk: Disk, layout: StoreLayout) -> Iterator[tuple[bytes, int]]:
@@ -51,7 +51,7 @@ class ConsumeQueues:
         return queue
 
     def load(self) -> int | None:
-        """Find all queues; from where on the log has to be dispatched again, if at all."""
+        """Find all queues; from where the log has to be dispatched again, if at all."""
         suspect_from: int | None = None
         for topic, queue_id in queues_on_disk(self._disk, self._layout):
             found = self.find_or_add(topic, queue_id).load()

@@ -1,11 +1,11 @@
 # cython: boundscheck=False, wraparound=False
-"""Records of the usual kind one behind the other, each one checked: one loop, three results.
+"""Records of the usual kind one after another, each one checked: one loop, three results.
 
     scan_heads   what is asked of each record
     scan_runs    what goes into the queues
     scan_whole   how far they go, for those who take them as they are
 
-Usual are those of magic V1 with short addresses, which is how `record.py` draws them. All
+The usual ones have magic V1 and short addresses, which is how `record.py` draws them. All
 functions stop before anything else and leave it to Python, which says what is good.
 """
 
@@ -74,7 +74,7 @@ _REASONS = {
 }
 
 
-cdef struct Entry:
+cdef struct DirectoryEntry:
     int64_t physical_offset
     int32_t size
     int32_t tags_code
@@ -94,7 +94,7 @@ cdef struct Runs:
     Run* runs
     Py_ssize_t count
     Py_ssize_t last_found
-    Entry* entries
+    DirectoryEntry* entries
     Py_ssize_t entry_count
 
 
@@ -181,7 +181,7 @@ def scan_whole(
     Py_ssize_t size_max,
     bint with_checksums,
 ):
-    """How far good records go that begin before `stop` and are over before `end`.
+    """How far good records go that begin before `stop` and do not go beyond `end`.
 
     Returns their count, where the scan stopped, and why, as the others do. Without checksums a
     record is good when its sizes add up and it lies where it claims to.
@@ -279,7 +279,7 @@ cdef inline bint _is_equal(Span one, Span other) noexcept:
 cdef int _make_room(Runs* found, Py_ssize_t count_max) except -1:
     found.count = found.last_found = found.entry_count = 0
     found.runs = <Run*>PyMem_Malloc(_RUN_COUNT_MAX * sizeof(Run))
-    found.entries = <Entry*>PyMem_Malloc(count_max * sizeof(Entry))
+    found.entries = <DirectoryEntry*>PyMem_Malloc(count_max * sizeof(DirectoryEntry))
     if found.runs is NULL or found.entries is NULL:
         raise MemoryError
     return 0
@@ -287,7 +287,7 @@ cdef int _make_room(Runs* found, Py_ssize_t count_max) except -1:
 
 cdef int _enter(Runs* found, const RecordParts* record) except -1:
     """There is room for one more run and one more entry."""
-    cdef Entry* entry = &found.entries[found.entry_count]
+    cdef DirectoryEntry* entry = &found.entries[found.entry_count]
     entry.physical_offset = get_int64(record.start + PHYSICAL_OFFSET_AT)
     entry.size = <int32_t>record.size
     entry.tags_code = code_of(find_tags(record.properties))
@@ -302,7 +302,7 @@ cdef Py_ssize_t _run_of(Runs* found, const RecordParts* record) noexcept:
     cdef int64_t queue_offset = get_int64(record.start + QUEUE_OFFSET_AT)
     cdef Py_ssize_t step, index
     cdef Run* run
-    # Queues tend to take turns, so the search begins behind the last one found.
+    # Queues tend to take turns, so the search begins after the last one found.
     for step in range(1, found.count + 1):
         index = found.last_found + step
         if index >= found.count:
@@ -313,7 +313,7 @@ cdef Py_ssize_t _run_of(Runs* found, const RecordParts* record) noexcept:
             and not run.is_over
             and _is_equal(run.topic, record.topic)
         ):
-            # Offsets can be any number, so their difference may be none.
+            # Offsets can be any number, so adding to one may overflow.
             if <uint64_t>run.first_offset + run.count == <uint64_t>queue_offset:
                 run.count += 1
                 return index
@@ -333,7 +333,7 @@ cdef list _packed_runs(Runs* found):
     cdef list packed = []
     cdef bytes entries
     cdef Run* run
-    cdef const Entry* entry
+    cdef const DirectoryEntry* entry
     cdef Py_ssize_t index
     for index in range(found.count):
         run = &found.runs[index]

@@ -5,9 +5,11 @@
         async with AsyncProducer(cluster.name_server, "shop") as producer:
             await producer.send(Message(topic, b"hello"), delay=timedelta(hours=1))
             cluster.clock.advance(timedelta(hours=1))
+        await cluster.consumed("billing")
+        assert [message.body for message in cluster.received("bills")] == [b"hello"]
 
 `BlockingCluster` is the same for programs without an event loop. With pytest there are fixtures:
-`roquet_cluster`, `roquet_topic` and `roquet_clock`, see `plugin.py`.
+`roquet_cluster`, `roquet_topic`, `roquet_clock` and more, see `plugin.py`.
 
 Duty: start servers for tests of those who use the package.
 Doors: may import every other room. Nothing is loaded before it is used, because pytest loads the
@@ -21,13 +23,15 @@ if TYPE_CHECKING:
     from roquet.testing.blocking import BlockingCluster
     from roquet.testing.clock import MovableClock
     from roquet.testing.cluster import Cluster
+    from roquet.testing.progress import NotConsumed
 
-__all__ = ["BlockingCluster", "Cluster", "MovableClock"]
+__all__ = ["BlockingCluster", "Cluster", "MovableClock", "NotConsumed"]
 
 _HOMES: Final = {
     "BlockingCluster": "roquet.testing.blocking",
     "Cluster": "roquet.testing.cluster",
     "MovableClock": "roquet.testing.clock",
+    "NotConsumed": "roquet.testing.progress",
 }
 
 

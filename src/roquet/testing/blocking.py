@@ -1,9 +1,12 @@
 """The embedded cluster in a thread of its own, for programs that have no event loop."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import final
 
 from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.errors import BadArgument
+from roquet.client.received import ReceivedMessage
 from roquet.testing.clock import MovableClock
 from roquet.testing.cluster import Cluster
 
@@ -32,6 +35,24 @@ class BlockingCluster(BlockingTwin[Cluster]):
 
     def new_topic(self, name: str | None = None, *, queues: int = 4) -> str:
         return self._thread.run(self._twin.new_topic(name, queues=queues))
+
+    def received(self, topic: str) -> list[ReceivedMessage]:
+        return self._thread.call(lambda: self._twin.received(topic))
+
+    def consumed(self, group: str, *, timeout_s: float = 30.0) -> None:
+        """Blocks; where consumers live in an event loop, `await asyncio.to_thread` calls it.
+
+        Raises NotConsumed, and BadArgument inside of a loop, which would wait for itself.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._thread.run(self._twin.consumed(group, timeout_s=timeout_s))
+        else:
+            raise BadArgument(
+                "`consumed` blocks, and would stop the event loop it is called in: "
+                "use `await asyncio.to_thread(cluster.consumed, group)`"
+            )
 
     def restart_broker(self, name: str = "broker-a") -> None:
         self._thread.run(self._twin.restart_broker(name))

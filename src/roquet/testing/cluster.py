@@ -4,9 +4,9 @@ import asyncio
 import string
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import cache
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self, final
 
@@ -16,7 +16,9 @@ from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
+from roquet.client.received import ReceivedMessage, received_of
 from roquet.disk import Space, SystemDisk
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
@@ -28,20 +30,19 @@ from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.topics import CreateTopicHeader
 from roquet.protocol.host import Address
 from roquet.protocol.names import TEMPLATE_TOPIC
+from roquet.temporary import remove_leftovers, temporary_directory
 from roquet.testing.clock import MovableClock
+from roquet.testing.progress import NotConsumed, left_at, records_of
 
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
 
 _HOST: Final = "127.0.0.1"
 _WHAT: Final = "cluster"
 _TIMEOUT_S: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.02
 
 # Small files, which are made quickly, and looks at transactions that notice a clock that moved.
-_SETTINGS: Final = {
-    "mappedFileSizeCommitLog": str(16 << 20),
-    "mappedFileSizeConsumeQueue": str(20 * 6000),
-    "maxHashSlotNum": "5000",
-    "maxIndexNum": "20000",
+_SETTINGS: Final = SMALL_FILES | {
     "transactionCheckInterval": "200",
     "enablePropertyFilter": "true",
 }
@@ -134,6 +135,39 @@ class Cluster:
             await peers.close()
         return name
 
+    def received(self, topic: str) -> list[ReceivedMessage]:
+        """The messages that a topic has now, in the order in which they were stored.
+
+        None if nobody sent one. What is delayed comes when it is due.
+        """
+        self._check_open()
+        found = [
+            received_of(record, name)
+            for name in self._running
+            for queue_id in self._brokers[name].store.queues().get(topic, ())
+            for record in records_of(self._brokers[name], topic, queue_id)
+        ]
+        return sorted(found, key=lambda each: (each.record.store_timestamp, each.queue_offset))
+
+    async def consumed(self, group: str, *, timeout_s: float = 30.0) -> None:
+        """Returns when a group is done with all that its topics have, retries included.
+
+        A pull consumer is done with what it has handed out. Raises NotConsumed, which says what is
+        left, when that takes longer than `timeout_s`.
+        """
+        self._check_open()
+        peers = Peers(Router(None, ()), self.clock)
+        left = ["its members do not answer"]
+        try:
+            async with asyncio.timeout(timeout_s):
+                # Nobody is told when a member goes on; it has to be asked.
+                while left := await self._left(peers, group):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+        except TimeoutError:
+            raise NotConsumed(group, timeout_s, left) from None
+        finally:
+            await peers.close()
+
     async def restart_broker(self, name: str = "broker-a") -> None:
         """Its messages stay, its connections do not."""
         await self.stop_broker(name)
@@ -199,6 +233,16 @@ class Cluster:
         port = 0 if before is None else before.config.listen_port
         return replace(config, bind_address=_HOST, listen_port=port)
 
+    async def _left(self, peers: Peers, group: str) -> list[str]:
+        """What the group has still to do, at all brokers that run."""
+        found = [
+            await left_at(self._brokers[name], self.broker_address(name), peers, group)
+            for name in list(self._running)
+        ]
+        if all(each is None for each in found):
+            return ["no consumer of it was ever connected"]
+        return [text for each in found for text in each or ()]
+
     def _clock_moved(self) -> None:
         for name in self._running:
             # Earlier than anything that anybody waits for.
@@ -206,8 +250,8 @@ class Cluster:
 
     async def _start_all(self) -> None:
         stack = self._stack
-        directory = TemporaryDirectory(prefix="roquet-")
-        self._directory = Path(stack.enter_context(directory))
+        _remove_leftovers_once()
+        self._directory = stack.enter_context(temporary_directory())
         await self.start_name_server()
         stack.push_async_callback(self._stop_name_server)
         stack.push_async_callback(self._stop_brokers)
@@ -245,6 +289,12 @@ class _TemporaryDisk(SystemDisk):
     def space(self, path: Path) -> Space:
         path.stat()
         return Space(1, 1)
+
+
+@cache
+def _remove_leftovers_once() -> None:
+    """Tests that were killed cannot tidy up; those of one process need not look again and again."""
+    remove_leftovers()
 
 
 async def _tell(peers: Peers, address: str, header: CreateTopicHeader) -> None:

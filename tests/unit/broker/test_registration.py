@@ -74,7 +74,7 @@ async def test_topics_can_be_found_once_the_broker_has_registered(
     name_server: NameServer, peers: Peers
 ) -> None:
     answers = await registrar(peers, Topics(), address_of(name_server)).register()
-    assert answers == [Registered(frozenset(), None, None)]
+    assert answers == [Registered(frozenset())]
     assert route_names(name_server, "orders") == ["broker-a"]
 
 

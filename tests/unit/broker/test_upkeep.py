@@ -31,7 +31,7 @@ async def test_topics_that_an_operator_ordered_are_ordered_here(tmp_path: Path) 
         topics = bed.broker.topics
         topics.update(TopicConfig(topic_name="orders"))
         topics.update(TopicConfig(topic_name="bills", order=True))
-        learn(bed.broker, [Registered(frozenset({"orders"}), None, None)])
+        learn(bed.broker, [Registered(frozenset({"orders"}))])
         assert [_is_ordered(bed.broker, name) for name in ("orders", "bills")] == [True, False]
         learn(bed.broker, [])  # Nobody answered, so nothing is known.
         assert _is_ordered(bed.broker, "orders")

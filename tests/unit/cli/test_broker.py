@@ -15,6 +15,9 @@ from tests.support.our_cluster import OurBroker
     ("content", "complaint"),
     [
         ("aclEnable=TRUE\n", "aclEnable='TRUE' promises access control"),
+        ("authenticationEnabled=true\n", "authenticationEnabled='true' promises access control"),
+        ("authorizationEnabled=true\n", "authorizationEnabled='true' promises access control"),
+        ("tlsEnable=true\n", "tlsEnable='true' promises encrypted connections"),
         ("tls.server.mode=enforcing\n", "tls.server.mode='enforcing' promises encrypted"),
         ("inSyncReplicas=2\n", "inSyncReplicas='2' promises copies"),
         ("listenPort=many\n", "listenPort='many': expected a number"),
@@ -30,6 +33,32 @@ def test_what_cannot_be_obeyed_is_one_line_and_no_traceback(
     assert result.stderr.startswith(f"roquet broker: {complaint}")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "store").exists()
+
+
+def test_a_directory_with_queues_of_batches_is_left_alone(tmp_path: Path) -> None:
+    topics = tmp_path / "config" / "topics.json"
+    topics.parent.mkdir()
+    topics.write_text(
+        '{"topicConfigTable":{"heaps":{"topicName":"heaps","attributes":'
+        '{"queue.type":"BatchCQ"}}},"dataVersion":{"counter":1,"timestamp":1}}'
+    )
+    result = roquet("broker", "--dir", tmp_path, "--port", 0)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "roquet broker: topic 'heaps': queue.type=BatchCQ promises queues of another kind, "
+        "and this broker cannot keep that: use queue.type=SimpleCQ, "
+        "or leave the topic to Apache's broker\n"
+    )
+
+
+def test_an_advertised_host_is_not_listened_on(tmp_path: Path) -> None:
+    # Of a network for examples: this machine could not listen there.
+    with OurBroker(tmp_path, configuration={"brokerIP1": "198.51.100.7"}) as broker:
+        port = broker.address.rpartition(":")[2]
+        assert settings_of(broker)["brokerIP1"] == "198.51.100.7"
+    said = broker.log_tail()
+    assert f"serves at 127.0.0.1:{port}, clients are told 198.51.100.7:{port}\n" in said
+    assert "only this machine is listened to, but clients are told" in said
 
 
 def settings_of(broker: OurBroker) -> dict[str, str]:
@@ -65,4 +94,6 @@ def test_what_is_not_obeyed_is_named_once(tmp_path: Path) -> None:
     assert "without effect: sendMessageThreadPoolNums; unknown, perhaps mistyped: noSuc" in said
     assert "taken for false, as Java does: traceOn" in said
     assert "none is named in namesrvAddr" in said
-    assert said.count("WARNING") == 3
+    # How full the disk of this machine is does not matter here.
+    warnings = [line for line in said.splitlines() if "WARNING" in line]
+    assert len([line for line in warnings if "of the disk" not in line]) == 3

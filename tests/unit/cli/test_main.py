@@ -41,6 +41,8 @@ def test_the_version_is_told() -> None:
         (("broker", "--port", "many"), "--port: 'many' is not a whole number"),
         (("store", "dump", ".", "--count", "-1"), "--count: -1 is not a number from 0 on"),
         (("up", "--brokers", "27"), "--brokers: 27 is not a number from 1 to 26"),
+        (("up", "--advertise", "0::0"), "'0::0' is no host that clients can connect to"),
+        (("broker", "--advertise", "::"), "'::' is no host that clients can connect to"),
         (("broker", "--conf", "file"), "unrecognized arguments: --conf"),
     ],
 )

@@ -274,7 +274,7 @@ def test_a_reader_that_has_seen_enough_is_no_problem(root: Path) -> None:
 def test_nothing_is_wrong_with_the_stores_of_apache(golden: Path) -> None:
     result = run("verify", golden)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.endswith(" keys: no faults\n")
+    assert result.stdout.endswith(" state files: no faults\n")
 
 
 @pytest.mark.parametrize(
@@ -432,7 +432,9 @@ def test_an_empty_store_can_be_looked_at(tmp_path: Path) -> None:
         pass
     assert run("inspect", tmp_path).exit_code == 0
     assert dumped(tmp_path) == []
-    assert run("verify", tmp_path).stdout == "0 records, 0 queues, 0 keys: no faults\n"
+    assert (
+        run("verify", tmp_path).stdout == "0 records, 0 queues, 0 keys, 0 state files: no faults\n"
+    )
     assert run("repair", tmp_path).exit_code == 0
 
 
@@ -488,14 +490,38 @@ def test_the_directory_of_a_whole_cluster_means_its_only_broker(
     before = run(command, tmp_path / "broker-a")
     assert before.exit_code == 0
     assert run(command, tmp_path) == before
-    with opened(tmp_path / "broker-b"):
-        pass
-    result = run(command, tmp_path)
-    assert result.exit_code == 1
-    assert result.stderr == (
-        f"roquet store {command}: {tmp_path}: there are several stores below it, "
-        f"name one of them: {tmp_path / 'broker-a'}, {tmp_path / 'broker-b'}\n"
+
+
+@pytest.fixture
+def two_brokers(tmp_path: Path) -> Path:
+    for number, name in enumerate(("broker-a", "broker-b"), 1):
+        with opened(tmp_path / name) as store:
+            for _ in range(number):
+                store.append(draft(name.encode()))
+    return tmp_path
+
+
+def test_the_directory_of_a_whole_cluster_means_all_its_brokers(two_brokers: Path) -> None:
+    directories = [each["directory"] for each in objects(run("inspect", two_brokers, "--json"))]
+    assert directories == [str(two_brokers / name) for name in ("broker-a", "broker-b")]
+    assert run("inspect", two_brokers).stdout.count("closed in order") == 2
+    assert run("verify", two_brokers).stdout == (
+        "broker-a: 1 records, 1 queues, 0 keys, 0 state files: no faults\n"
+        "broker-b: 2 records, 1 queues, 0 keys, 0 state files: no faults\n"
     )
+    assert len(objects(run("dump", two_brokers))) == 3
+    assert len(objects(run("dump", two_brokers, "--count", 2))) == 2
+    assert run("repair", two_brokers).stdout == (
+        "broker-a: queues and index made again from 1 records\n"
+        "broker-b: queues and index made again from 2 records\n"
+    )
+
+
+def test_the_fault_of_one_broker_is_told_with_its_name(two_brokers: Path) -> None:
+    flip(next((two_brokers / "broker-a" / "consumequeue" / "TopicA" / "0").iterdir()), 7)
+    result = run("verify", two_brokers)
+    assert result.exit_code == 1
+    assert "broker-a: queue TopicA/0: offsets 0 to 0: not what the log says\n" in result.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

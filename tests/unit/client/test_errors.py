@@ -10,6 +10,8 @@ from roquet.client.errors import (
     NotYetSafe,
     OffsetsGone,
     SendFailed,
+    SendForbidden,
+    SendImpossible,
     SendRefused,
     SendUnknown,
     SomeFailed,
@@ -17,12 +19,14 @@ from roquet.client.errors import (
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.errors import RoquetError
+from roquet.protocol.codes import ResponseCode
 
 RECEIPT = SendReceipt("id", QueueRef("t", "a", 3), 17, "offset id")
 
 ERRORS = [
     SendFailed("t", "nobody there"),
     SendRefused("t", "busy", 2),
+    SendImpossible("t", "no such topic"),
     SendUnknown("t", "silence"),
     NotYetSafe("t", "slow disk", (RECEIPT,)),
     SomeFailed([RECEIPT, SendFailed("t", "nobody there")]),
@@ -43,6 +47,23 @@ def test_failed_and_unknown_are_never_the_same() -> None:
     assert not issubclass(SendUnknown, SendFailed)
     assert issubclass(NotYetSafe, SendUnknown)
     assert all(isinstance(error, RoquetError) for error in ERRORS)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SendRefused("t", "too large", ResponseCode.MESSAGE_ILLEGAL),
+        SendRefused("t", "not for you", ResponseCode.NO_PERMISSION),
+        SendRefused("t", "unknown", ResponseCode.TOPIC_NOT_EXIST),
+        SendImpossible("t", "no such topic"),
+        SendForbidden("t", "says the hook"),
+    ],
+    ids=str,
+)
+def test_nobody_is_told_to_send_again_what_would_be_refused_again(error: SendFailed) -> None:
+    assert not error.may_pass
+    assert "may be sent again" not in str(error)
+    assert "sending again is no use" in str(error)
 
 
 def test_texts_say_what_may_be_done() -> None:

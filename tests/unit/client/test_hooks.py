@@ -47,7 +47,7 @@ async def test_a_hook_sees_a_send_and_what_came_of_it(cluster: LiveCluster) -> N
     message = Message(TOPIC, b"coffee", keys=("k",))
     async with AsyncProducer(cluster.name_server, "shop", hooks=[watcher]) as producer:
         receipt = await producer.send(message)
-        await producer.send(message, delay=1)
+        await producer.send(message, delay_level=1)
         await producer.send_oneway(message)
     assert watcher.begun == watcher.ended
     first, delayed, oneway = watcher.ended

@@ -13,6 +13,7 @@ from roquet.namesrv.server import serve_names
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.settings.changes import FILE_NAME
+from roquet.state_file import unsealed
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.names import Names, registration, request
@@ -56,7 +57,7 @@ async def test_a_change_is_on_disk_when_it_is_answered_and_survives_a_restart(
 ) -> None:
     await change(peer, b"orderMessageEnable=true\nserverWorkerThreads=8\n")
     file = names.kv_config_path.with_name(FILE_NAME)
-    assert json.loads(file.read_bytes()) == {
+    assert json.loads(unsealed(file.read_bytes())) == {
         "orderMessageEnable": {"value": "true", "started_with": "false"}
     }
     config = NameServerConfig(port=0, kv_config_path=names.kv_config_path)

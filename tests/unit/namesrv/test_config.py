@@ -105,6 +105,9 @@ def test_truths_are_read_as_java_reads_them_and_the_doubtful_named() -> None:
 
 # For every key a text that promises something, and one that does not.
 PROMISE_TEXTS = {
+    "aclEnable": ("true", "false"),
+    "authenticationEnabled": ("True", "false"),
+    "authorizationEnabled": ("true", "false"),
     "enableAllTopicList": ("false", "true"),
     "enableControllerInNamesrv": ("TRUE", "false"),
     "enableTopicList": ("false", "true"),
@@ -124,6 +127,12 @@ def test_a_promise_that_cannot_be_kept_is_refused_and_anything_else_is_not(name:
     with pytest.raises(PromiseNotKept, match=name):
         read_config({name: promising})
     assert read_config({name: harmless}).ignored == [name]
+
+
+def test_tls_is_refused_by_any_of_its_names() -> None:
+    for name in ("tlsEnable", "tls.server.mode"):
+        with pytest.raises(PromiseNotKept, match="encrypted connections"):
+            read_config({name: "true"})
 
 
 @pytest.mark.parametrize("server", ["49", "55"])

@@ -69,7 +69,7 @@ async def test_a_taken_port_is_an_error_and_leaves_nothing_running(
 ) -> None:
     config = replace(names.server.config, kv_config_path=tmp_path / "other.json")
     task_count = len(asyncio.all_tasks())
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match="another process listens on"):
         async with serve_names(config, FakeClock(), SystemDisk()):
             pass
     assert len(asyncio.all_tasks()) == task_count

@@ -16,7 +16,10 @@ class Held:
         self.calls = PendingCalls(self.loop, self.expired.append)
 
     def begin(self, timeout_s: float = 10) -> PendingCall:
-        return self.calls.begin(10, timeout_s, self.loop.time() + timeout_s, 0)
+        return self.begin_until(self.loop.time() + timeout_s)
+
+    def begin_until(self, deadline_s: float) -> PendingCall:
+        return self.calls.begin(10, 10, deadline_s, 0)
 
 
 async def test_a_response_finds_its_call_whatever_the_order() -> None:
@@ -44,9 +47,11 @@ async def test_numbers_stay_within_31_bits() -> None:
     assert [held.calls.next_opaque(), held.calls.next_opaque()] == [2**31 - 1, 0]
 
 
-async def test_calls_expire_in_the_order_of_their_deadlines() -> None:
+@pytest.mark.parametrize("apart_s", [0.02, 0.0001], ids=["one by one", "found at once"])
+async def test_calls_expire_in_the_order_of_their_deadlines(apart_s: float) -> None:
     held = Held()
-    late, early, ended = held.begin(0.04), held.begin(0.02), held.begin(0.01)
+    first_s = held.loop.time() + 0.01
+    late, early, ended = (held.begin_until(first_s + n * apart_s) for n in (2, 1, 0))
     held.calls.end(ended)
     await eventually(lambda: len(held.expired) == 2)
     assert held.expired == [early, late]

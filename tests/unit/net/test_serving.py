@@ -7,6 +7,7 @@ import pytest
 
 from roquet.clock import SystemClock
 from roquet.net.connection import Connection
+from roquet.net.errors import AddressTaken
 from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.serving import Server
@@ -49,8 +50,10 @@ async def test_it_listens_at_an_address_or_a_name(host: str) -> None:
 
 async def test_an_address_that_is_taken_is_an_error() -> None:
     async with running_echo_server() as server:
-        with pytest.raises(OSError, match="in use"):
+        text = f"another process listens on 127.0.0.1:{server.port}; name another port, 0 takes any"
+        with pytest.raises(AddressTaken, match=text) as caught:
             await Server(Router(None, ()), SystemClock()).start("127.0.0.1", server.port)
+    assert isinstance(caught.value, OSError)
 
 
 async def test_a_request_that_comes_byte_by_byte_is_answered() -> None:
@@ -93,6 +96,17 @@ async def test_garbage_costs_its_own_connection_only(
         assert await hostile.until_closed() == b""
         assert echoed_text(await honest.ask(echo_request("still here"))) == "still here"
     assert hostile.address in caplog.text
+
+
+async def test_peers_that_all_do_the_same_wrong_are_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_echo_server() as server:
+        for _ in range(20):
+            async with await RawPeer.connect(server.port) as hostile:
+                hostile.send(b"GET / HTTP/1.1\r\n\r\n")
+                await hostile.until_closed()
+    assert sum("closing" in record.getMessage() for record in caplog.records) == 1
 
 
 async def test_requests_before_an_unreadable_one_are_answered() -> None:

@@ -9,6 +9,7 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_BLANK, MAGIC_V2
 from roquet.store.consume_queue import unpack_entries
 from roquet.store.errors import BadRecord
+from roquet.store.files.mapped_file import MappedFile, create_file
 from roquet.store.log_scan import (
     LogRecord,
     find_record,
@@ -16,7 +17,6 @@ from roquet.store.log_scan import (
     scan_file,
     scan_stretches,
 )
-from roquet.store.mapped_file import MappedFile, create_file
 from tests.support.drafts import draft
 
 BASE = 65536

@@ -18,8 +18,8 @@ from roquet.store.errors import (
 )
 from roquet.store.keys.key_index import BATCH_COUNT
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadStatus
-from roquet.store.time_search import Boundary
+from roquet.store.reading.queue_reading import ReadStatus
+from roquet.store.reading.time_search import Boundary
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk

@@ -6,7 +6,7 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.protocol.errors import BadMessage
-from roquet.store.layout import layout_of
+from roquet.store.files.layout import layout_of
 from roquet.store.queues import ConsumeQueues
 
 

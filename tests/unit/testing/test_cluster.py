@@ -65,12 +65,14 @@ async def test_a_topic_that_cannot_be_is_refused(cluster: Cluster) -> None:
         await cluster.new_topic("not a name")
 
 
-@pytest.mark.parametrize("delay", [17, HOUR], ids=["by level", "by timer"])
+@pytest.mark.parametrize(
+    ("delay", "level"), [(None, 17), (HOUR, None)], ids=["by level", "by timer"]
+)
 async def test_a_delayed_message_arrives_when_the_clock_is_moved(
-    cluster: Cluster, producer: AsyncProducer, delay: int | timedelta
+    cluster: Cluster, producer: AsyncProducer, delay: timedelta | None, level: int | None
 ) -> None:
     topic = await cluster.new_topic(queues=1)
-    await producer.send(Message(topic, b"late"), delay=delay)
+    await producer.send(Message(topic, b"late"), delay=delay, delay_level=level)
     cluster.clock.advance(HOUR / 2)
     await producer.send(Message(topic, b"early"))
     assert stored(cluster, topic) == [b"early"]

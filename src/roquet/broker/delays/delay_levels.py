@@ -18,7 +18,7 @@ from roquet.clock import Clock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 
 
 @final
@@ -138,8 +138,8 @@ class DelayLevels:
         """When a message is due by the clock as it goes now.
 
         No message waits longer than its level says. One that seems to was stored before the
-        clock was put back, as was everything before it. How long it has waited is not known, so
-        all that is stored by now waits the whole time once more, by a clock that nobody puts back.
+        clock was set back, as was everything before it. How long it has waited is not known, so
+        all that is stored by now waits the whole time once more, by a clock that nobody sets back.
         """
         if due_ms - now_ms <= level.delay_ms:
             return due_ms

@@ -8,13 +8,13 @@ from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timers import Timers
 from roquet.clock import Clock
 
-# Times of delivery are by the clock on the wall, which somebody may put forward meanwhile.
+# Times of delivery are by the wall clock, which somebody may set forward meanwhile.
 _SLEEP_S_MAX: Final = 1.0
 
 
 @final
 class Delays:
-    """Belongs to the event loop. Who takes the messages to their places is in `delivering.py`."""
+    """Belongs to the event loop. What takes the messages to their places is in `delivering.py`."""
 
     def __init__(self, clock: Clock, levels: DelayLevels, timers: Timers) -> None:
         self._clock = clock
@@ -33,7 +33,7 @@ class Delays:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Nothing is due before; None if nothing waits."""
+        """Nothing is due before this; None if nothing waits."""
         times = [source.next_due_ms() for source in self._sources]
         return min((due_ms for due_ms in times if due_ms is not None), default=None)
 

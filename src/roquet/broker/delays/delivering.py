@@ -1,7 +1,7 @@
 """Taking messages that were delayed to where they belong, when they are due.
 
 One task delivers slice by slice. While others send, a slice takes a fifth of the time since the
-one before it, so they keep more than four fifths. Else slice follows slice.
+one before it, so they keep more than four fifths. Otherwise slice follows slice.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from roquet.protocol.messages.record import CHECKSUM_SIZE, read_record
 from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.protocol.messages.redelivery import usual_redelivery
 from roquet.protocol.names import CLOSED_TOPICS
-from roquet.store.dispatch import value_of
+from roquet.store.recovery.dispatch import value_of
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ async def deliver_delayed(broker: Broker) -> None:
 
 
 def slice_length_s(since_last_s: float, *, is_alone: bool) -> float:
-    """How long a slice may take, so long after the end of the last one."""
+    """How long a slice may take that begins this long after the end of the last one."""
     return _SLICE_S_MAX if is_alone else min(_SLICE_S_MAX, since_last_s * _SHARE)
 
 
@@ -140,7 +140,7 @@ def any_redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:
 
 
 def _without_checksum(properties: bytes) -> bytes:
-    """Where it always is, it is found quicker than a draft would."""
+    """It is always last, so this finds it quicker than a draft would."""
     if properties[-CHECKSUM_SIZE - 1 :].startswith(_CHECKSUM):
         return properties[:-CHECKSUM_SIZE]
     return properties

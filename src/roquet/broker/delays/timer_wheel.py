@@ -59,7 +59,7 @@ class TimerWheel:
 
     @property
     def next_s(self) -> int | None:
-        """No message is due before; None if there is none. A minute counts from its start on."""
+        """No message is due before this; None if there is none. A minute counts from its start."""
         if self._seconds:
             return min(self._seconds)
         return None if self._first_minute is None else self._first_minute * _MINUTE_S

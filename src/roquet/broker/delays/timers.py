@@ -2,15 +2,15 @@
 
 They wait in queue 0 of rmq_sys_wheel_timer, in the order they came, with the second before their
 delivery in TIMER_OUT_MS: Apache 5.x keeps them in the same way, and 4.9 shows them as messages of
-that topic. Which of them is due when is kept in memory only, and follows the queue: behind the
-last message that was looked at come the new ones, and after a start those that were not
-delivered yet. Of Apache's own files for that only `config/timercheck` is read, once, to learn what
-Apache has delivered.
+that topic. Which of them is due when is kept in memory only, and follows the queue: after the
+last message that was looked at come the new ones and, after a start, those that were not
+delivered yet. Of Apache's own files for this, only `config/timercheck` is read, once, to learn
+what Apache has delivered.
 
     config/timers.json   {"deliveredUntilS": 1700000000, "firstOffset": 15, "nextOffset": 40}
 
     firstOffset       the first message that was not delivered
-    nextOffset        behind the last message that was looked at
+    nextOffset        just past the last message that was looked at
     deliveredUntilS   of those between the two, all that were due in this second or before it
                       are delivered
 """
@@ -30,16 +30,16 @@ from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits, ReadResult
+from roquet.store.reading.queue_reading import ReadLimits, ReadResult
 
 PRECISION_MS: Final = 1000
 TIMER_QUEUE_ID: Final = 0
 
-# At most this is looked at in one slice, whatever else is done in it.
+# At most this many are looked at in one slice, whatever else is done in it.
 _FOLLOW_COUNT_MAX: Final = 256
 _FOLLOW_SIZE_MAX: Final = 1 << 19
 
-_TIMERCHECK_SIZE: Final = 56  # behind that, the file is empty
+_TIMERCHECK_SIZE: Final = 56  # after that, the file is empty
 _OUT_MS: Final = Property.TIMER_OUT_MS.encode()
 _OUT_MS_DIGITS_MAX: Final = 15
 
@@ -66,7 +66,7 @@ class Timers:
         # What lies before it was looked at before the start, and partly delivered.
         self._loaded_end = min(state.value.next_offset, self._max_offset)
         self._delivered_until_s = state.value.delivered_until_s
-        # Behind the last message that was looked at.
+        # Just past the last message that was looked at.
         self._offset = min(state.value.first_offset, self._max_offset)
 
     @property
@@ -91,7 +91,7 @@ class Timers:
             self._wheel.remove(max(1, min(count, result.next_offset - first)))
 
     def next_due_ms(self) -> int | None:
-        """No message is due before; None if none waits."""
+        """No message is due before this; None if none waits."""
         if self._offset < self._max_offset:
             return self._clock.now_ms()
         next_s = self._wheel.next_s

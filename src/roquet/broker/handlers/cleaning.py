@@ -1,7 +1,6 @@
 """An operator does not want to wait until old files go by themselves (329)."""
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.expiry import clean_store
 from roquet.net.errors import Refused
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -11,7 +10,7 @@ from roquet.store.errors import StoreUnavailable
 
 def delete_old_files(broker: Broker, _request: Request[NoFields]) -> Reply:
     try:
-        clean_store(broker.store, is_requested=True)
+        broker.expiry.clean(is_requested=True)
     except StoreUnavailable as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return Reply()

@@ -31,10 +31,10 @@ from roquet.protocol.names import retry_topic
 
 log = logging.getLogger(__name__)
 
-# To a heartbeat of 5.x that left its subscriptions out, because a broker before us knew them:
+# The answer to a heartbeat of 5.x without subscriptions, because a broker before us knew them:
 # the next one brings them.
 _SEND_ALL: Final = HeartbeatReplyHeader(is_v2_supported=False, is_subscription_changed=True)
-# A name server that does not answer delays a heartbeat no longer: clients wait three seconds.
+# A silent name server delays a heartbeat no longer than this: clients wait three seconds.
 _TELL_TIMEOUT_S: Final = 2.0
 
 
@@ -85,7 +85,7 @@ def get_consumer_ids(broker: Broker, request: Request[ConsumerListHeader]) -> Re
     if group is None:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
-            f"nobody of group {request.header.consumer_group!r} is connected",
+            f"nobody in group {request.header.consumer_group!r} is connected",
         )
     return Reply(body=write_body(ConsumerIds(consumer_id_list=group.client_ids)))
 
@@ -111,7 +111,7 @@ def unlock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
 
 
 def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
-    """Consumers subscribe the topic of their retries from the start, so it has to be there."""
+    """Consumers subscribe to the topic of their retries from the start, so it has to exist."""
     if broker.config.is_slave:
         return  # It comes from the master.
     try:

@@ -16,7 +16,7 @@ def get_consumers(broker: Broker, request: Request[ConsumerConnectionsHeader]) -
     name = request.header.consumer_group
     group = broker.consumers.find(name)
     if group is None:
-        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody of group {name!r} is connected")
+        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody in group {name!r} is connected")
     body = bodies.ConsumerConnections(
         connection_set=[_connection(*member) for member in group.members.items()],
         consume_from_where=group.consume_from_where,
@@ -31,7 +31,7 @@ def get_producers(broker: Broker, request: Request[ProducerConnectionsHeader]) -
     name = request.header.producer_group
     members = broker.producers.members(name)
     if not members:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"nobody of producers {name!r} is connected")
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"no producer of group {name!r} is connected")
     connections = [_connection(*member) for member in members.items()]
     return Reply(body=write_body(bodies.ProducerConnections(connection_set=connections)))
 
@@ -45,8 +45,8 @@ def get_all_producers(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_body(bodies.ProducerTable(data=table)))
 
 
-def _connection(connection: Connection, client: Client) -> bodies.Connection:
-    return bodies.Connection(
+def _connection(connection: Connection, client: Client) -> bodies.ConnectionInfo:
+    return bodies.ConnectionInfo(
         client_id=client.client_id,
         client_addr=str(connection.peer_address),
         language=client.language,

@@ -37,7 +37,7 @@ def delete_group(broker: Broker, request: Request[DeleteGroupHeader]) -> Parked:
     check_is_master(broker)
     header = request.header
     if broker.groups.delete(header.group_name):
-        log.info("deleted group %s, as %s asked for", header.group_name, request.connection.peer)
+        log.info("deleted group %s, as %s asked", header.group_name, request.connection.peer)
     savers = [broker.group_saver]
     if header.remove_offset or header.clean_offset:
         broker.offsets.forget_group(header.group_name)
@@ -68,7 +68,7 @@ def _update_groups(broker: Broker, request: Request[Any], groups: Iterable[Group
     # If one of many is refused, those before it have changed all the same.
     for group in groups:
         broker.groups.update(group)
-        log.info("changed group %s, as %s asked for", group.group_name, request.connection.peer)
+        log.info("changed group %s, as %s asked", group.group_name, request.connection.peer)
     return answer_when_saved(broker, request, broker.group_saver)
 
 

@@ -27,7 +27,7 @@ from roquet.protocol.headers.offsets import (
     UpdateConsumerOffsetHeader,
 )
 from roquet.protocol.names import is_name
-from roquet.store.time_search import Boundary
+from roquet.store.reading.time_search import Boundary
 
 # Says of a queue that no group is as far behind as the one it is compared with.
 _NOBODY_BEHIND: Final = 2**63 - 1
@@ -48,7 +48,7 @@ def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffsetHe
 
 
 def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffsetHeader]) -> Reply:
-    """Taken as it is, also from 4.9 tools for a group that is not there yet: it is being cloned.
+    """Taken as it is, even from 4.9 tools for a group that is not there yet: it is being cloned.
 
     A topic has to be there. Consumers of a deleted one go on committing for a while, and a new
     topic of that name would begin where the old one ended.

@@ -17,8 +17,8 @@ def page(
 ) -> dict[str, T]:
     """The entries from `start` on in the order of their names, or all if no page was asked for.
 
-    Pages of different versions do not fit together: who has begun with another one than
-    `version` gets the first page again. Raises BadBody if `known_version` is none at all.
+    Pages of different versions do not fit together: whoever began with a version other than
+    `version` gets the first page again. Raises BadBody if `known_version` is not one at all.
     """
     if start is None or count is None:
         return table

@@ -162,9 +162,8 @@ def _progress(
         table[_queue(broker, topic, queue_id)] = ConsumeOffsets(
             broker_offset=broker.store.max_offset(name, queue_id),
             consumer_offset=offset,
-            # We do not follow what is pulled but not committed: 5.x tools then show nothing
-            # under way, instead of less than nothing.
-            pull_offset=offset,
+            # What lies between is on its way, as 5.x tools show it.
+            pull_offset=broker.offsets.pulled(group, name, queue_id),
             last_timestamp=broker.store.store_time(name, queue_id, offset - 1) or 0,
         )
     return table

@@ -12,7 +12,7 @@ from roquet.net.errors import Refused
 from roquet.net.router import Answer, Request, on
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.headers.pulling import PullMessageHeader
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 
 _READ: Final = int(Permission.READ)
 

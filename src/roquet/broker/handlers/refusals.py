@@ -7,7 +7,7 @@ from roquet.protocol.command import Command
 
 
 def invalid(command: Command, remark: str) -> Refused:
-    """5.x has a code of its own for parameters that cannot be; 4.9 says that something failed."""
+    """5.x has a code of its own for impossible parameters; 4.9 says that something failed."""
     is_new = command.version >= VERSION_5_0_0
     return Refused(ResponseCode.INVALID_PARAMETER if is_new else ResponseCode.SYSTEM_ERROR, remark)
 

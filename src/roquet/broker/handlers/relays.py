@@ -42,7 +42,7 @@ def consume_directly(broker: Broker, request: Request[ConsumeDirectlyHeader]) ->
 
 
 def get_consumer_status(broker: Broker, request: Request[ConsumerStatusHeader]) -> Parked:
-    """How far each consumer of a group has come, or one of them; who does not answer is left out.
+    """How far each consumer of a group has come, or one of them, without those that do not answer.
 
     What is called `clientAddr` is the id of a client.
     """

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 PUSH_TIMEOUT_S: Final = 10.0
 
-# A client cannot read an answer without an id, also when nothing was stored.
+# A client cannot read an answer without an id, even when nothing was stored.
 _NO_ID: Final = "0"
 _SHOWN_SIZE_MAX: Final = 150
 _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value

@@ -1,6 +1,6 @@
 """An operator moves a group to another place in its queues (222).
 
-4.9 tells the consumers (220), who drop what they have and commit the new place themselves; if
+4.9 tells the consumers (220), which drop what they have and commit the new place themselves; if
 nobody is connected, its tools commit instead. 5.x moves the group here, connected or not, and
 the next pull of each queue is sent to the new place. Each kind of tool gets what it expects.
 """
@@ -73,7 +73,7 @@ def _reset_at_clients(
     group = broker.consumers.find(header.group)
     if group is None:
         raise Refused(
-            ResponseCode.CONSUMER_NOT_ONLINE, f"nobody of group {header.group!r} is connected"
+            ResponseCode.CONSUMER_NOT_ONLINE, f"nobody in group {header.group!r} is connected"
         )
     table = _table(broker, header.topic, targets)
     fields = fields_of(header)

@@ -92,7 +92,7 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Parked:
     if changed:
         broker.changed_settings.note(changed)
     log.info(
-        "changed, as %s asked for: %s",
+        "changed, as %s asked: %s",
         request.connection.peer,
         ", ".join(f"{key}={text}" for key, text in changed.items()),
     )

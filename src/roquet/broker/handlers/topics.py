@@ -57,7 +57,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Parked:
     _delete_queues(broker, topic)
     broker.topics.delete(topic)
     broker.offsets.forget_topic(topic)
-    log.info("deleted topic %s, as %s asked for", topic, request.connection.peer)
+    log.info("deleted topic %s, as %s asked", topic, request.connection.peer)
     return answer_when_saved(broker, request, broker.topic_saver, broker.offset_saver)
 
 
@@ -93,7 +93,7 @@ def clean_expired_queues(broker: Broker, _request: Request[NoFields]) -> Reply:
 
 
 def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
-    """Deletes queues without a topic: an Apache broker makes them of what it finds in the log."""
+    """Deletes queues without a topic: an Apache broker makes them from what it finds in the log."""
     for topic in broker.store.queues():
         if topic not in broker.topics and not broker.topics.is_system(topic):
             _delete_queues(broker, topic)
@@ -107,7 +107,7 @@ def _update_topics(broker: Broker, request: Request[Any], topics: Sequence[Topic
     # If one of many is refused, those before it have changed all the same.
     for topic in topics:
         broker.topics.update(topic)
-        log.info("changed topic %s, as %s asked for", topic.topic_name, request.connection.peer)
+        log.info("changed topic %s, as %s asked", topic.topic_name, request.connection.peer)
 
     async def announced() -> Reply:
         reply = await saved(Reply(), broker.topic_saver)

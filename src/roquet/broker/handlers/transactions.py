@@ -30,7 +30,7 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     broker.safety.check_room(request)
     end = _ENDS.get(header.commit_or_rollback)
     if end is None:
-        # Apache does not answer this one. Nobody asks for an answer, but who does gets one.
+        # Apache does not answer this one. Nobody asks for an answer, but whoever does gets one.
         return Reply(remark="the end is not known yet: the broker will ask")
     half = open_copy(broker, _half_message(broker, header))
     if half is None:

@@ -18,7 +18,7 @@ from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 
 _READ: Final = int(Permission.READ)
 _WRITE: Final = int(Permission.WRITE)

@@ -77,6 +77,7 @@ cdef class PlainPulls:
         if pulled.sys_flag & _COMMIT_OFFSET:
             self._offsets.advance(pull.group, pull.topic, pulled.queue_id, pulled.commit_offset)
         gathering, found.min_offset, found.max_offset = read
+        self._offsets.note_pulled(pull.group, pull.topic, pulled.queue_id, gathering.offset)
         found.broker_id = 0  # Ours: we are the master.
         found.next_begin_offset = gathering.offset
         found.opaque = opaque

@@ -15,12 +15,11 @@ from roquet.store.message_store import Appended, AppendedBatch
 
 
 def append_draft(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
-    """Stores one message and wakes who waits for it. Raises Refused; then nothing was stored."""
+    """Stores one message and wakes those who wait. Raises Refused; then nothing was stored."""
     try:
         appended = broker.store.append(draft)
     except (TooLarge, StoreUnavailable) as error:
-        broker.statistics.count_failed_put()
-        raise refusal(error) from None
+        raise _noted_refusal(broker, error, 1) from None
     broker.statistics.count_put(topic, 1, appended.size)
     _announce(broker, topic, draft.queue_id, appended.physical_offset + appended.size)
     return appended
@@ -31,8 +30,7 @@ def append_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatc
     try:
         appended = broker.store.append_batch(batch)
     except (TooLarge, StoreUnavailable) as error:
-        broker.statistics.count_failed_put()
-        raise refusal(error) from None
+        raise _noted_refusal(broker, error, len(batch.sizes)) from None
     broker.statistics.count_put(topic, len(batch.sizes), appended.size)
     _announce(broker, topic, batch.queue_id, appended.physical_offsets[0] + appended.size)
     return appended
@@ -42,6 +40,13 @@ def refusal(error: TooLarge | StoreUnavailable) -> Refused:
     if isinstance(error, TooLarge):
         return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
     return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
+
+
+def _noted_refusal(broker: Broker, error: TooLarge | StoreUnavailable, count: int) -> Refused:
+    broker.statistics.count_failed_put()
+    if isinstance(error, StoreUnavailable):
+        broker.refused_writes.note(error, count)
+    return refusal(error)
 
 
 def _announce(broker: Broker, topic: str, queue_id: int, end: int) -> None:

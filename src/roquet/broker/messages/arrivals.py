@@ -90,7 +90,7 @@ class Arrivals:
 
     def log_is_safe(self, safe_end: int) -> None:
         """The log is safe up to here."""
-        # A queue may have messages on both sides: who is woken for nothing sleeps on.
+        # A queue may have messages on both sides: a pull that is woken for nothing sleeps on.
         for topic, queue_id in self._awaited:
             self.announce(topic, queue_id)
         self._awaited = {queue: end for queue, end in self._awaited.items() if end > safe_end}

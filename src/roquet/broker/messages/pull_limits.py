@@ -7,7 +7,7 @@ from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import ConsumerGroup
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.headers.pulling import PullMessageHeader
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 
 # What Java's 5.x consumers name in every pull, whatever their program wants: those that push, and
 # those that are asked. Apache's brokers pass over it, so these get what they get there.

@@ -14,7 +14,7 @@ from roquet.protocol.codes import PullFlag, ResponseCode
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
 from roquet.protocol.prepared.pull_reply import found_reply
-from roquet.store.queue_reading import ReadLimits, ReadResult, ReadStatus
+from roquet.store.reading.queue_reading import ReadLimits, ReadResult, ReadStatus
 
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND: Final = int(PullFlag.SUSPEND)
@@ -23,7 +23,7 @@ _FOUND: Final = ReadStatus.FOUND
 _SUCCESS: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _MASTER_ID: Final = 0
-# The remark of a 5.x broker that was told to go on elsewhere.
+# What a 5.x broker remarks when the pull has to go on elsewhere.
 _RESET: Final = "OFFSET_RESET"
 
 _CODES: Final = {
@@ -74,7 +74,7 @@ def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
         return _SUCCESS
     code = _CODES.get(status)
     if code is None:
-        # The queue is empty: whoever believes to be further on has to come back.
+        # The queue is empty: whoever thinks it is further on has to come back.
         is_at_start = pull.queue_offset == 0
         return ResponseCode.PULL_NOT_FOUND if is_at_start else ResponseCode.PULL_OFFSET_MOVED
     return code
@@ -117,6 +117,7 @@ def _reply(broker: Broker, request: Request[PullMessageHeader], finding: _Findin
     pull = request.header
     command = request.command
     result = finding.result
+    broker.offsets.note_pulled(pull.consumer_group, pull.topic, pull.queue_id, result.next_offset)
     if finding.code is not _SUCCESS:
         broker.statistics.count_miss()
     else:

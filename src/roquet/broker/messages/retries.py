@@ -1,7 +1,7 @@
 """Messages that a consumer could not handle: when they come again, and when they are given up.
 
-Until then they wait longer from time to time, by delay levels; given up, they are kept in the
-dead-letter topic of the group, which nobody reads by itself.
+Until then they wait longer each time, by delay levels; given up, they are kept in the
+dead-letter topic of the group, which nobody reads unless told to.
 """
 
 from typing import Final

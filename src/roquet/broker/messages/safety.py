@@ -20,7 +20,7 @@ What it means to each when the disk takes too long (late), or has failed:
     check-back           FORGET: its producer is not asked in this  never asked
                          round, but in the next
 
-Late means that nobody knows: it may still get there. Failed is for ever: the broker has to stop.
+Late means that nobody knows: it may still get there. Failed is forever: the broker has to stop.
 """
 
 import asyncio

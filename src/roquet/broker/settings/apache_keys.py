@@ -1,7 +1,7 @@
 """The configuration of a broker under Apache's names: in files, on the wire, at run time.
 
-Tables say what happens to a setting: here stands what we obey and what of it may be changed while
-the broker runs, in `promises` what is refused, in `harmless` what is skipped. `TREATMENTS` is all
+Tables say what happens to a setting: here are those we obey, and which of them may be changed while
+the broker runs; `promises` has what is refused, `harmless` what is skipped. `TREATMENTS` is all
 of it, for every key of Apache. What is not changeable cannot be set by a request: no path, no
 address, no secret.
 """
@@ -17,7 +17,7 @@ from roquet.broker.errors import ConfigError, NotChangeable
 from roquet.broker.settings import kinds as kind
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.settings.harmless import HARMLESS, THREADS
-from roquet.broker.settings.kinds import Kind
+from roquet.broker.settings.kinds import SettingKind
 from roquet.broker.settings.promises import PROMISES
 from roquet.settings.promises import refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth
@@ -48,7 +48,7 @@ def change_config(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerCo
     for key in settings:
         if key in config.locked_settings or not (key in CHANGEABLE or _may_be_set(key)):
             raise NotChangeable(key)
-    # A file that Apache reads means the same to us; who asks can be told that he mistyped.
+    # A file that Apache reads means the same to us; a request can be told of its mistake.
     for key in doubtful_truths(settings):
         raise ConfigError(key, settings[key], f"expected {kind.TRUTH.expected}")
     store = replace(config.store, **_values(_STORE, settings))
@@ -61,7 +61,7 @@ def without_effect(settings: Mapping[str, str]) -> list[str]:
 
 
 def doubtful_truths(settings: Mapping[str, str]) -> list[str]:
-    """Which settings are read as false, as Java does, although they do not say so."""
+    """Which settings are read as false, as in Java, although they do not say so."""
     return [key for key, text in settings.items() if key in _TRUTHS and not is_plain_truth(text)]
 
 
@@ -90,14 +90,14 @@ class Treatment(Enum):
     """What happens to a setting."""
 
     CHANGEABLE = "obeyed, and may be changed while the broker runs"
-    OBEYED = "obeyed from the start on"
-    REFUSED = "refused where it promises what there is not here"
+    OBEYED = "obeyed from the start"
+    REFUSED = "refused where it promises what we do not do"
     HARMLESS = "skipped, and named in a warning"
 
 
 class _Setting(NamedTuple):
     attribute: str
-    kind: Kind
+    kind: SettingKind
 
 
 def _may_be_set(key: str) -> bool:
@@ -127,8 +127,8 @@ _BROKER: Final = {
     "regionId": _Setting("region_id", kind.TEXT),
     "traceOn": _Setting("trace_on", kind.TRUTH),
     "bindAddress": _Setting("bind_address", kind.HOST),
-    "brokerIP1": _Setting("advertised_host", kind.HOST),
-    "brokerIP2": _Setting("ha_advertised_host", kind.HOST),
+    "brokerIP1": _Setting("advertised_host", kind.REACHABLE_HOST),
+    "brokerIP2": _Setting("ha_advertised_host", kind.REACHABLE_HOST),
     "listenPort": _Setting("listen_port", kind.PORT),
     "serverChannelMaxIdleTimeSeconds": _Setting("idle_timeout_s", kind.number(1)),
     "namesrvAddr": _Setting("name_servers", kind.ADDRESSES),

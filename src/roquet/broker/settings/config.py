@@ -24,7 +24,7 @@ class BrokerRole(Enum):
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The comment behind a member is Apache's key for it."""
+    """The comment after a member is Apache's key for it."""
 
     store: StoreConfig
 
@@ -65,7 +65,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     long_polling: bool = True  # longPollingEnable
     short_polling_ms: int = 1_000  # shortPollingTimeMills
-    # What one pull may bring that names its size; no key of Apache's.
+    # What a pull that names its size may bring; not a key of Apache's.
     bulk_pull_size_max: int = 1 << 20  # maxTransferBytesOnBulkPull
     sql_filters: bool = False  # enablePropertyFilter
     sql_filters_for_retries: bool = False  # filterSupportRetry
@@ -75,12 +75,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     transaction_timeout_ms: int = 6_000  # transactionTimeOut
     transaction_check_count_max: int = 15  # transactionCheckMax
     transaction_check_interval_ms: int = 60_000  # transactionCheckInterval
-    save_delays_interval_ms: int = 10_000  # flushDelayOffsetInterval
+    # Apache's ten seconds of deliveries come again after a crash; and all of them, over and over,
+    # for a broker that crashes more often.
+    save_delays_interval_ms: int = 1_000  # flushDelayOffsetInterval
 
     @property
     def bind_host(self) -> str:
         """Nobody outside this machine is served unless an address is named."""
-        return self.bind_address or self.advertised_host or LOOPBACK
+        return self.bind_address or LOOPBACK
 
     @property
     def is_slave(self) -> bool:

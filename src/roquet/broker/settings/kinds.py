@@ -11,6 +11,7 @@ import msgspec
 
 from roquet.broker.errors import ConfigError
 from roquet.net.errors import BadAddress
+from roquet.net.own_addresses import is_wildcard
 from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
 from roquet.settings.truth import read_truth, truth_text
@@ -24,7 +25,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 @final
-class Kind(msgspec.Struct, frozen=True):
+class SettingKind(msgspec.Struct, frozen=True):
     """`read` gets a text without blanks around it and raises ValueError; `write` is its reverse."""
 
     expected: str
@@ -39,28 +40,28 @@ class Kind(msgspec.Struct, frozen=True):
             raise ConfigError(key, text, f"expected {self.expected}") from None
 
 
-def number(low: int, high: int = 2**31 - 1) -> Kind:
+def number(low: int, high: int = 2**31 - 1) -> SettingKind:
     def read(text: str) -> int:
         value = _read_number(text)
         if not low <= value <= high:
             raise ValueError
         return value
 
-    return Kind(f"a number from {low} to {high}", read)
+    return SettingKind(f"a number from {low} to {high}", read)
 
 
-def number_within(low: int, high: int) -> Kind:
-    """Takes what is nearest to a number out of bounds."""
-    return Kind("a number", lambda text: max(low, min(_read_number(text), high)))
+def number_within(low: int, high: int) -> SettingKind:
+    """Takes the nearest bound for a number beyond it."""
+    return SettingKind("a number", lambda text: max(low, min(_read_number(text), high)))
 
 
-def one_of(choices: type[E]) -> Kind:
+def one_of(choices: type[E]) -> SettingKind:
     expected = " or ".join(choice.value for choice in choices)
-    return Kind(expected, choices, lambda choice: str(choice.value))
+    return SettingKind(expected, choices, lambda choice: str(choice.value))
 
 
 def _read_number(text: str) -> int:
-    # Not all that Python takes for a number: "1_000" is none elsewhere.
+    # Not all that Python takes for a number: "1_000" is not one elsewhere.
     if not _NUMBER.fullmatch(text):
         raise ValueError
     return int(text)
@@ -68,6 +69,12 @@ def _read_number(text: str) -> int:
 
 def _read_text(text: str) -> str:
     if not text:
+        raise ValueError
+    return text
+
+
+def _read_reachable_host(text: str) -> str:
+    if is_wildcard(text):
         raise ValueError
     return text
 
@@ -125,22 +132,23 @@ def _read_queue_file_size(text: str) -> int:
     return ceil(size / ENTRY_SIZE) * ENTRY_SIZE
 
 
-TEXT: Final = Kind("a text", _read_text)
-TOPIC: Final = Kind("the name of a topic", _read_topic)
-HOST: Final = Kind("a host", _read_text)
-TRUTH: Final = Kind("true or false", read_truth, truth_text)
-KEYS: Final = Kind("names of settings", _read_words, ";".join)
+TEXT: Final = SettingKind("a text", _read_text)
+TOPIC: Final = SettingKind("the name of a topic", _read_topic)
+HOST: Final = SettingKind("a host", _read_text)
+REACHABLE_HOST: Final = SettingKind("a host that clients can connect to", _read_reachable_host)
+TRUTH: Final = SettingKind("true or false", read_truth, truth_text)
+KEYS: Final = SettingKind("names of settings", _read_words, ";".join)
 PORT: Final = number(0, 65_534)  # The next one is for replicas.
-DIRECTORY: Final = Kind("one directory", _read_directory)
-ADDRESSES: Final = Kind("host:port;host:port", _read_addresses, ";".join)
-HOURS: Final = Kind(
+DIRECTORY: Final = SettingKind("one directory", _read_directory)
+ADDRESSES: Final = SettingKind("host:port;host:port", _read_addresses, ";".join)
+HOURS: Final = SettingKind(
     "hours such as 04;16", _read_hours, lambda hours: ";".join(f"{hour:02}" for hour in hours)
 )
-DELAYS: Final = Kind(
+DELAYS: Final = SettingKind(
     "times such as 1s 5m 2h", _read_delays, lambda delays: " ".join(map(_delay_text, delays))
 )
 # Apache rounds up to whole entries.
-QUEUE_FILE_SIZE: Final = Kind("a number of bytes", _read_queue_file_size)
+QUEUE_FILE_SIZE: Final = SettingKind("a number of bytes", _read_queue_file_size)
 INTERVAL_MS: Final = number(1)
 COUNT: Final = number(1)
 PERCENT: Final = number(1, 100)

@@ -22,6 +22,6 @@ class Pauses:
                 return
 
     def settings_changed(self) -> None:
-        """All who pause look again how long."""
+        """All who pause look again at how long."""
         self._has_changed.set()
         self._has_changed.clear()

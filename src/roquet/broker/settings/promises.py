@@ -13,7 +13,7 @@ from roquet.settings.promises import (
 )
 from roquet.settings.truth import read_truth
 
-_KEEP_OUT: Final = "set it to false, and let nobody reach the broker whom you do not trust"
+_KEEP_OUT: Final = "set it to false, and let nobody you do not trust reach the broker"
 _ALONE: Final = "take it out; each broker stands alone, so keep its disk on redundant storage"
 _NAMED: Final = "set it to false, and name the servers in namesrvAddr"
 _ROCKSDB: Final = "what Apache keeps there is not seen: let Apache work it off, then take it out"
@@ -75,7 +75,7 @@ PROMISES: Final = {
     "enableConsumeQueueExt": Promise(
         read_truth,
         "queue entries that point into a second file",
-        "set it to false, and make the queues anew with `roquet store repair`",
+        "set it to false, and make the queues again with `roquet store repair`",
     ),
     "enableLmq": Promise(read_truth, "light message queues", _NO_LIGHT_QUEUES),
     "enableMultiDispatch": Promise(read_truth, "light message queues", _NO_LIGHT_QUEUES),

@@ -3,15 +3,27 @@
     +message.type=FIFO,-cleanup.policy      in a header
     {"+message.type": "FIFO", "-cleanup.policy": ""}      in a body
 
-We keep attributes and hand them out, and obey none.
+We keep attributes and hand them out, and obey none. What promises another kind of storage is
+refused: messages would be kept and cleaned differently from what an operator believes.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from roquet.broker.errors import BadAttributes
+from roquet.broker.errors import AttributeNotKept, BadAttributes
 
 ATTRIBUTE_COUNT_MAX: Final = 64
+
+
+class _Limit(NamedTuple):
+    kept: str  # the only value that we live up to
+    promise: str  # of all others
+
+
+_LIMITS: Final = {
+    "queue.type": _Limit("SimpleCQ", "queues of another kind"),
+    "cleanup.policy": _Limit("DELETE", "that only the last message of each key is kept"),
+}
 
 
 def read_attribute_changes(text: str | None) -> dict[str, str]:
@@ -41,3 +53,11 @@ def changed_attributes(attributes: Mapping[str, str], changes: Mapping[str, str]
     if len(changed) > ATTRIBUTE_COUNT_MAX:
         raise BadAttributes(f"more than {ATTRIBUTE_COUNT_MAX} of them")
     return changed
+
+
+def refuse_what_is_not_kept(topic: str, attributes: Mapping[str, str]) -> None:
+    """Raises AttributeNotKept for attributes of a topic that we would not live up to."""
+    for name, limit in _LIMITS.items():
+        value = attributes.get(name, limit.kept)
+        if value.lower() != limit.kept.lower():
+            raise AttributeNotKept(topic, f"{name}={value}", limit.promise, f"{name}={limit.kept}")

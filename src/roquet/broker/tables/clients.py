@@ -133,7 +133,7 @@ class ConsumerGroup(Generic[C]):
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
         known = self.subscriptions
-        # A topic that this heartbeat does not name is not read any more, by nobody.
+        # A topic that this heartbeat does not name is not read any more, by anybody.
         self.subscriptions = {}
         for new in data.subscription_data_set:
             old = known.get(new.topic)

@@ -16,7 +16,7 @@ B = TypeVar("B", bound=Body)
 
 @final
 class DurableState(Generic[B]):
-    """The content of one file, for a `Saver`. `on_change` is called when it is another one."""
+    """The content of one file, for a `Saver`. `on_change` is called when it has changed."""
 
     def __init__(self, value: B) -> None:
         self.value = value

@@ -24,7 +24,7 @@ from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable
 class GroupTable:
     """`find(group)` is a plain look-up in a dict, because every pull does it.
 
-    `on_change` is called after every change but that of a load.
+    `on_change` is called after every change except a load.
     """
 
     __slots__ = ("_clock", "_forbidden", "_groups", "change_count", "find", "on_change", "version")
@@ -46,9 +46,6 @@ class GroupTable:
     def __iter__(self) -> Iterator[GroupConfig]:
         return iter(tuple(self._groups.values()))
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
     def find_or_create(self, group: str, *, may_create: bool) -> GroupConfig:
         """Groups of the system are made even without `may_create`.
 
@@ -66,7 +63,7 @@ class GroupTable:
 
         Raises BadName, BadQueueCount and BadAttributes.
         """
-        # As many queues will the topic of its retries have.
+        # The topic of its retries will have as many queues.
         if not 0 <= group.retry_queue_nums <= QUEUE_COUNT_MAX:
             raise BadQueueCount(group.retry_queue_nums, QUEUE_COUNT_MAX)
         old = self._groups.get(group.group_name)

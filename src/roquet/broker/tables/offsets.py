@@ -1,13 +1,15 @@
 """How far each group has come in each queue, in memory and as `consumerOffset.json`.
 
 An offset is the next message to consume. May it go back? A pull that carries an offset only
-ever moves it forward. A commit is taken as it is, also when it is smaller: operators' tools, a
+ever moves it forward. A commit is taken as it is, even when it is smaller: operators' tools, a
 consumer that seeks, and a client that was told its offset does not exist all say it that way,
 and nothing tells them from a late commit of a former owner. Taken wrongly, a smaller offset
 costs messages delivered twice; refused wrongly, it costs messages never delivered.
 
 An operator's reset is stronger than both. Until the next pull of that queue has heard of it,
 what clients commit is left aside: they still say where they were before.
+
+How far each group has pulled is kept in memory alone: operators see by it what is on its way.
 
 Handlers check topic, group and queue before they commit: the table takes any name.
 """
@@ -35,11 +37,12 @@ class _QueueOfGroup(NamedTuple):
 class OffsetTable:
     """Counts its changes, so that whoever saves it leaves the disk alone when there are none."""
 
-    __slots__ = ("_by_group", "_resets", "change_count")
+    __slots__ = ("_by_group", "_pulled", "_resets", "change_count")
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[int, int]]] = {}
         self._resets: dict[_QueueOfGroup, int] = {}
+        self._pulled: dict[tuple[str, str, int], int] = {}
         self.change_count = 0
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -59,6 +62,15 @@ class OffsetTable:
         if offset > known and queue_id >= 0:
             self.commit(group, topic, queue_id, offset)
 
+    def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """What a group pulls next, whatever it committed."""
+        self._pulled[group, topic, queue_id] = next_offset
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """How far a group has pulled, as far as known; never less than what it committed."""
+        committed = self.queues(group, topic).get(queue_id, 0)
+        return max(committed, self._pulled.get((group, topic, queue_id), 0))
+
     def cut_back(self, max_offset_of: Callable[[str, int], int]) -> None:
         """No group is further than its queue, which has lost its end: what is stored there next
         would never be consumed.
@@ -76,6 +88,7 @@ class OffsetTable:
         if offset < 0 or queue_id < 0:
             raise BadOffset(topic, queue_id, offset)
         self._resets[_QueueOfGroup(group, topic, queue_id)] = offset
+        self._pulled.pop((group, topic, queue_id), None)
         self._put(group, topic, queue_id, offset)
 
     @property
@@ -121,13 +134,13 @@ class OffsetTable:
             self.change_count += 1
 
     def forget_group(self, group: str) -> None:
-        self._forget(lambda queue: queue.group == group)
+        self._forget(lambda queue: queue[0] == group)
         if self._by_group.pop(group, None) is not None:
             self.change_count += 1
 
     def forget_topic(self, topic: str) -> None:
         """A topic of the same name would start at 0: old offsets would skip its messages."""
-        self._forget(lambda queue: queue.topic == topic)
+        self._forget(lambda queue: queue[1] == topic)
         for group in self.groups_of(topic):
             del self._by_group[group][topic]
             self.change_count += 1
@@ -143,7 +156,7 @@ class OffsetTable:
         )
 
     def merge(self, table: ConsumerOffsetTable) -> list[str]:
-        """Takes over what the master knows; returns the keys that are not of this world."""
+        """Takes over what the master knows; returns the keys that no topic and group can have."""
         left_out = []
         for key, queues in table.offset_table.items():
             topic, _, group = key.partition(_SEPARATOR)
@@ -180,6 +193,8 @@ class OffsetTable:
         self.change_count += 1
         return known is not None and offset < known
 
-    def _forget(self, is_gone: Callable[[_QueueOfGroup], bool]) -> None:
+    def _forget(self, is_gone: Callable[[tuple[str, str, int]], bool]) -> None:
         for queue in [queue for queue in self._resets if is_gone(queue)]:
             del self._resets[queue]
+        for place in [place for place in self._pulled if is_gone(place)]:
+            del self._pulled[place]

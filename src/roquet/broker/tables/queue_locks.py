@@ -23,7 +23,7 @@ class _Lock(NamedTuple):
 
 
 @final
-class QueueLocks:
+class LockTable:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._locks: dict[QueueKey, _Lock] = {}

@@ -1,7 +1,7 @@
 """Tables of the broker that live in small files, and when they are written.
 
-A table counts its changes, and calls its `on_change`, where assembly has put `save_soon`: who
-changes a table has to remember nothing. Changes that come together are written together, in a
+A table counts its changes, and calls its `on_change`, where assembly has put `save_soon`: whoever
+changes a table has nothing to remember. Changes that come together are written together, in a
 thread, so the event loop never waits for the disk. What must not be acknowledged before it is
 safe waits for `until_saved`. Offsets change with every pull, and are saved by the clock instead.
 """
@@ -59,7 +59,7 @@ class Saver:
         """Returns when every change made so far survives a power cut. Raises StateNotSaved."""
         wanted_count = self._table.change_count
         async with self._saving:
-            # Who had the lock before may have saved our change, too.
+            # Whoever had the lock before may have saved our change, too.
             if self._saved_count >= wanted_count:
                 return
             count = self._table.change_count

@@ -1,14 +1,14 @@
 """What went through a broker: in all, by topic, and by topic and group.
 
 Messages only add to plain numbers. Whoever owns this calls `tick` once a second; it keeps
-samples of the numbers, and every rate is the difference of two samples over the time between
+samples of the numbers, and every rate is the difference between two samples over the time between
 them.
 
     every        kept    gives
     1 s          600 s   rates of 10, 60 and 600 seconds for the whole broker
     10 s         60 s    the last minute of one topic or group
     10 minutes   1 h     its last hour
-    1 h          24 h    its last day; what was idle for so long is forgotten
+    1 h          24 h    its last day; what was idle for that long is forgotten
 """
 
 from collections import deque
@@ -25,13 +25,13 @@ K = TypeVar("K", bound=Hashable)
 RATE_SECONDS: Final = (10, 60, 600)
 
 
-class _Window(NamedTuple):
+class _Period(NamedTuple):
     interval_s: float
     sample_count_max: int
 
 
 _MINUTE, _HOUR, _DAY = range(3)
-_WINDOWS: Final = (_Window(10, 7), _Window(600, 7), _Window(3600, 25))
+_PERIODS: Final = (_Period(10, 7), _Period(600, 7), _Period(3600, 25))
 
 
 class _Sample(NamedTuple):
@@ -51,20 +51,20 @@ class _Counter(Tally):
 
     def __init__(self) -> None:
         # When the last samples were taken there was nothing to count.
-        self.samples = tuple([_NOTHING] for _ in _WINDOWS)
+        self.samples = tuple([_NOTHING] for _ in _PERIODS)
 
-    def sample(self, window: int) -> None:
-        samples = self.samples[window]
+    def sample(self, period: int) -> None:
+        samples = self.samples[period]
         sample = _Sample(self.count, self.size, self.times)
         # Idle counters share one sample: there may be very many of them.
         samples.append(samples[-1] if samples[-1] == sample else sample)
-        if len(samples) > _WINDOWS[window].sample_count_max:
+        if len(samples) > _PERIODS[period].sample_count_max:
             del samples[0]
 
     @property
     def is_idle(self) -> bool:
         samples = self.samples[_DAY]
-        is_old = len(samples) == _WINDOWS[_DAY].sample_count_max
+        is_old = len(samples) == _PERIODS[_DAY].sample_count_max
         return is_old and samples[0].times == self.times
 
 
@@ -103,7 +103,7 @@ class Statistics:
         self._topic_puts: dict[str, _Counter] = {}
         self._group_gets: dict[tuple[str, str], _Counter] = {}
         self._send_backs: dict[tuple[str, str], _Counter] = {}
-        self._sampled_s = tuple([self._start_s] for _ in _WINDOWS)
+        self._sampled_s = tuple([self._start_s] for _ in _PERIODS)
         self._seconds: deque[_Second] = deque([self._second()], maxlen=RATE_SECONDS[-1] + 1)
         self._day = self._today()
         self._put_totals = _Totals()
@@ -151,8 +151,8 @@ class Statistics:
     def tick(self) -> None:
         now_s = self._clock.monotonic_s()
         self._seconds.append(self._second())
-        for index, window in enumerate(_WINDOWS):
-            if now_s - self._sampled_s[index][-1] >= window.interval_s:
+        for index, period in enumerate(_PERIODS):
+            if now_s - self._sampled_s[index][-1] >= period.interval_s:
                 self._sample(index, now_s)
         if self._today() != self._day:
             self._day = self._today()
@@ -234,16 +234,16 @@ class Statistics:
         """By the time zone of the machine, because operators live in it."""
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).astimezone().date()
 
-    def _sample(self, window: int, now_s: float) -> None:
-        times = self._sampled_s[window]
+    def _sample(self, period: int, now_s: float) -> None:
+        times = self._sampled_s[period]
         times.append(now_s)
-        if len(times) > _WINDOWS[window].sample_count_max:
+        if len(times) > _PERIODS[period].sample_count_max:
             del times[0]
-        self._puts.sample(window)
-        self._gets.sample(window)
-        _sample_all(self._topic_puts, window)
-        _sample_all(self._group_gets, window)
-        _sample_all(self._send_backs, window)
+        self._puts.sample(period)
+        self._gets.sample(period)
+        _sample_all(self._topic_puts, period)
+        _sample_all(self._group_gets, period)
+        _sample_all(self._send_backs, period)
 
     def _rates(self, *members: str) -> str:
         """A young broker has seen less than it is asked for, and tells the rate of its life."""
@@ -258,19 +258,19 @@ class Statistics:
     def _rate(self, counter: _Counter | None) -> float:
         if counter is None:
             return 0.0
-        return self._window_stats(counter, _MINUTE, is_size=False).tps
+        return self._period_stats(counter, _MINUTE, is_size=False).tps
 
     def _stats(self, counter: _Counter, *, is_size: bool) -> BrokerStats:
         return BrokerStats(
-            stats_minute=self._window_stats(counter, _MINUTE, is_size=is_size),
-            stats_hour=self._window_stats(counter, _HOUR, is_size=is_size),
-            stats_day=self._window_stats(counter, _DAY, is_size=is_size),
+            stats_minute=self._period_stats(counter, _MINUTE, is_size=is_size),
+            stats_hour=self._period_stats(counter, _HOUR, is_size=is_size),
+            stats_day=self._period_stats(counter, _DAY, is_size=is_size),
         )
 
-    def _window_stats(self, counter: _Counter, window: int, *, is_size: bool) -> BrokerStatsItem:
-        samples = counter.samples[window]
+    def _period_stats(self, counter: _Counter, period: int, *, is_size: bool) -> BrokerStatsItem:
+        samples = counter.samples[period]
         # A young counter has fewer samples than there were moments: the last ones are its own.
-        moments = self._sampled_s[window][-len(samples) :]
+        moments = self._sampled_s[period][-len(samples) :]
         first, last = samples[0], samples[-1]
         total = last.size - first.size if is_size else last.messages - first.messages
         return BrokerStatsItem(
@@ -287,10 +287,10 @@ def _counter(counters: dict[K, _Counter], key: K) -> _Counter:
     return found
 
 
-def _sample_all(counters: dict[K, _Counter], window: int) -> None:
+def _sample_all(counters: dict[K, _Counter], period: int) -> None:
     for counter in counters.values():
-        counter.sample(window)
-    if window == _DAY:
+        counter.sample(period)
+    if period == _DAY:
         for key in [key for key, counter in counters.items() if counter.is_idle]:
             counters.pop(key).is_forgotten = True
 

@@ -5,7 +5,7 @@ whoever owns the file compares `change_count` with what it saved last. Settings 
 in place, so one that was handed out stays what it was.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntFlag
 from typing import Final, final
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from roquet.broker.errors import BadName, BadQueueCount, UnknownTopic
 from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.tables.attributes import changed_attributes
+from roquet.broker.tables.attributes import changed_attributes, refuse_what_is_not_kept
 from roquet.broker.tables.saving import do_nothing
 from roquet.clock import Clock
 from roquet.protocol import names
@@ -63,7 +63,7 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
 class TopicTable:
     """`find(topic)` is a plain look-up in a dict, because every message does it.
 
-    `on_change` is called after every change but that of a load.
+    `on_change` is called after every change except a load.
     """
 
     __slots__ = ("_built_in", "_clock", "_topics", "change_count", "find", "on_change", "version")
@@ -80,12 +80,6 @@ class TopicTable:
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
-
-    def __iter__(self) -> Iterator[TopicConfig]:
-        return iter(tuple(self._topics.values()))
-
-    def __len__(self) -> int:
-        return len(self._topics)
 
     @property
     def system_topics(self) -> frozenset[str]:
@@ -121,16 +115,24 @@ class TopicTable:
         found = self._topics.get(topic)
         return found or self._put(_topic(topic, queue_count, flags))
 
+    def restore(self, queues: Mapping[str, Sequence[int]]) -> list[str]:
+        """Topics that have queues in the store (topic -> ids) and are not known; those it made."""
+        unknown = [topic for topic in queues if topic not in self._topics and names.is_name(topic)]
+        for topic in unknown:
+            self._put(_topic(topic, max(queues[topic]) + 1))
+        return unknown
+
     def update(self, topic: TopicConfig) -> TopicConfig:
         """What an operator says; its attributes are changes to those that there are.
 
-        Raises BadName, BadQueueCount and BadAttributes.
+        Raises BadName, BadQueueCount, BadAttributes and AttributeNotKept.
         """
         for queue_count in (topic.read_queue_nums, topic.write_queue_nums):
             if not 0 <= queue_count <= QUEUE_COUNT_MAX:
                 raise BadQueueCount(queue_count, QUEUE_COUNT_MAX)
         old = self._topics.get(topic.topic_name)
         attributes = changed_attributes(old.attributes if old else {}, topic.attributes)
+        refuse_what_is_not_kept(topic.topic_name, attributes)
         return self._put(replace(topic, attributes=attributes))
 
     def delete(self, topic: str) -> bool:
@@ -180,6 +182,11 @@ class TopicTable:
         nothing has changed.
         """
         return self._take_over(read_body(TopicConfigTable, data))
+
+    def check_promises(self) -> None:
+        """After a load: another broker may have made topics like that. Raises AttributeNotKept."""
+        for topic in self._topics.values():
+            refuse_what_is_not_kept(topic.topic_name, topic.attributes)
 
     def _take_over(self, table: TopicConfigTable) -> list[str]:
         left_out = []

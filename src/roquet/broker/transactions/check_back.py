@@ -1,8 +1,8 @@
-"""Asking producers about transactions whose end they did not say: the check-back.
+"""Asking producers about transactions that they did not end: the check-back.
 
-A round goes once through all half messages that there are when it begins, from the oldest on that
+A round goes once through all half messages that there are when it begins, from the oldest that
 was not dealt with. `decision_on` decides about one of them. Before its producer is asked, a half
-message is put again behind the others with the number of times it was asked about, so the round
+message is put again after the others with the number of times it was asked about, so the round
 always goes on, whoever does not answer. Nothing stops a round but a half message that is too
 young to ask about, or a store that takes nothing; the next round begins there.
 """
@@ -53,16 +53,16 @@ _HOUR_MS: Final = 3_600_000
 _DIGITS_MAX: Final = 18
 
 
-class Decision(Enum):
+class CheckDecision(Enum):
     OVER = "its transaction is over"
-    WAIT = "too young to ask about, and so is everything behind it"
-    KEEP = "its producer wants not to be asked yet, others behind it may"
+    WAIT = "too young to ask about, and so is everything after it"
+    KEEP = "its producer does not want to be asked yet, others after it may"
     ASK = "its producer has had the time it gets"
     GIVE_UP = "nobody answered so often, or so long, that nobody will"
 
 
 # What does something to a half message.
-_ACTS: Final = frozenset((Decision.KEEP, Decision.ASK, Decision.GIVE_UP))
+_ACTS: Final = frozenset((CheckDecision.KEEP, CheckDecision.ASK, CheckDecision.GIVE_UP))
 
 
 class Half(NamedTuple):
@@ -81,16 +81,18 @@ class Rules(NamedTuple):
     reserved_ms: int
 
 
-def decision_on(half: Half, ended: Container[int | None], now_ms: int, rules: Rules) -> Decision:
+def decision_on(
+    half: Half, ended: Container[int | None], now_ms: int, rules: Rules
+) -> CheckDecision:
     if half.offset in ended or half.first_offset in ended:
-        return Decision.OVER
+        return CheckDecision.OVER
     age_ms = now_ms - half.born_ms
     if half.check_count >= rules.check_count_max or age_ms > rules.reserved_ms:
-        return Decision.GIVE_UP
+        return CheckDecision.GIVE_UP
     if half.immunity_ms is not None:
-        return Decision.KEEP if age_ms < half.immunity_ms else Decision.ASK
+        return CheckDecision.KEEP if age_ms < half.immunity_ms else CheckDecision.ASK
     # One from the future would wait for long: the clock of its producer says nothing.
-    return Decision.WAIT if 0 <= age_ms < rules.timeout_ms else Decision.ASK
+    return CheckDecision.WAIT if 0 <= age_ms < rules.timeout_ms else CheckDecision.ASK
 
 
 async def keep_checking(broker: Broker) -> None:
@@ -133,7 +135,7 @@ class _Round:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._pending = broker.pending_halves
-        # What is put again comes behind it, and so is left to the next round.
+        # What is put again comes after it, and so is left to the next round.
         self._end = self._pending.end
         config = broker.config
         self._rules = Rules(
@@ -141,7 +143,10 @@ class _Round:
             config.transaction_check_count_max,
             config.store.reserved_hours * _HOUR_MS,
         )
-        self._counts: Counter[Decision] = Counter()
+        self._counts: Counter[CheckDecision] = Counter()
+        # By group: those that nobody could be asked about, and those that are given up.
+        self._unasked: Counter[str] = Counter()
+        self._given_up: Counter[str] = Counter()
 
     def step(self) -> bool:
         """Deals with a few half messages; whether there are others.
@@ -155,7 +160,7 @@ class _Round:
         # All before the first is put again: what is put has to be filed before the next look.
         decisions = [self._decision_on(half) for half in batch.messages]
         for half, decision in zip(batch.messages, decisions, strict=True):
-            if half.queue_offset >= self._end or decision is Decision.WAIT:
+            if half.queue_offset >= self._end or decision is CheckDecision.WAIT:
                 return False
             self._carry_out(decision, half)
             pending.pass_by(half.queue_offset + 1)
@@ -163,48 +168,67 @@ class _Round:
         return progress < pending.progress < self._end
 
     def report(self) -> None:
+        for group, count in self._unasked.items():
+            log.warning(
+                "nobody of group %s is connected: %d of its transactions cannot be asked about. "
+                "Start a transaction producer of the group; after %d checks each is given up",
+                group,
+                count,
+                self._rules.check_count_max,
+            )
+        for group, count in self._given_up.items():
+            log.warning(
+                "%d transactions of group %s are given up, and their messages not delivered: they "
+                "are kept in topic %s",
+                count,
+                group,
+                TOO_MANY_CHECKS_TOPIC,
+            )
         if self._counts:
             log.info(
-                "checked transactions: asked about %d, kept %d, gave up %d; now at offset %d of %d",
-                self._counts[Decision.ASK],
-                self._counts[Decision.KEEP],
-                self._counts[Decision.GIVE_UP],
+                "checked transactions: asked about %d, found nobody to ask about %d, kept %d, "
+                "gave up %d; now at offset %d of %d",
+                self._counts[CheckDecision.ASK] - self._unasked.total(),
+                self._unasked.total(),
+                self._counts[CheckDecision.KEEP],
+                self._counts[CheckDecision.GIVE_UP],
                 self._pending.progress,
                 self._pending.end,
             )
 
-    def _decision_on(self, half: StoredMessage) -> Decision:
+    def _decision_on(self, half: StoredMessage) -> CheckDecision:
         facts = facts_of(half, self._rules)
         now_ms = self._broker.clock.now_ms()
         decision = decision_on(facts, self._pending.ended, now_ms, self._rules)
         is_doubtful = half.queue_offset < self._pending.doubtful_end
         if is_doubtful and decision in _ACTS and self._was_dealt_with(decision, half):
-            return Decision.OVER
+            return CheckDecision.OVER
         return decision
 
-    def _was_dealt_with(self, decision: Decision, half: StoredMessage) -> bool:
+    def _was_dealt_with(self, decision: CheckDecision, half: StoredMessage) -> bool:
         """Before a crash that took the progress with it."""
         try:
-            if decision is Decision.GIVE_UP and is_given_up(self._broker, half):
+            if decision is CheckDecision.GIVE_UP and is_given_up(self._broker, half):
                 return True
             return open_copy(self._broker, half) is not half
         except Refused as refused:
             _check_is_at_fault(half, refused)
             return True
 
-    def _carry_out(self, decision: Decision, half: StoredMessage) -> None:
+    def _carry_out(self, decision: CheckDecision, half: StoredMessage) -> None:
         if decision not in _ACTS:
             return
         broker = self._broker
         try:
-            real_queue(half)  # Who belongs nowhere is refused before anything is stored.
-            if decision is Decision.GIVE_UP:
+            real_queue(half)  # One that belongs nowhere is refused before anything is stored.
+            if decision is CheckDecision.GIVE_UP:
                 broker.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
                 append_message(broker, given_up(half))
-            elif decision is Decision.KEEP:
+                self._given_up[group_of(half)] += 1
+            elif decision is CheckDecision.KEEP:
                 append_half(broker, kept(half))
-            else:
-                _ask(broker, half)
+            elif not _ask(broker, half):
+                self._unasked[group_of(half)] += 1
             self._counts[decision] += 1
         except Refused as refused:
             _check_is_at_fault(half, refused)
@@ -213,21 +237,21 @@ class _Round:
 def _check_is_at_fault(half: StoredMessage, refused: Refused) -> None:
     """Raises what the store refused, unless the half message is at fault itself.
 
-    That one is passed over, or all behind it would wait for ever.
+    That one is passed over, or all after it would wait forever.
     """
     if refused.code is ResponseCode.SERVICE_NOT_AVAILABLE:
         raise refused
     log.error("half message %d is passed over: %s", half.queue_offset, refused)
 
 
-def _ask(broker: Broker, half: StoredMessage) -> None:
-    """Puts the half message again and, if anybody is there, asks."""
-    group = half.properties.get(Property.PRODUCER_GROUP, "")
+def _ask(broker: Broker, half: StoredMessage) -> bool:
+    """Puts the half message again and asks; whether anybody is there."""
+    group = group_of(half)
     producer = _reachable_producer(broker, group)
     if producer is None and broker.producers.members(group):
         # They read too slowly. That nobody was asked must not bring the end of asking nearer.
         append_half(broker, kept(half))
-        return
+        return True
     again = renewed(half, check_count_of(half) + 1)
     appended = append_half(broker, again)
     if producer is not None:
@@ -235,6 +259,7 @@ def _ask(broker: Broker, half: StoredMessage) -> None:
         # With sync flush the answer could come before the half message it is about can be read.
         end = appended.physical_offset + appended.size
         broker.safety.when_safe(end, lambda: _tell(producer, command), Late.FORGET)
+    return producer is not None
 
 
 def _reachable_producer(broker: Broker, group: str) -> Connection | None:
@@ -280,6 +305,10 @@ def facts_of(message: StoredMessage, rules: Rules) -> Half:
         immunity_ms=immunity_ms,
         first_offset=_number(properties.get(Property.PREPARED_QUEUE_OFFSET)),
     )
+
+
+def group_of(message: StoredMessage) -> str:
+    return message.properties.get(Property.PRODUCER_GROUP, "")
 
 
 def check_count_of(message: StoredMessage) -> int:

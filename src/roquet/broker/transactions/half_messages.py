@@ -2,7 +2,7 @@
 
     half       RMQ_SYS_TRANS_HALF_TOPIC, queue 0: what was sent, and where it belongs
     op         RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag d: the half message at the offset that
-               the body names is over; 5.x collects several, each with a comma behind it
+               the body names is over; 5.x collects several, each with a comma after it
     committed  where it belongs: all that the half message holds, and that one's place in the log
     renewed    the half message once more, because its producer is asked about it again
     kept       the same, because it is too early to ask
@@ -33,7 +33,7 @@ _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
 _COMMIT: Final = SysFlag.TRANSACTION_COMMIT.value
 
 # A transaction is not delayed: Apache would send a half message with a delay to the delayed ones
-# and drop it there. And what the broker notes down in the last two begins with nothing, also when
+# and drop it there. And what the broker notes down in the last two begins with nothing, even when
 # a producer sends on what it has consumed, with all properties.
 _NOT_FOR_HALVES: Final[dict[str, None]] = dict.fromkeys(
     (

@@ -1,7 +1,7 @@
 """Which half messages wait for the end of their transaction, and how far the check has come.
 
 The check goes through the queue of half messages from its oldest to its newest. Everything
-before `progress` it has dealt with: over, put again behind the others, or given up. Behind it, a
+before `progress` it has dealt with: over, put again after the others, or given up. From there on, a
 half message is open unless it is in `ended`. So nothing is kept per open transaction, and a bit
 for each that is over.
 
@@ -21,7 +21,7 @@ from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class PendingHalves:
 
     def half_appended(self, offset: int) -> None:
         if offset < self.progress:
-            # All had expired, and with them the queue: it begins anew.
+            # All had expired, and with them the queue: it begins again.
             self.progress = offset
             self.ended = OffsetSet(offset)
             self.doubtful_end = 0
@@ -107,7 +107,7 @@ class PendingHalves:
         self._op_progress = min(self._op_progress, offset)
 
     def next_halves(self) -> QueueMessages:
-        """The next ones from the first on that is not over."""
+        """The next ones, from the first that is not over."""
         self.pass_by(self.ended.next_absent(self.progress))
         return self._read(HALF_TOPIC, self.progress)
 

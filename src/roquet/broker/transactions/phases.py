@@ -6,9 +6,9 @@ message that says "over". With only the first in the log the transaction is over
 A half message may have copies: the check puts it again before it asks about it, and its producer
 may still answer about the older one. A second word about the same transaction is ignored. That it
 is the second is known from a bit, as long as the check has not passed by and the broker was not
-started anew; then from the index of keys, by the message's unique key. Without an index, or
+restarted; then from the index of keys, by the message's unique key. Without an index, or
 without a unique key, it cannot be known: the word about a half message that the check passed by
-is ignored, and that about one of before the start is believed, as Apache does.
+is ignored, and that about one from before the start is believed, as it is by Apache.
 """
 
 from typing import Final

@@ -25,6 +25,7 @@ from roquet.client.admin import (
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.config import AdminConfig, AdminOptions
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
+from roquet.client.admin.member_info import MemberInfo
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminServers
@@ -39,7 +40,6 @@ from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import Heartbeat
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo
 from roquet.protocol.codes import Permission
 
 _WHAT: Final = "admin"
@@ -90,6 +90,8 @@ class AsyncAdmin(Openable):
 
     async def close(self) -> None:
         """A second time does nothing."""
+        if self._open is not None:
+            self._open.instance.check_loop()
         was_closed, self._is_closed = self._is_closed, True
         if not was_closed and self._open is not None:
             await self._open.instance.close()
@@ -162,6 +164,7 @@ class AsyncAdmin(Openable):
     # Groups.
 
     async def groups(self, *, with_internal: bool = False) -> list[str]:
+        """Those of programs; with the others also the system's."""
         return await group_questions.list_groups(self._usable(), with_internal=with_internal)
 
     async def create_group(
@@ -204,7 +207,7 @@ class AsyncAdmin(Openable):
         servers = self._usable()
         return await group_questions.producer_connections(servers, servers.wire_name(group))
 
-    async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
+    async def running_info(self, group: str, client_id: str) -> MemberInfo:
         """What a consumer says about itself. Raises NotConnected."""
         servers = self._usable()
         return await group_questions.running_info(servers, servers.wire_name(group), client_id)
@@ -212,7 +215,10 @@ class AsyncAdmin(Openable):
     # Progress and offsets.
 
     async def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
-        """How far a group is, in all its topics or in one. Raises TopicNotFound."""
+        """How far a group is, in all its topics or in one.
+
+        Raises GroupNotFound or TopicNotFound.
+        """
         servers = self._usable()
         wire_topic = None if topic is None else servers.wire_name(topic)
         return await progress_questions.group_progress(
@@ -296,7 +302,10 @@ class AsyncAdmin(Openable):
         end: datetime | None = None,
         count_max: int = message_questions.COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """Messages that the group failed to take too often, oldest first."""
+        """Messages that the group failed to take too often, or gave up, oldest first.
+
+        Each says by its `topic` where it was sent to, and by its `death` why it is here.
+        """
         servers = self._usable()
         wire_group = servers.wire_name(group)
         return await message_questions.dead_letters(servers, wire_group, begin, end, count_max)
@@ -345,6 +354,7 @@ class AsyncAdmin(Openable):
         return await cluster_questions.kv_table(self._usable(), namespace)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
+        """One of them; None if it is not there."""
         return await cluster_questions.kv_value(self._usable(), namespace, key)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:

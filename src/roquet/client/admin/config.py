@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
+from roquet.client.arguments import check_timeout
 from roquet.client.cluster.name_servers import split_name_servers
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
-from roquet.client.errors import BadArgument
 
 ADMIN_TIMEOUT_S: Final = 5.0
 
@@ -35,8 +35,7 @@ class AdminConfig:
     def __post_init__(self) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
         split_name_servers(self.name_server)
-        if self.timeout_s <= 0:
-            raise BadArgument(f"`timeout_s` has to be more than 0, not {self.timeout_s}")
+        check_timeout("timeout_s", self.timeout_s)
 
     @property
     def name_servers(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from roquet.client.admin.member_info import MemberInfo, member_info
 from roquet.client.admin.servers import AdminServers, Master, ask_each
 from roquet.client.admin.topics import delete_topic
 from roquet.client.cluster.brokers import reply_body
@@ -13,7 +14,7 @@ from roquet.client.errors import BadArgument, NotConnected, RequestRefused
 from roquet.client.names import check_group
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.connection import (
-    Connection,
+    ConnectionInfo,
     ConsumerConnections,
     ProducerConnections,
 )
@@ -174,7 +175,7 @@ async def members_at(
 
 
 async def producer_connections(servers: AdminServers, group: str) -> list[ClientConnection]:
-    async def connections(master: Master) -> list[Connection]:
+    async def connections(master: Master) -> list[ConnectionInfo]:
         header = ProducerConnectionsHeader(producer_group=group)
         code = RequestCode.GET_PRODUCER_CONNECTION_LIST
         try:
@@ -190,7 +191,7 @@ async def producer_connections(servers: AdminServers, group: str) -> list[Client
     return list(_connections(found.values()))
 
 
-async def running_info(servers: AdminServers, group: str, client_id: str) -> ConsumerRunningInfo:
+async def running_info(servers: AdminServers, group: str, client_id: str) -> MemberInfo:
     """Any broker that the client is connected to hands the question on to it."""
     header = RunningInfoHeader(consumer_group=group, client_id=client_id)
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
@@ -206,7 +207,8 @@ async def running_info(servers: AdminServers, group: str, client_id: str) -> Con
         except RequestRefused as refused:
             refusals.append(refused)
             continue
-        return reply_body(ConsumerRunningInfo, reply, master.broker_name)
+        said = reply_body(ConsumerRunningInfo, reply, master.broker_name)
+        return member_info(servers, said)
     if refusals:
         raise refusals[0]
     raise NotConnected(servers.user_name(group), client_id)
@@ -228,7 +230,7 @@ def _settings_of(config: GroupConfig) -> GroupSettings:
     )
 
 
-def _connections(parts: Iterable[Iterable[Connection]]) -> tuple[ClientConnection, ...]:
+def _connections(parts: Iterable[Iterable[ConnectionInfo]]) -> tuple[ClientConnection, ...]:
     """A client that is connected to several brokers is one client."""
     by_id = {
         each.client_id: ClientConnection(

@@ -18,12 +18,17 @@ from roquet.client.group.subscriptions import subscription_of
 from roquet.client.moments import timestamp_ms
 from roquet.client.producer.outgoing import RESERVED_NAMES
 from roquet.client.queue_ref import QueueRef
-from roquet.client.received import ReceivedMessage, received_messages, received_of
+from roquet.client.received import (
+    ReceivedMessage,
+    origin_topic,
+    received_messages,
+    received_of,
+)
 from roquet.clock import Clock
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import BadMessage, ProtocolError
 from roquet.protocol.headers.pulling import QueryMessageHeader, ViewMessageHeader
-from roquet.protocol.messages.message import Message, Property
+from roquet.protocol.messages.message import Message
 from roquet.protocol.messages.message_id import OffsetId, parse_offset_id, parse_unique_id
 from roquet.protocol.names import DLQ_PREFIX
 
@@ -68,8 +73,8 @@ async def messages_by_key(
         topic=topic,
         key=key,
         max_num=count_max,
-        begin_timestamp=_FIRST_MS if begin is None else timestamp_ms(begin),
-        end_timestamp=_LAST_MS if end is None else timestamp_ms(end),
+        begin_timestamp=_FIRST_MS if begin is None else timestamp_ms(begin, "begin"),
+        end_timestamp=_LAST_MS if end is None else timestamp_ms(end, "end"),
     )
     found = await _query(servers, header)
     return _oldest_first(each for each in found if key in each.keys)[:count_max]
@@ -126,8 +131,7 @@ def revived(dead: ReceivedMessage, topic: str) -> Message:
 
 def origin_of(dead: ReceivedMessage) -> str:
     """The topic, as brokers know it, that a dead letter was sent to. Raises BadArgument."""
-    properties = dead.properties
-    topic = properties.get(Property.RETRY_TOPIC) or properties.get(Property.DLQ_ORIGIN_TOPIC)
+    topic = origin_topic(dead.properties)
     if topic is None:
         raise BadArgument(f"{dead} does not say which topic it came from; it is no dead letter")
     return topic
@@ -171,7 +175,8 @@ async def _message_by_unique_id(
         max_num=_PULL_COUNT,
         begin_timestamp=made_ms - _CLOCK_DIFFERENCE_MS,
         end_timestamp=_LAST_MS,
-        is_unique_key=True,
+        # Not marked as a unique key: that only sets the count, and brokers do not agree on
+        # whether the mark is part of what is signed.
     )
     found = await _query(servers, header)
     return next(iter(_oldest_first(each for each in found if each.message_id == message_id)), None)
@@ -209,8 +214,8 @@ async def _between(
     end: datetime | None,
     count_max: int,
 ) -> list[ReceivedMessage]:
-    begin_ms = _FIRST_MS if begin is None else timestamp_ms(begin)
-    end_ms = _LAST_MS if end is None else timestamp_ms(end)
+    begin_ms = _FIRST_MS if begin is None else timestamp_ms(begin, "begin")
+    end_ms = _LAST_MS if end is None else timestamp_ms(end, "end")
     if begin is None:
         start = await servers.brokers.min_offset(queue)
     else:
@@ -218,9 +223,9 @@ async def _between(
         start = await servers.brokers.offset_at(queue, begin_ms - 1)
     found: list[ReceivedMessage] = []
     async for message in _messages_from(servers, queue, start):
-        if message.store_timestamp >= end_ms or len(found) == count_max:
+        if message.record.store_timestamp >= end_ms or len(found) == count_max:
             break
-        if message.store_timestamp >= begin_ms:
+        if message.record.store_timestamp >= begin_ms:
             found.append(message)
     return found
 
@@ -243,4 +248,6 @@ async def _messages_from(
 
 
 def _oldest_first(messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
-    return sorted(messages, key=lambda each: (each.store_timestamp, each.queue, each.queue_offset))
+    return sorted(
+        messages, key=lambda each: (each.record.store_timestamp, each.queue, each.queue_offset)
+    )

@@ -1,6 +1,13 @@
 """How far groups have come in their topics, and how far they are behind.
 
-What is not known is None: a group that never committed is not one that is at offset 0.
+What a group has left of a queue, by what it committed there:
+
+    committed                          what comes from there on
+    nothing, the queue is empty        nothing
+    nothing, members begin first       everything
+    nothing, the topic is young        everything: so brokers tell whoever begins
+    nothing, members begin last        nothing: they begin where the queue ends
+    nothing, and nobody is connected   not known, which is None and never 0
 """
 
 from collections.abc import Iterable
@@ -8,21 +15,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from roquet.client.admin.groups import group_settings, members_at
 from roquet.client.admin.servers import AdminServers, Master, ask_each
 from roquet.client.cluster.brokers import reply_body
+from roquet.client.errors import GroupNotFound
 from roquet.client.moments import moment_of
-from roquet.client.queue_ref import QueueRef
+from roquet.client.queue_ref import QueueRef, queue_ref
 from roquet.clock import Clock
+from roquet.protocol.bodies.connection import ConsumerConnections
 from roquet.protocol.bodies.consume_stats import (
     ConsumeOffsets,
     ConsumeStats,
     ConsumeTimeSpan,
     ConsumeTimeSpans,
 )
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+from roquet.protocol.bodies.heartbeat import ConsumeFromWhere
 from roquet.protocol.bodies.queue_table import MessageQueue
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.groups import ConsumeStatsHeader
 from roquet.protocol.headers.topics import ConsumeTimeSpanHeader
 
@@ -36,6 +45,8 @@ class QueueProgress:
     broker_offset: int
     # Where the group goes on; None if it never committed here.
     consumer_offset: int | None
+    # What it takes next: the same, or where it would begin; None if that is not known.
+    next_offset: int | None
     # When the last message was stored that the group has taken.
     last_taken: datetime | None
     # The age of the oldest message that it has not taken.
@@ -43,9 +54,10 @@ class QueueProgress:
 
     @property
     def lag(self) -> int | None:
-        if self.consumer_offset is None:
+        """Messages that are left; None if it is not known where the group begins."""
+        if self.next_offset is None:
             return None
-        return max(0, self.broker_offset - self.consumer_offset)
+        return max(0, self.broker_offset - self.next_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,34 +69,51 @@ class GroupProgress:
 
     @property
     def lag(self) -> int | None:
-        """Of all queues; None if it is not known of one of them."""
+        """Of all queues; None if it is not known of one of them, or if there are none."""
         lags = [each.lag for each in self.queues if each.lag is not None]
-        return sum(lags) if len(lags) == len(self.queues) else None
+        return sum(lags) if lags and len(lags) == len(self.queues) else None
 
     @property
     def time_lag(self) -> timedelta | None:
-        """The largest of all queues; None if it is not known of one of them."""
+        """The largest of all queues; None if it is not known of one of them, or without any."""
         lags = [each.time_lag for each in self.queues if each.time_lag is not None]
-        return max(lags, default=timedelta()) if len(lags) == len(self.queues) else None
+        return max(lags) if lags and len(lags) == len(self.queues) else None
 
 
 async def group_progress(
     servers: AdminServers, clock: Clock, group: str, topic: str | None
 ) -> GroupProgress:
+    """Raises GroupNotFound."""
     masters = await (servers.masters() if topic is None else servers.masters_of(topic))
+    await _check_known(servers, group)
 
     async def progress(master: Master) -> tuple[float, list[QueueProgress]]:
-        header = ConsumeStatsHeader(consumer_group=group, topic=topic)
-        reply = await servers.brokers.ask(master.address, RequestCode.GET_CONSUME_STATS, header)
-        stats = reply_body(ConsumeStats, reply, master.broker_name)
+        members = await members_at(servers, group, master)
+        stats = await _stats(servers, group, master, topic)
+        if topic is None and members is not None:
+            # What it reads without having committed anything yet.
+            known = {queue.topic for queue in stats.offset_table}
+            for each in members.subscription_table.keys() - known:
+                more = await _stats(servers, group, master, each)
+                stats.offset_table.update(more.offset_table)
         table = dict(stats.offset_table)
-        unknown = await _never_committed(servers, group, master, table)
+        begins = await _begins(servers, group, master, table, members)
         spans = await _time_spans(servers, group, master, {queue.topic for queue in table})
         now_ms = clock.now_ms()
         return stats.consume_tps, [
-            _queue_progress(servers, queue, offsets, spans.get(queue), now_ms)
-            if queue not in unknown
-            else QueueProgress(_ref(servers, queue), offsets.broker_offset, None, None, None)
+            QueueProgress(
+                _ref(servers, queue),
+                offsets.broker_offset,
+                None if queue in begins else offsets.consumer_offset,
+                begins.get(queue, offsets.consumer_offset),
+                None if queue in begins else moment_of(offsets.last_timestamp),
+                time_lag_of(
+                    begins.get(queue, offsets.consumer_offset),
+                    offsets.broker_offset,
+                    spans.get(queue),
+                    now_ms,
+                ),
+            )
             for queue, offsets in table.items()
         ]
 
@@ -93,26 +122,12 @@ async def group_progress(
     return GroupProgress(servers.user_name(group), tuple(queues), sum(rate for rate, _ in parts))
 
 
-def _queue_progress(
-    servers: AdminServers,
-    queue: MessageQueue,
-    offsets: ConsumeOffsets,
-    span: ConsumeTimeSpan | None,
-    now_ms: int,
-) -> QueueProgress:
-    return QueueProgress(
-        _ref(servers, queue),
-        offsets.broker_offset,
-        offsets.consumer_offset,
-        moment_of(offsets.last_timestamp),
-        time_lag_of(offsets, span, now_ms),
-    )
-
-
 def time_lag_of(
-    offsets: ConsumeOffsets, span: ConsumeTimeSpan | None, now_ms: int
+    next_offset: int | None, broker_offset: int, span: ConsumeTimeSpan | None, now_ms: int
 ) -> timedelta | None:
-    if offsets.consumer_offset >= offsets.broker_offset:
+    if next_offset is None:
+        return None
+    if next_offset >= broker_offset:
         return timedelta()
     if span is None:
         return None
@@ -124,29 +139,67 @@ def time_lag_of(
     return None
 
 
-async def _never_committed(
+async def _check_known(servers: AdminServers, group: str) -> None:
+    """Brokers know a group by its settings, or at least by what it left behind or is doing."""
+    if await group_settings(servers, group):
+        return
+
+    async def is_known(master: Master) -> bool:
+        kept = await servers.brokers.kept_offsets(master.address)
+        if any(key.rpartition("@")[2] == group for key in kept):
+            return True
+        return await members_at(servers, group, master) is not None
+
+    if not any((await ask_each(await servers.masters(), is_known)).values()):
+        raise GroupNotFound(servers.user_name(group))
+
+
+async def _stats(
+    servers: AdminServers, group: str, master: Master, topic: str | None
+) -> ConsumeStats:
+    header = ConsumeStatsHeader(consumer_group=group, topic=topic)
+    reply = await servers.brokers.ask(master.address, RequestCode.GET_CONSUME_STATS, header)
+    return reply_body(ConsumeStats, reply, master.broker_name)
+
+
+async def _begins(
     servers: AdminServers,
     group: str,
     master: Master,
     table: dict[MessageQueue, ConsumeOffsets],
-) -> set[MessageQueue]:
-    """Brokers say 0 for a queue without an offset; only their whole table says more."""
-    zeros = {queue for queue, offsets in table.items() if not offsets.consumer_offset}
+    members: ConsumerConnections | None,
+) -> dict[MessageQueue, int | None]:
+    """Where the group would begin in each queue that it never committed in."""
+    # Brokers say 0 for a queue without an offset; only their whole table says more.
+    zeros = [queue for queue, offsets in table.items() if offsets.consumer_offset <= 0]
     if not zeros:
-        return zeros
-    kept = await kept_offsets(servers, master)
+        return {}
+    kept = await servers.brokers.kept_offsets(master.address)
     return {
-        queue
+        queue: await _begin(servers, group, master, queue, table[queue].broker_offset, members)
         for queue in zeros
-        if queue.queue_id not in kept.offset_table.get(f"{queue.topic}@{group}", ())
+        if queue.queue_id not in kept.get(f"{queue.topic}@{group}", ())
     }
 
 
-async def kept_offsets(servers: AdminServers, master: Master) -> ConsumerOffsetTable:
-    """All offsets of all groups that a broker keeps."""
-    code = RequestCode.GET_ALL_CONSUMER_OFFSET
-    reply = await servers.brokers.ask(master.address, code, NoFields())
-    return reply_body(ConsumerOffsetTable, reply, master.broker_name)
+async def _begin(
+    servers: AdminServers,
+    group: str,
+    master: Master,
+    queue: MessageQueue,
+    end: int,
+    members: ConsumerConnections | None,
+) -> int | None:
+    brokers, address = servers.brokers, master.address
+    first = await brokers.min_offset(queue_ref(queue), address=address)
+    start = None if members is None else members.consume_from_where
+    if first >= end or start == ConsumeFromWhere.FIRST_OFFSET:
+        return first
+    if start not in (None, ConsumeFromWhere.LAST_OFFSET):
+        return None  # A time that only the members know.
+    if await brokers.committed_or_young(group, queue_ref(queue), address=address) is not None:
+        return first
+    return None if members is None else end
 
 
 async def _time_spans(

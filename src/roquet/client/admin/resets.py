@@ -15,8 +15,8 @@ from enum import Enum, auto
 from typing import Final
 
 from roquet.client.admin.groups import members_at
-from roquet.client.admin.progress import kept_offsets
 from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.arguments import bad
 from roquet.client.errors import BadArgument, MembersConnected, TopicNotFound
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.moments import timestamp_ms
@@ -83,6 +83,8 @@ async def plan_reset(
     to: ResetTarget,
     queues: Sequence[QueueRef] | None,
 ) -> ResetPlan:
+    if to is StartFrom.AUTO or not isinstance(to, datetime | StartFrom | int):
+        raise bad("to", "a datetime, an offset, StartFrom.FIRST or StartFrom.LAST", to)
     route = await servers.route(topic)
     wanted = route.readable
     if queues is not None:
@@ -95,7 +97,8 @@ async def plan_reset(
         raise TopicNotFound(topic, f"{sorted(missing)} have no master now, and only masters move")
 
     async def moves(master: Master) -> list[QueueMove]:
-        kept = (await kept_offsets(servers, master)).offset_table.get(f"{topic}@{group}", {})
+        offsets = await servers.brokers.kept_offsets(master.address)
+        kept = offsets.get(f"{topic}@{group}", {})
         here = [queue for queue in wanted if queue.broker_name == master.broker_name]
         return [await _move(servers, queue, kept.get(queue.queue_id), to) for queue in here]
 

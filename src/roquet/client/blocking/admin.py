@@ -13,18 +13,19 @@ from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.config import AdminOptions
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
+from roquet.client.admin.member_info import MemberInfo
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
-from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo
 from roquet.protocol.codes import Permission
 
 
 @final
+@described_by(AsyncAdmin)
 class Admin(BlockingTwin[AsyncAdmin]):
     """Asks and waits; `AsyncAdmin` says what each method does."""
 
@@ -97,7 +98,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
     def producers(self, group: str) -> list[ClientConnection]:
         return self._thread.run(self._twin.producers(group))
 
-    def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
+    def running_info(self, group: str, client_id: str) -> MemberInfo:
         return self._thread.run(self._twin.running_info(group, client_id))
 
     def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:

@@ -1,10 +1,12 @@
 """The blocking twins of consumers."""
 
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import TypeVar, Unpack, final
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, Unpack, final, overload
 
-from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.blocking.signals import stop_signals
+from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.group.pulling import Pulled
 from roquet.client.pull.config import PullConsumerOptions
 from roquet.client.pull.consumer import (
@@ -15,17 +17,19 @@ from roquet.client.pull.consumer import (
 )
 from roquet.client.pull.schedule import DELAY_S, PullWork
 from roquet.client.push.config import PushConsumerOptions
-from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.push.iteration import DeliveryIterator
-from roquet.client.push.outcome import BROKER_DECIDES
+from roquet.client.push.listeners import BatchListener, Listener, OneListener
 from roquet.client.push.statistics import ConsumerStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 
+L = TypeVar("L", bound=Listener)
 T = TypeVar("T")
 
 
 @final
+@described_by(AsyncPushConsumer)
 class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     """Hands messages to a listener; `AsyncPushConsumer` says what each method does.
 
@@ -33,22 +37,82 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     listener, `for message in consumer` gives the messages.
     """
 
+    @overload
     def __init__(
         self,
         name_server: str,
         group: str,
-        listener: Listener | None = None,
+        listener: OneListener | None = None,
+        *,
+        batch_size: None = None,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        name_server: str,
+        group: str,
+        listener: BatchListener | None = None,
+        *,
+        batch_size: int,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        name_server: str,
+        group: str,
+        listener: Any = None,
+        *,
+        batch_size: Any = None,
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         super().__init__(
-            AsyncPushConsumer(name_server, group, listener, **options), "push consumer"
+            AsyncPushConsumer(name_server, group, listener, batch_size=batch_size, **options),
+            "push consumer",
         )
+        # Loops that are not over, and whose they are.
+        self._loops: dict[DeliveryIterator[Any], threading.Thread] = {}
+
+    def open(self, timeout_s: float | None = None) -> None:
+        self._open(lambda: self._twin.open(timeout_s))
+
+    def run(self) -> None:
+        """Opens, consumes until SIGINT or SIGTERM, and closes: what a program does that does
+        nothing else. Belongs to the main thread, which gets signals.
+
+        Raises as `open` does, BadArgument in another thread, and NothingToRead without a listener
+        or a topic.
+        """
+        self._twin._check_can_run()  # noqa: SLF001  Twins know each other.
+        with stop_signals(self.run) as wait, self:
+            wait()
+
+    def close(self) -> None:
+        """Waits a while for running listeners and for loops of other threads, and leaves the
+        group; a second time does nothing. What is not done then is delivered again."""
+        for loop, thread in [*self._loops.items()]:
+            # It would wait for itself.
+            if thread is threading.current_thread() and self._thread.is_running:
+                self._thread.call(loop.close)
+        super().close()
 
     def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
         self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
 
+    def on(
+        self, topic: str, *, tags: str | None = None, sql: str | None = None
+    ) -> Callable[[L], L]:
+        return self._twin.on(topic, tags=tags, sql=sql)
+
     def unsubscribe(self, topic: str) -> None:
         self._thread.call(lambda: self._twin.unsubscribe(topic))
+
+    @property
+    def last_error(self) -> str | None:
+        """The last thing that went wrong, if anything did."""
+        return self._twin.last_error
 
     def pause(self) -> None:
         self._thread.call(self._twin.pause)
@@ -62,8 +126,14 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     def batches(self) -> Iterator[list[ReceivedMessage]]:
         return self._iterated(self._twin.batches)
 
-    def retry_later(self, message: ReceivedMessage, *, delay_level: int = BROKER_DECIDES) -> None:
-        self._thread.run(self._twin.retry_later(message, delay_level=delay_level))
+    def retry_later(
+        self,
+        message: ReceivedMessage,
+        delay: timedelta | None = None,
+        *,
+        delay_level: int | None = None,
+    ) -> None:
+        self._thread.run(self._twin.retry_later(message, delay, delay_level=delay_level))
 
     def queues(self) -> list[QueueRef]:
         return self._thread.call(self._twin.queues)
@@ -74,17 +144,21 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     def _iterated(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
         iterator = self._thread.call(begin)
         assert isinstance(iterator, DeliveryIterator)
+        iterator.is_of_a_thread = True
+        self._loops[iterator] = threading.current_thread()
         try:
             while True:
                 yield self._thread.run(iterator.__anext__())
         except StopAsyncIteration:
             return
         finally:
+            self._loops.pop(iterator, None)
             if self._thread.is_running:
                 self._thread.call(iterator.close)
 
 
 @final
+@described_by(AsyncPullConsumer)
 class PullConsumer(BlockingTwin[AsyncPullConsumer]):
     """Asks for messages and waits; `AsyncPullConsumer` says what each method does.
 
@@ -95,6 +169,14 @@ class PullConsumer(BlockingTwin[AsyncPullConsumer]):
         self, name_server: str, group: str, **options: Unpack[PullConsumerOptions]
     ) -> None:
         super().__init__(AsyncPullConsumer(name_server, group, **options), "pull consumer")
+
+    def open(self, timeout_s: float | None = None) -> None:
+        self._open(lambda: self._twin.open(timeout_s))
+
+    @property
+    def last_error(self) -> str | None:
+        """The last thing that went wrong, if anything did."""
+        return self._twin.last_error
 
     def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
         self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))

@@ -1,14 +1,17 @@
 """An event loop in a thread of its own, for programs that have none."""
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Generic, TypeVar, cast, final
 
-from roquet.client.errors import NotOpen, UsedAfterFork
+from roquet.client.errors import BadArgument, NotOpen, UsedAfterFork
 from roquet.net.loop import run
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -24,6 +27,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._has_warned = False
 
     @property
     def is_running(self) -> bool:
@@ -33,7 +37,7 @@ class LoopThread:
         """What the coroutine returns or raises; NotOpen or UsedAfterFork if it cannot run."""
         try:
             waiting = self._submitted(coroutine)
-        except (NotOpen, UsedAfterFork):
+        except (BadArgument, NotOpen, UsedAfterFork):
             coroutine.close()
             raise
         return waiting.result()
@@ -91,11 +95,31 @@ class LoopThread:
         # The thread did not come along into the fork: whoever waited for it would wait for ever.
         if os.getpid() != self._process:
             raise UsedAfterFork(self._what, self._process, os.getpid())
+        self._look_at_caller()
         # Not between two looks: another thread may be stopping the loop.
         with self._lock:
             if self._loop is None:
                 raise NotOpen(self._what, was_open=self._thread is not None)
             return _Waiting(coroutine, self._loop)
+
+    def _look_at_caller(self) -> None:
+        """Raises BadArgument for one that would wait for itself."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if loop is self._loop:
+            raise BadArgument(
+                f"the blocking {self._what} is called in its own event loop, which would wait for "
+                "itself: call it from a function, which runs in a thread, or use the Async twin"
+            )
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "the blocking %s is used inside an event loop, which stands still meanwhile: use "
+                "its twin whose name begins with Async",
+                self._what,
+            )
 
     async def _serve(self, is_ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Unpack, final
 
-from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.producer.delay import Delay
 from roquet.client.producer.producer import REQUEST_TIMEOUT_S, AsyncProducer
@@ -16,6 +16,7 @@ from roquet.protocol.messages.message import Message
 
 
 @final
+@described_by(AsyncProducer)
 class Producer(BlockingTwin[AsyncProducer]):
     """Sends messages and waits; `AsyncProducer` says what each method does."""
 
@@ -29,11 +30,17 @@ class Producer(BlockingTwin[AsyncProducer]):
         queue: QueueRef | None = None,
         order_key: OrderKey | None = None,
         delay: Delay | None = None,
+        delay_level: int | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> SendReceipt:
         return self._thread.run(
             self._twin.send(
-                message, queue=queue, order_key=order_key, delay=delay, timeout_s=timeout_s
+                message,
+                queue=queue,
+                order_key=order_key,
+                delay=delay,
+                delay_level=delay_level,
+                timeout_s=timeout_s,
             )
         )
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from datetime import datetime
 from typing import Unpack, final
 
-from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
 from roquet.client.reader.config import TopicReaderOptions
@@ -13,6 +13,7 @@ from roquet.protocol.subscription import Subscription
 
 
 @final
+@described_by(AsyncTopicReader)
 class TopicReader(BlockingTwin[AsyncTopicReader]):
     """Reads and waits; `AsyncTopicReader` says what each method does.
 

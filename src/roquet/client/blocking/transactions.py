@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Unpack, final
 
-from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.hooks import TransactionState
 from roquet.client.producer.statistics import ProducerStatistics
@@ -18,6 +18,7 @@ from roquet.protocol.messages.message import Message
 
 
 @final
+@described_by(AsyncTransactionProducer)
 class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
     """Sends messages in transactions; `AsyncTransactionProducer` says what each method does.
 

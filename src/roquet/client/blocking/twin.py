@@ -1,7 +1,8 @@
 """What all blocking twins have in common: how they live, and with whom."""
 
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from roquet.client.blocking.loop_thread import LoopThread
 
@@ -27,14 +28,19 @@ class BlockingTwin(Generic[T]):
         self._thread = LoopThread(what)
 
     def open(self) -> None:
+        """Starts the thread, and opens the twin in it; raises what that raises."""
+        self._open(self._twin.open)
+
+    def _open(self, open_twin: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._thread.start()
         try:
-            self._thread.run(self._twin.open())
+            self._thread.run(open_twin())
         except BaseException:
             self._thread.stop()
             raise
 
     def close(self) -> None:
+        """Closes the twin and ends the thread; a second time does nothing."""
         if self._thread.is_running:
             try:
                 self._thread.run(self._twin.close())
@@ -52,3 +58,20 @@ class BlockingTwin(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+C = TypeVar("C", bound=type)
+
+
+def described_by(twin: type) -> Callable[[C], C]:
+    """What a method of a blocking client says about itself is what its twin says, unless it says
+    something else: `help` shows it, and it is written once."""
+
+    def describe(blocking: C) -> C:
+        for name, method in vars(blocking).items():
+            text = getattr(getattr(twin, name, None), "__doc__", None)
+            if not name.startswith("_") and callable(method) and method.__doc__ is None:
+                method.__doc__ = text
+        return blocking
+
+    return describe

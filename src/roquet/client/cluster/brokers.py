@@ -7,7 +7,7 @@ which has the newest answer.
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar, final
 
 from roquet.client.cluster.requests import Requests
@@ -19,9 +19,10 @@ from roquet.net.errors import NetError
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
 from roquet.protocol.bodies.names import ConsumerIds
+from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
 from roquet.protocol.bodies.subscription_data import SubscriptionCheck
-from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.command import Command
+from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
+from roquet.protocol.command import OUR_LANGUAGE, Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import Header, read_header
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
@@ -73,21 +74,30 @@ class Brokers:
 
     async def committed(self, group: str, queue: QueueRef) -> int | None:
         """Where the group goes on in a queue; None when it never was there."""
-        header = QueryConsumerOffsetHeader(
-            consumer_group=group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            broker_name=queue.broker_name,
-        )
-        try:
-            reply = await self.ask_master(
-                queue.broker_name, RequestCode.QUERY_CONSUMER_OFFSET, header
-            )
-        except RequestRefused as refused:
-            if refused.code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
+        reply = await self._consumer_offset(group, queue, zero_if_young=False)
+        if reply is None:
+            return None
+        offset = reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
+        # 4.9 does not know that this was no question about a beginning.
+        if offset or reply.version >= VERSION_5_0_0 or reply.language == OUR_LANGUAGE:
+            return offset
+        kept = await self.kept_offsets(self.master(queue.broker_name))
+        return kept.get(f"{queue.topic}@{group}", {}).get(queue.queue_id)
+
+    async def committed_or_young(
+        self, group: str, queue: QueueRef, *, address: str | None = None
+    ) -> int | None:
+        """The same, but 0 for a group that is new to a topic whose messages are all in memory: so
+        a broker tells whoever begins. With an `address` its routes need not be known."""
+        reply = await self._consumer_offset(group, queue, zero_if_young=None, address=address)
+        if reply is None:
+            return None
         return reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
+
+    async def kept_offsets(self, address: str) -> Mapping[str, Mapping[int, int]]:
+        """All offsets of all groups that a broker keeps: by "topic@group" and queue id."""
+        reply = await self.ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, NoFields())
+        return reply_body(ConsumerOffsetTable, reply, address).offset_table
 
     async def commit(self, group: str, queue: QueueRef, offset: int) -> None:
         header = UpdateConsumerOffsetHeader(
@@ -99,11 +109,11 @@ class Brokers:
         )
         await self.ask_master(queue.broker_name, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
-    async def min_offset(self, queue: QueueRef) -> int:
+    async def min_offset(self, queue: QueueRef, *, address: str | None = None) -> int:
         header = GetMinOffsetHeader(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
-        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, header)
+        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, header, address)
 
     async def max_offset(self, queue: QueueRef) -> int:
         """The offset of the message that comes next."""
@@ -208,8 +218,33 @@ class Brokers:
         address = next(iter(route.masters.values()))
         await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, NoFields(), write_body(body))
 
-    async def _offset(self, queue: QueueRef, code: RequestCode, header: Header) -> int:
-        reply = await self.ask(self._replica(queue.broker_name), code, header)
+    async def _consumer_offset(
+        self,
+        group: str,
+        queue: QueueRef,
+        *,
+        zero_if_young: bool | None,
+        address: str | None = None,
+    ) -> Command | None:
+        header = QueryConsumerOffsetHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=zero_if_young,
+            broker_name=queue.broker_name,
+        )
+        code = RequestCode.QUERY_CONSUMER_OFFSET
+        try:
+            return await self.ask(address or self.master(queue.broker_name), code, header)
+        except RequestRefused as refused:
+            if refused.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def _offset(
+        self, queue: QueueRef, code: RequestCode, header: Header, address: str | None = None
+    ) -> int:
+        reply = await self.ask(address or self._replica(queue.broker_name), code, header)
         return reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
 
     def _replica(self, broker_name: str) -> str:

@@ -14,12 +14,13 @@ from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from typing import Any, Final, final
 
+from roquet.client.cluster.all_masters import AllMasters
 from roquet.client.cluster.heartbeats import Heartbeats
 from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.config import Credentials
-from roquet.client.errors import NotOpen, UsedAfterFork
+from roquet.client.errors import NotOpen, UsedAfterFork, WrongLoop
 from roquet.clock import Clock
 from roquet.net.peers import Peers
 from roquet.net.router import Router
@@ -52,13 +53,16 @@ class ClientInstance:
         tls: ssl.SSLContext | None = None,
         name: str | None = None,
         is_consumer: bool = False,
+        meets_all: bool = False,
     ) -> None:
-        """With a `name` the id is the same in every run on this machine."""
+        """With a `name` the id is the same in every run on this machine. Who `meets_all` is known
+        to every master, whatever topics it has to do with."""
         ip = local_ip()
         self._process = os.getpid()
         self._what = what
         self._stack = AsyncExitStack()
         self._is_open = False
+        self._loop = asyncio.get_running_loop()
         # The time keeps two clients of one process apart.
         nanoseconds = clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)
         self.id = f"{ip}@{name or f'{self._process}#{nanoseconds}'}"
@@ -68,18 +72,19 @@ class ClientInstance:
         self.services = Services(f"{what} {self.id}")
         # Brokers that nobody has told yet hear of this client at once.
         self._wants_beat = asyncio.Event()
-        self.routes = RouteBook(
-            NameServers(self.requests.call, name_servers), new_topic_queue_count, self._wants_beat
-        )
+        names = NameServers(self.requests.call, name_servers)
+        self.routes = RouteBook(names, new_topic_queue_count, self._wants_beat)
+        self._all_masters = AllMasters(names, self._wants_beat) if meets_all else None
+        self._is_consumer = is_consumer
         self.heartbeats = Heartbeats(
             self.requests,
-            # Slaves are only read from.
-            self.routes.addresses if is_consumer else self.routes.masters,
+            self._brokers_to_tell,
             lambda: heartbeat(self.id),
             self._wants_beat,
         )
 
     async def open(self, route_interval_s: float, heartbeat_interval_s: float) -> None:
+        """Who meets all brokers has met those that answer when this returns."""
         # What is put on the stack ends in the opposite order.
         self._stack.push_async_callback(self.peers.close)
         self._stack.push_async_callback(self.heartbeats.leave)
@@ -95,6 +100,15 @@ class ClientInstance:
             on_failure=OnFailure.RESTART,
         )
         self._is_open = True
+        if self._all_masters is not None:
+            masters = self._all_masters
+            if await masters.look():
+                await self.heartbeats.beat()
+            self.services.run(
+                "find all brokers",
+                lambda: masters.keep_known(route_interval_s),
+                on_failure=OnFailure.RESTART,
+            )
 
     async def close(self) -> None:
         """Says good-bye and closes all connections; a second time does nothing."""
@@ -105,12 +119,29 @@ class ClientInstance:
         """A broker turned out not to know this client, or knows old things of it."""
         self._wants_beat.set()
 
+    def _brokers_to_tell(self) -> set[str]:
+        if self._is_consumer:
+            return self.routes.addresses()
+        # Slaves are only read from.
+        masters = self.routes.masters()
+        return masters if self._all_masters is None else masters | self._all_masters.addresses
+
     def check_usable(self) -> None:
-        """Raises NotOpen or UsedAfterFork."""
+        """Raises NotOpen, UsedAfterFork or WrongLoop."""
         if os.getpid() != self._process:
             raise UsedAfterFork(self._what, self._process, os.getpid())
         if not self._is_open:
             raise NotOpen(self._what, was_open=True)
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Raises WrongLoop: what waits in one loop is not woken by another."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # Nothing waits here.
+        if loop is not self._loop:
+            raise WrongLoop(self._what)
 
 
 def local_ip() -> str:

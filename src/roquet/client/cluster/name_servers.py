@@ -6,10 +6,11 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, final
 
+from roquet.client.arguments import check_text
 from roquet.client.errors import BadArgument, NoNameServer
 from roquet.net.errors import NetError
 from roquet.net.peers import split_address
-from roquet.protocol.codes import RequestCode
+from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header
 
@@ -20,10 +21,16 @@ Ask = Callable[[str, RequestCode, Header, float], Awaitable[Command]]
 
 
 _SEPARATOR: Final = ";"
+# Who does not know these is something else.
+_EVERY_ONE_KNOWS: Final = frozenset(
+    {RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO}
+)
+_NOT_SUPPORTED: Final = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 def split_name_servers(text: str) -> tuple[str, ...]:
     """The addresses in "host:port;host:port". Raises BadArgument or BadAddress."""
+    check_text("name_server", text)
     addresses = tuple(filter(None, (part.strip() for part in text.split(_SEPARATOR))))
     if not addresses:
         raise BadArgument("`name_server` is empty; it has to be host:port")
@@ -50,10 +57,17 @@ class NameServers:
             # One that is silent must leave time for the others.
             share_s = (deadline_s - loop.time()) / (len(self._addresses) - tried_count)
             try:
-                return await self._ask(address, code, header, share_s)
+                reply = await self._ask(address, code, header, share_s)
             except NetError as error:
                 reasons.append(str(error))
-                self._move_on_from(address)
+            else:
+                if code not in _EVERY_ONE_KNOWS or reply.code != _NOT_SUPPORTED:
+                    return reply
+                reasons.append(
+                    f"{address} is no name server but probably a broker: name servers listen at "
+                    "port 9876, unless somebody chose another"
+                )
+            self._move_on_from(address)
         raise NoNameServer(reasons)
 
     def _move_on_from(self, address: str) -> None:

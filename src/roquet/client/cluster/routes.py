@@ -99,7 +99,8 @@ class RouteBook:
             except TimeoutError:
                 raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
         if not route.queues:
-            raise TopicNotFound(topic, "no master takes messages of it now; check its brokers")
+            reason = "no master takes messages of it now; check its brokers"
+            raise TopicNotFound(topic, reason, is_missing=False)
         return route
 
     async def existing(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route | None:
@@ -190,11 +191,13 @@ class RouteBook:
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if reply.code != ResponseCode.SUCCESS:
-            raise TopicNotFound(topic, f"the name server answered {reply.code}: {reply.remark}")
+            reason = f"the name server answered {reply.code}: {reply.remark}"
+            raise TopicNotFound(topic, reason, is_missing=False)
         try:
             return read_body(TopicRoute, reply.body)
         except BadBody as error:
-            raise TopicNotFound(topic, f"the name server answered nonsense: {error}") from None
+            reason = f"the name server answered nonsense: {error}"
+            raise TopicNotFound(topic, reason, is_missing=False) from None
 
 
 def _queues(

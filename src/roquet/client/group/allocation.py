@@ -6,7 +6,7 @@ give it the same queues and client ids, sorted. Eight queues and three members:
     average          a0 a1 a2   a3 b0 b1   b2 b3       neighbours stay together
     circle           a0 a3 b2   a1 b0 b3   a2 b1       cards dealt round the table
     ConsistentHash   hardly a queue moves when a member comes or goes
-    Config           each member is told its queues
+    FixedQueues      each member is told its queues
     MachineRoom      only queues of the named rooms, which are part of the brokers' names
     MachineRoomNearby  queues stay in their room as long as somebody is there
 
@@ -107,7 +107,7 @@ class ConsistentHash:
 
 
 @final
-class Config:
+class FixedQueues:
     """These queues, whoever else is there; of other queues, none.
 
     But nobody lists retry topics, which come to be when a message fails: where none of its queues

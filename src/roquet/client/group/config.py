@@ -5,10 +5,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypedDict
 
+from roquet.client.arguments import bad, check_moment, check_number
 from roquet.client.cluster.name_servers import split_name_servers
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
-from roquet.client.errors import BadArgument
 from roquet.client.group.allocation import Allocation, average
 from roquet.client.group.start_offset import Start, StartFrom
 from roquet.client.names import check_group
@@ -52,7 +52,7 @@ class MemberConfig:
     # Every member reads everything and keeps its own offsets; what fails is not repeated.
     broadcasting: bool = False
     # For a group that was never there; any other goes on where it was.
-    start_from: Start = StartFrom.LAST
+    start_from: Start = StartFrom.AUTO
     # All members have to share in the same way.
     allocation: Allocation = average
     # For broadcasting; None is `.rocketmq_offsets` in the home directory, as in Java.
@@ -73,10 +73,12 @@ class MemberConfig:
         split_name_servers(self.name_server)
         for name, (low, high) in (own_ranges | _RANGES).items():
             value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise BadArgument(f"`{name}` has to be from {low:g} to {high:g}, not {value}")
-        if isinstance(self.start_from, datetime) and self.start_from.tzinfo is None:
-            raise BadArgument(f"`start_from` {self.start_from} has no time zone; give it one")
+            if value is not None:
+                check_number(name, value, low, high)
+        if isinstance(self.start_from, datetime):
+            check_moment("start_from", self.start_from)
+        elif not isinstance(self.start_from, StartFrom):
+            raise bad("start_from", "a StartFrom or a datetime", self.start_from)
 
     @property
     def name_servers(self) -> tuple[str, ...]:

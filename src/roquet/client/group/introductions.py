@@ -21,6 +21,7 @@ from roquet.protocol.subscription import Subscription
 log = logging.getLogger(__name__)
 
 _WIRE_STARTS: Final[dict[Any, ConsumeFromWhere]] = {
+    StartFrom.AUTO: ConsumeFromWhere.LAST_OFFSET,
     StartFrom.LAST: ConsumeFromWhere.LAST_OFFSET,
     StartFrom.FIRST: ConsumeFromWhere.FIRST_OFFSET,
 }

@@ -10,8 +10,10 @@ from typing import Any, Final, Protocol, final
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.tls import tls_context
+from roquet.client.errors import NothingToRead
 from roquet.client.group.config import MemberConfig
 from roquet.client.group.introductions import Introductions, heartbeat_of
+from roquet.client.group.obstacles import EVERYTHING, Obstacles, nothing_wanted
 from roquet.client.group.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
 from roquet.client.group.pull_loop import Pulling
 from roquet.client.group.pulling import Puller
@@ -79,7 +81,7 @@ class Membership:
         self.clock = clock
         self.begin_ms = clock.now_ms()
         self.group = wrapped(config.namespace, config.group)
-        self.last_error: str | None = None
+        self.obstacles = Obstacles(f"the {_WHATS[consume_type]} of group {config.group}")
         self.instance = instance = ClientInstance(
             _WHATS[consume_type],
             config.name_servers,
@@ -104,6 +106,7 @@ class Membership:
             member.topics,
             member.share,
             on_stranger=instance.beat_soon,
+            obstacles=self.obstacles,
         )
         self.pulling = Pulling(
             self.puller.pull,
@@ -119,14 +122,25 @@ class Membership:
 
     def note_error(self, text: str) -> None:
         """The last thing that went wrong, for whoever asks."""
-        self.last_error = text
+        self.obstacles.last_error = text
+
+    @property
+    def last_error(self) -> str | None:
+        return self.obstacles.last_error
 
     def start_of(
         self, queue: QueueRef, siblings: Sequence[QueueRef]
     ) -> Callable[[], Awaitable[int]]:
         """Finds where to begin in a queue; `siblings` are all queues of its topic."""
-        start = self.config.start_from
-        return partial(start_offset, self.brokers, self.keeper, queue, start, siblings)
+        return partial(
+            start_offset,
+            self.brokers,
+            self.keeper,
+            queue,
+            self.config.start_from,
+            siblings,
+            is_new_topic=queue.topic in self.rebalance.missing,
+        )
 
     # Its life.
 
@@ -140,18 +154,32 @@ class Membership:
             self.group, self.instance.id, self.subscriptions.by_topic.values()
         )
 
-    async def join(self) -> None:
-        """Reads its share from now on; returns when that has begun, or after a while."""
+    async def join(self, timeout_s: float | None, *, has_wishes: bool) -> None:
+        """Reads its share from now on; returns when that has begun, or after a while.
+
+        With a timeout it raises what is in the way then; without `has_wishes`, NothingToRead.
+        """
+        if not has_wishes:
+            self.obstacles.meet(EVERYTHING, nothing_wanted())
         services = self.instance.services
         services.every("save offsets", self.config.commit_interval_s, self._member.save)
         self._balancing = services.run("balance", self._balance, on_failure=OnFailure.RESTART)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_BEGIN_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s or _BEGIN_TIMEOUT_S):
                 await self.rebalance.has_begun.wait()
+                if timeout_s is not None:
+                    await self.rebalance.has_all.wait()
                 await self._member.until_begun()
+            if timeout_s is None or has_wishes:
+                return
+        if timeout_s is not None:
+            raise self.obstacles.first or NothingToRead(
+                f"its queues could not be had within {timeout_s:g} s: {self.last_error}"
+            )
 
     def change(self) -> None:
         """Other topics or queues are wanted."""
+        self.obstacles.pass_by(EVERYTHING)
         self.instance.services.once("change", self._change)
 
     def stop_balancing(self) -> None:

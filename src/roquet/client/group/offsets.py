@@ -31,6 +31,9 @@ class OffsetKeeper(Protocol):
     async def kept(self, queue: QueueRef) -> int | None:
         """None for a queue nobody was in. Raises Unreachable or RequestRefused."""
 
+    async def kept_or_young(self, queue: QueueRef) -> int | None:
+        """The same, but 0 for a topic so young that whoever comes gets everything of it."""
+
     def noted(self, queue: QueueRef) -> int | None: ...
 
     def note(self, queue: QueueRef, offset: int) -> None:
@@ -85,6 +88,9 @@ class BrokerOffsets(_Notes):
     async def kept(self, queue: QueueRef) -> int | None:
         return await self._brokers.committed(self._group, queue)
 
+    async def kept_or_young(self, queue: QueueRef) -> int | None:
+        return await self._brokers.committed_or_young(self._group, queue)
+
     async def save(self, queues: Iterable[QueueRef]) -> None:
         await asyncio.gather(*(self._save(queue) for queue in self.unsaved.intersection(queues)))
 
@@ -122,6 +128,10 @@ class FileOffsets(_Notes):
             self.offsets.update(table)
 
     async def kept(self, queue: QueueRef) -> int | None:
+        return self.offsets.get(queue)
+
+    async def kept_or_young(self, queue: QueueRef) -> int | None:
+        """No broker knows of it, so none says what is young."""
         return self.offsets.get(queue)
 
     def forget(self, queue: QueueRef) -> None:

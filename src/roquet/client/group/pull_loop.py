@@ -188,9 +188,7 @@ class PullLoop:
 
     async def _follow(self, pulled: Pulled, offset: int, duration_s: float) -> None:
         if pulled.status is PullStatus.OUT_OF_RANGE:
-            log.warning(
-                "%s has no offset %d; going on at %d", self._queue, offset, pulled.next_offset
-            )
+            self._say_why(pulled, offset)
         if pulled.status is PullStatus.OUT_OF_RANGE and pulled.next_offset < offset:
             await self._begin_again(pulled.next_offset)
         else:
@@ -198,6 +196,26 @@ class PullLoop:
             await self._intake.take_in(pulled, duration_s)
         if not has_progress(pulled, offset):
             await asyncio.sleep(self._pulling.error_pause_s)
+
+    def _say_why(self, pulled: Pulled, offset: int) -> None:
+        """Why it goes on somewhere else than it wanted to."""
+        if pulled.min_offset <= offset <= pulled.max_offset:
+            log.info(
+                "%s: an operator moved the group from %d to %d",
+                self._queue,
+                offset,
+                pulled.next_offset,
+            )
+            return
+        log.warning(
+            "%s has no offset %d, but %d to %d: messages expired, or the topic was made anew; "
+            "going on at %d",
+            self._queue,
+            offset,
+            pulled.min_offset,
+            pulled.max_offset,
+            pulled.next_offset,
+        )
 
     async def _recover(self, reason: str, recovery: Recovery = _PAUSE) -> None:
         pulling = self._pulling

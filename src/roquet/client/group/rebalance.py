@@ -14,7 +14,9 @@ from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError, RequestRefused
 from roquet.client.group.allocation import Allocation
+from roquet.client.group.obstacles import Obstacles, not_there
 from roquet.client.queue_ref import QueueRef
+from roquet.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class Rebalance:
         on_share: OnShare,
         *,
         on_stranger: Callable[[], None] | None = None,
+        obstacles: Obstacles,
     ) -> None:
         self._brokers = brokers
         self._routes = routes
@@ -52,9 +55,15 @@ class Rebalance:
         self._topics = topics
         self._on_share = on_share
         self._on_stranger = on_stranger
+        self._obstacles = obstacles
         self._is_wanted = asyncio.Event()
+        # Topics that were not there when they were looked for: once, and the last time.
+        self.missing: set[str] = set()
+        self.missing_now: set[str] = set()
         # Set when each topic was looked at once, whatever came of it.
         self.has_begun = asyncio.Event()
+        # Set when all that a program wants was found at the same time.
+        self.has_all = asyncio.Event()
 
     def wake(self) -> None:
         """Somebody came or went, or this member wants other topics."""
@@ -79,22 +88,38 @@ class Rebalance:
 
     async def balance(self) -> bool:
         """One round; False when a topic has to be looked at again soon."""
-        is_complete = True
+        incomplete = []
         for topic in tuple(self._topics()):
-            try:
-                share = await self._share(topic)
-            except ClientError as error:
-                log.info("the share of %s is not known: %s", topic, error)
-                share = None
+            share = await self._found_share(topic)
             if share is None or await self._on_share(topic, *share) is False:
-                is_complete = False
+                incomplete.append(topic)
         self.has_begun.set()
-        return is_complete
+        # Not every group has retries.
+        if all(topic.startswith(RETRY_PREFIX) for topic in incomplete):
+            self.has_all.set()
+        return not incomplete
+
+    async def _found_share(
+        self, topic: str
+    ) -> tuple[Sequence[QueueRef], Sequence[QueueRef]] | None:
+        try:
+            share = await self._share(topic)
+        except ClientError as error:
+            self._obstacles.meet(topic, error)
+            return None
+        if topic in self.missing_now and not topic.startswith(RETRY_PREFIX):
+            self._obstacles.meet(topic, not_there(topic))
+        else:
+            self._obstacles.pass_by(topic)
+        return share
 
     async def _share(self, topic: str) -> tuple[Sequence[QueueRef], Sequence[QueueRef]] | None:
         route = await self._routes.existing(topic)
         if route is None:
+            self.missing.add(topic)
+            self.missing_now.add(topic)
             return None
+        self.missing_now.discard(topic)
         queues = sorted(route.readable)
         if self._allocation is None:
             return queues, queues

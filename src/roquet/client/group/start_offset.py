@@ -1,4 +1,16 @@
-"""Where a group begins to read a queue."""
+"""Where a group begins to read a queue.
+
+    it committed there                what it committed
+    a retry topic, or FIRST           the first message
+    a moment                          the first message that is not older
+    the topic came after the member   the first message: all of them are newer
+    a queue that was added later      the first message: all of them are new to the group
+    AUTO, and the topic is young      the first message, as the broker says
+    AUTO or LAST                      the end
+
+Where the end was is kept at once: a group that dies before its first commit must not begin at
+another end, and leave out what came between.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,10 +23,16 @@ from roquet.protocol.names import RETRY_PREFIX
 
 
 class StartFrom(Enum):
-    """For a group that was never there; any other goes on where it was."""
+    """For a group that was never there; any other goes on where it was.
+
+    FIRST takes everything there is, LAST what is sent from now on. AUTO is what Java's consumers do
+    unless they are told otherwise: everything of a topic so young that the broker has all of it in
+    memory, and what is sent from now on of any other.
+    """
 
     FIRST = auto()
     LAST = auto()
+    AUTO = auto()
 
 
 Start = StartFrom | datetime
@@ -26,17 +44,29 @@ async def start_offset(
     queue: QueueRef,
     start: Start,
     siblings: Iterable[QueueRef],
+    *,
+    is_new_topic: bool = False,
 ) -> int:
     """`siblings` are all queues of the topic. Raises Unreachable or RequestRefused."""
-    kept = await keeper.kept(queue)
+    is_auto = start is StartFrom.AUTO
+    kept = await (keeper.kept_or_young(queue) if is_auto else keeper.kept(queue))
     if kept is not None:
         return kept
     if queue.topic.startswith(RETRY_PREFIX) or start is StartFrom.FIRST:
         return 0
     if isinstance(start, datetime):
         return await brokers.offset_at(queue, round(start.timestamp() * 1000))
-    # A queue that was added to a topic the group already reads: its messages are all new to it.
+    if is_new_topic or await _has_kept(keeper, queue, siblings):
+        return await brokers.min_offset(queue)
+    end = await brokers.max_offset(queue)
+    keeper.move(queue, end)
+    await keeper.save([queue])
+    return end
+
+
+async def _has_kept(keeper: OffsetKeeper, queue: QueueRef, siblings: Iterable[QueueRef]) -> bool:
+    """Whether the group already reads other queues of the topic, so that this one was added."""
     for sibling in siblings:
         if sibling != queue and await keeper.kept(sibling) is not None:
-            return await brokers.min_offset(queue)
-    return await brokers.max_offset(queue)
+            return True
+    return False

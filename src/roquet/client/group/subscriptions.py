@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, final
 
+from roquet.client.arguments import bad, check_text
 from roquet.client.errors import BadArgument
 from roquet.client.names import check_topic, wrapped
 from roquet.protocol.bodies.subscription_data import SubscriptionData
@@ -15,6 +16,10 @@ from roquet.protocol.subscription import (
 )
 
 _UNVERSIONED: Final = 0
+_EXPECTED: Final = {
+    "tags": 'a text such as "a || b"',
+    "sql": "a text such as \"price > 3 AND city = 'Rome'\"",
+}
 
 
 @final
@@ -31,6 +36,7 @@ class Subscriptions:
 
     def add(self, topic: str, tags: str | None, sql: str | None, version: int) -> Subscription:
         """Replaces what was wanted of the topic. Raises BadArgument."""
+        check_text("topic", topic)
         wanted = subscription_of(wrapped(self._namespace, topic), tags, sql, version)
         self._by_topic[wanted.topic] = wanted
         return wanted
@@ -55,6 +61,9 @@ def subscription_of(
 ) -> Subscription:
     """Of tags such as "a || b", or of an SQL92 expression, or of everything. Raises BadArgument."""
     check_topic(topic)
+    for name, value in (("tags", tags), ("sql", sql)):
+        if value is not None and not isinstance(value, str):
+            raise bad(name, _EXPECTED[name], value)
     if tags is not None and sql is not None:
         raise BadArgument("give `tags` or `sql`, not both")
     try:

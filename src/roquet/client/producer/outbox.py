@@ -70,9 +70,12 @@ class Outbox:
         router: Router[Any] | None = None,
         *,
         names_group: bool = True,
+        meets_all: bool = False,
     ) -> None:
-        """Unless it `names_group`, brokers do not know the group to have this producer."""
+        """Unless it `names_group`, brokers do not know the group to have this producer; who
+        `meets_all` is known to all of them before it sends anything."""
         self._names_group = names_group
+        self._meets_all = meets_all
         self.config = config
         self.clock = SystemClock()
         self._what = what
@@ -109,6 +112,7 @@ class Outbox:
             new_topic_queue_count=config.new_topic_queue_count,
             router=self._router,
             tls=tls_context(config.tls),
+            meets_all=self._meets_all,
         )
         gatherer = None
         if config.linger_ms is not None:
@@ -131,6 +135,8 @@ class Outbox:
 
     async def close(self) -> None:
         """Waits a little for what is on its way, and leaves; a second time does nothing."""
+        if self._open is not None:
+            self._open.instance.check_loop()
         was_closed, self._is_closed = self._is_closed, True
         if was_closed or self._open is None:
             return
@@ -144,7 +150,7 @@ class Outbox:
             await self._tracer.close()
 
     def usable(self) -> Opened:
-        """Raises NotOpen or UsedAfterFork."""
+        """Raises NotOpen, UsedAfterFork or WrongLoop."""
         if self._open is None or self._is_closed:
             raise NotOpen(self._what, was_open=self._is_closed)
         self._open.instance.check_usable()

@@ -5,6 +5,7 @@ from typing import Final, final
 
 import msgspec
 
+from roquet.client.arguments import bad, check_number, shown
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import MessageKind
@@ -92,8 +93,13 @@ class Outgoing(msgspec.Struct, gc=False):
 
 def check_message(message: Message, config: ProducerConfig) -> None:
     """Raises BadArgument for a message that no broker would take."""
+    if not isinstance(message, Message):
+        raise bad("message", "a Message", message)
     check_topic(message.topic)
-    size = len(message.body)
+    body = message.body
+    if type(body) is not bytes:
+        _check_body(body)
+    size = len(body)
     if not size:
         raise BadArgument("a message without a body cannot be sent; put something into it")
     if size > config.message_size_max:
@@ -101,15 +107,56 @@ def check_message(message: Message, config: ProducerConfig) -> None:
             f"a body of {size} bytes is over `message_size_max` of {config.message_size_max}; "
             "send less, or raise it here and at the broker"
         )
-    if message.properties and not (
-        RESERVED_NAMES.isdisjoint(message.properties) or isinstance(message, ReplyMessage)
-    ):
-        names = sorted(RESERVED_NAMES.intersection(message.properties))
+    if message.tags is not None and not isinstance(message.tags, str):
+        raise bad("tags", "a text", message.tags)
+    if message.keys:
+        _check_keys(message.keys)
+    if message.properties:
+        _check_properties(message)
+    if message.flag:
+        check_number("flag", message.flag, -(2**31), 2**31 - 1)
+
+
+def _check_body(body: object) -> None:
+    if isinstance(body, str):
+        raise BadArgument(f"`body` has to be bytes, not the text {shown(body)}: use .encode()")
+    if not isinstance(body, bytes | bytearray):
+        raise bad("body", "bytes", body)
+
+
+def _check_keys(keys: object) -> None:
+    if isinstance(keys, str):
+        raise BadArgument(
+            f"`keys` has to be a tuple of texts, not the text {shown(keys)}: for one key write "
+            f"keys=({shown(keys)},)"
+        )
+    if not isinstance(keys, tuple | list):
+        raise bad("keys", "a tuple of texts", keys)
+    for key in keys:
+        if not isinstance(key, str) or not key:
+            raise bad("each of keys", "a text that is not empty", key)
+        if KEY_SEPARATOR in key:
+            raise BadArgument(
+                f"`keys` {shown(keys)} must not have spaces, which stand between keys"
+            )
+
+
+def _check_properties(message: Message) -> None:
+    properties = message.properties
+    if not isinstance(properties, Mapping):
+        raise bad("properties", "a dict of texts", properties)
+    for name, value in properties.items():
+        if not isinstance(name, str):
+            raise bad("each name of properties", "a text", name)
+        if not isinstance(value, str):
+            raise BadArgument(
+                f"property {shown(name)} has to be a text, not {shown(value)}: use str()"
+            )
+    if not (RESERVED_NAMES.isdisjoint(properties) or isinstance(message, ReplyMessage)):
+        names = sorted(RESERVED_NAMES.intersection(properties))
         raise BadArgument(
             f"properties {names} are not for users; there are `tags`, `keys` and `delay`"
         )
-    if message.keys and any(KEY_SEPARATOR in key for key in message.keys):
-        raise BadArgument(f"keys {message.keys} must not have spaces, which stand between keys")
 
 
 def plain_ready(message: Message, message_id: str, config: ProducerConfig) -> Ready:
@@ -145,8 +192,11 @@ def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:
     body = message.body
     sys_flag = _PREPARED if ready.kind is MessageKind.HALF else 0
     if is_compressed(message, config):
-        body = compress(body, config.compression)
-        sys_flag |= config.compression.sys_flag
+        packed = compress(body, config.compression)
+        # What is random grows, and might not fit any more.
+        if len(packed) < len(body):
+            body = packed
+            sys_flag |= config.compression.sys_flag
     return Outgoing(
         (ready,),
         message.topic,

@@ -9,8 +9,9 @@ Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
 import asyncio
 from collections.abc import Iterable, Sequence
 from copy import copy
-from typing import Final, Unpack, final
+from typing import Any, Final, Unpack, final
 
+from roquet.client.arguments import bad, check_count, check_queue, check_timeout
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import (
     BadArgument,
@@ -21,7 +22,7 @@ from roquet.client.errors import (
     SomeFailed,
 )
 from roquet.client.hooks import MessageKind
-from roquet.client.names import wrapped
+from roquet.client.names import check_topic, wrapped
 from roquet.client.openable import Openable
 from roquet.client.producer.batching import SendResult, cut_to_size, results_of
 from roquet.client.producer.delay import Delay, delay_properties
@@ -73,18 +74,22 @@ class AsyncProducer(Openable):
         queue: QueueRef | None = None,
         order_key: OrderKey | None = None,
         delay: Delay | None = None,
+        delay_level: int | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> SendReceipt:
         """Returns when a broker has the message; tries others if one fails.
 
-        With `queue` or `order_key` it goes to one queue, and is tried once. Raises SendFailed,
-        SendUnknown or BadArgument.
+        With `queue` or `order_key` it goes to one queue, and is tried once. `delay` is a time from
+        now or a moment, and needs a broker with timers, which 4.9 has not; `delay_level` is one of
+        the broker's levels: 1 is a second, 18 two hours. Raises SendFailed, SendUnknown or
+        BadArgument.
         """
+        check_timeout("timeout_s", timeout_s)
         target = _target(message, queue, order_key)
-        if delay is None:
+        if delay is None and delay_level is None:
             ready = self._outbox.ready(message, {})
         else:
-            extra = delay_properties(delay, self._clock.now_ms())
+            extra = delay_properties(delay, delay_level, self._clock.now_ms())
             kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
             ready = self._outbox.ready(message, extra, kind)
         return await self._outbox.send(ready, target, timeout_s)
@@ -101,6 +106,7 @@ class AsyncProducer(Openable):
 
         Raises SendFailed when it could not even be sent, or BadArgument.
         """
+        check_timeout("timeout_s", timeout_s)
         target = _target(message, queue, order_key)
         await self._outbox.send_oneway(self._outbox.ready(message, {}), target, timeout_s)
 
@@ -117,6 +123,7 @@ class AsyncProducer(Openable):
         Those of one request go to one queue, in their order. Raises as `send` does when there is
         one request, else SomeFailed: what follows a failure is not tried.
         """
+        check_timeout("timeout_s", timeout_s)
         opened = self._outbox.usable()
         deadline_s = opened.loop.time() + timeout_s
         target = _target(_first_of_batch(messages), queue, order_key)
@@ -147,6 +154,7 @@ class AsyncProducer(Openable):
         None may have a delay or be part of a transaction. Hooks see the body as one message.
         Raises as `send` does.
         """
+        check_timeout("timeout_s", timeout_s)
         opened = self._outbox.usable()
         deadline_s = opened.loop.time() + timeout_s
         message = Message(topic, body)
@@ -172,8 +180,10 @@ class AsyncProducer(Openable):
         Each has a request of its own or, with `linger_ms`, shares one with its neighbours. Raises
         SomeFailed when all have been tried, which says what became of each.
         """
-        if in_flight < 1:
-            raise BadArgument(f"`in_flight` has to be 1 or more, not {in_flight}")
+        check_count("in_flight", in_flight)
+        check_timeout("timeout_s", timeout_s)
+        if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
+            raise bad("messages", "a list of Messages", messages)
         self._outbox.usable()
         results: dict[int, Sequence[SendResult]] = {}
         size_max = 0 if self._config.linger_ms is None else self._config.message_size_max
@@ -204,6 +214,7 @@ class AsyncProducer(Openable):
 
         Raises NoReply when none comes in time, or as `send` does.
         """
+        check_timeout("timeout_s", timeout_s)
         instance = self._outbox.usable().instance
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         target = _target(message, queue, order_key)
@@ -278,24 +289,37 @@ class AsyncProducer(Openable):
 
 
 def _target(message: Message, queue: QueueRef | None, order_key: OrderKey | None) -> Target:
+    if not isinstance(message, Message):
+        raise bad("message", "a Message", message)
     if queue is None and order_key is None:
         return Target(message.queue) if isinstance(message, ReplyMessage) else ANYWHERE
     if queue is not None and order_key is not None:
         raise BadArgument("give `queue` or `order_key`, not both")
+    if queue is not None:
+        check_queue("queue", queue)
+    elif isinstance(order_key, bool) or not isinstance(order_key, str | int):
+        raise bad("order_key", "a text or a whole number", order_key)
     if queue is not None and queue.topic != message.topic:
         raise BadArgument(f"{queue} is no queue of topic {message.topic!r}")
     return Target(queue, order_key)
 
 
-def _first_of_batch(messages: Sequence[Message]) -> Message:
+def _first_of_batch(messages: Any) -> Message:
+    if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
+        raise bad("messages", "a list of Messages", messages)
     if not messages:
         raise BadArgument("an empty batch cannot be sent")
+    for message in messages:
+        if not isinstance(message, Message):
+            raise bad("each of messages", "a Message", message)
+        check_topic(message.topic)
     topics = {message.topic for message in messages}
     if len(topics) > 1:
         raise BadArgument(f"a batch has one topic, not {sorted(topics)}; send one for each")
     if not can_be_batched(messages[0]):
         raise BadArgument(f"topic {messages[0].topic!r} takes no batches; send one by one")
-    return messages[0]
+    first: Message = messages[0]
+    return first
 
 
 def _receipts(results: Sequence[SendResult]) -> list[SendReceipt]:

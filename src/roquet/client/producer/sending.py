@@ -23,11 +23,13 @@ from roquet.client.errors import (
     RequestRefused,
     SendError,
     SendFailed,
+    SendImpossible,
     SendRefused,
     SendUnknown,
     TopicNotFound,
 )
 from roquet.client.hooks import SendHook, Sending
+from roquet.client.moments import utc
 from roquet.client.names import wrapped
 from roquet.client.producer.outgoing import Outgoing, Ready, header_of
 from roquet.client.producer.queue_choice import (
@@ -252,7 +254,10 @@ class Sender:
     async def _route(self, topic: str, wire_topic: str, deadline_s: float) -> Route:
         try:
             return await self._instance.routes.find(wire_topic, deadline_s - self._loop.time())
-        except (TopicNotFound, NoNameServer) as error:
+        except TopicNotFound as error:
+            kind = SendImpossible if error.is_missing else SendFailed
+            raise kind(topic, error.reason) from error
+        except NoNameServer as error:
             raise SendFailed(topic, str(error)) from error
 
     def _choose(self, route: Route, target: Target, failed_broker: str | None) -> QueueRef:
@@ -288,7 +293,7 @@ class Sender:
             [each.message for each in messages],
             [each.message_id for each in messages],
             messages[0].kind,
-            self._clock.now_ms(),
+            utc(self._clock.now_ms()),
             len(outgoing.body),
         )
         tell([hook.before_send for hook in self._hooks], sending)
@@ -367,6 +372,8 @@ def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
     last = errors[-1]
     if isinstance(last, RequestRefused):
         return SendRefused(topic, reason, last.code)
+    if isinstance(last, NoTimers):
+        return SendImpossible(topic, reason)
     return SendFailed(topic, reason)
 
 

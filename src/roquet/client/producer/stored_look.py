@@ -41,7 +41,8 @@ async def is_stored(
         max_num=_COUNT_MAX,
         begin_timestamp=_FIRST_MS,
         end_timestamp=_LAST_MS,
-        is_unique_key=True,
+        # Not marked as a unique key: that only sets the count, and brokers do not agree on
+        # whether the mark is part of what is signed.
     )
     try:
         reply = await instance.requests.call(address, RequestCode.QUERY_MESSAGE, header, timeout_s)

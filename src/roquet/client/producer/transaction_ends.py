@@ -8,6 +8,7 @@ from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import ClientError, NotOpen, RequestRefused, Unreachable
 from roquet.client.hooks import TransactionEnd, TransactionState
+from roquet.client.moments import utc
 from roquet.client.names import wrapped
 from roquet.client.producer.outbox import Outbox
 from roquet.client.producer.receipt import SendReceipt
@@ -40,7 +41,9 @@ class TransactionEnds:
 
     def __init__(self, what: str, config: ProducerConfig, check: Check | None) -> None:
         router = Router(self, ROUTES)
-        self.outbox = Outbox(what, config, router, names_group=check is not None)
+        # Any broker may have a transaction of the group that nobody ended.
+        is_asked = check is not None
+        self.outbox = Outbox(what, config, router, names_group=is_asked, meets_all=is_asked)
         self.wire_group = wrapped(config.namespace, config.group)
         self._config = config
         self._check = check
@@ -156,7 +159,7 @@ class TransactionEnds:
             keys=message.keys,
             state=state,
             broker_address=address,
-            end_ms=self.outbox.clock.now_ms(),
+            end=utc(self.outbox.clock.now_ms()),
             is_answer=is_answer,
         )
         tell([hook.after_transaction for hook in self.outbox.hooks], end)

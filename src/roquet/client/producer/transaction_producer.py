@@ -97,7 +97,8 @@ class AsyncTransactionProducer(Openable):
         self._outbox = self._ends.outbox
 
     async def open(self) -> None:
-        """Begins to live; the cluster is asked by the first send. Raises NotOpen after `close`."""
+        """Begins to live. With a `check` all brokers know of it from now on, and may ask it about
+        transactions that others of its group began. Raises NotOpen after `close`."""
         await self._outbox.open()
 
     async def close(self) -> None:

@@ -18,8 +18,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Unpack, final
 
+from roquet.client.arguments import (
+    check_count,
+    check_function,
+    check_number,
+    check_offsets,
+    check_queue,
+    checked_queues,
+)
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.errors import BadArgument, TopicNotFound
+from roquet.client.group.config import NEVER
 from roquet.client.group.lifetime import Lifetime
 from roquet.client.group.pulling import Pulled, PullOrder
 from roquet.client.group.subscriptions import Subscriptions, subscription_of
@@ -73,13 +82,15 @@ class AsyncPullConsumer(Openable):
         self._wishes = Wishes(Subscriptions(self._config.namespace))
         self._life = Lifetime(_WHAT, lambda: PullMember(self._config, self._wishes, self._clock))
 
-    async def open(self) -> None:
+    async def open(self, timeout_s: float | None = None) -> None:
         """Joins the group, and returns when the first queues are known; they may also come later.
 
         Raises NotOpen after `close`, RequestRefused when a broker cannot filter as it should, and
-        BadStateFile when the offsets of broadcasting cannot be read.
+        BadStateFile when the offsets of broadcasting cannot be read. What is in its way is logged
+        once and tried again for ever; with `timeout_s` it is raised instead when the time is up:
+        NoNameServer, TopicNotFound, Unreachable, RequestRefused or NothingToRead.
         """
-        await self._life.open()
+        await self._life.open(timeout_s)
 
     async def close(self) -> None:
         """Leaves the group; a second time does nothing.
@@ -87,6 +98,12 @@ class AsyncPullConsumer(Openable):
         What the last poll gave is not committed, for nobody knows whether it was done.
         """
         await self._life.close()
+
+    @property
+    def last_error(self) -> str | None:
+        """The last thing that went wrong, if anything did."""
+        member = self._life.member
+        return None if member is None else member.membership.last_error
 
     # What is read.
 
@@ -103,6 +120,7 @@ class AsyncPullConsumer(Openable):
         self._tell_member()
 
     def unsubscribe(self, topic: str) -> None:
+        """Reads no more of a topic; one that is not read is no error."""
         self._wishes.subscriptions.remove(topic)
         self._wishes.topics.discard(self._wire_topic(topic))
         self._tell_member()
@@ -117,7 +135,7 @@ class AsyncPullConsumer(Openable):
         """
         if self._wishes.topics:
             raise BadArgument("this consumer shares topics; queues cannot also be assigned to it")
-        queues = tuple(queues)
+        queues = checked_queues("queues", queues)
         subscriptions = self._wishes.subscriptions
         for topic in tuple(subscriptions.by_topic):
             subscriptions.remove(topic)
@@ -145,6 +163,7 @@ class AsyncPullConsumer(Openable):
         self._pause(queues, is_paused=True)
 
     def resume(self, queues: Iterable[QueueRef]) -> None:
+        """Reads on where `pause` stopped. Raises BadArgument for queues that are not assigned."""
         self._pause(queues, is_paused=False)
 
     # Reading.
@@ -154,6 +173,7 @@ class AsyncPullConsumer(Openable):
 
         With `auto_commit` it says that the program is done with what earlier polls gave.
         """
+        check_number("timeout_s", timeout_s, 0, NEVER)
         return await self._life.usable().poll(timeout_s)
 
     async def seek(self, queue: QueueRef, offset: int) -> None:
@@ -161,6 +181,7 @@ class AsyncPullConsumer(Openable):
 
         Raises BadArgument beyond its ends, Unreachable or RequestRefused.
         """
+        check_count("offset", offset, 0)
         member = self._life.usable()
         wire_queue = self._wire_queue(queue)
         member.prefetcher(wire_queue)
@@ -198,6 +219,7 @@ class AsyncPullConsumer(Openable):
         these offsets. Raises Unreachable, RequestRefused or StateNotSaved; it can be tried again.
         """
         if offsets is not None:
+            check_offsets("offsets", offsets)
             offsets = {self._wire_queue(queue): offset for queue, offset in offsets.items()}
         await self._life.usable().commit(offsets)
 
@@ -237,8 +259,9 @@ class AsyncPullConsumer(Openable):
         With `wait_s` the broker waits so long for a message. Where to go on, the answer says.
         Raises BadArgument, TopicNotFound, NoNameServer, Unreachable or RequestRefused.
         """
-        if offset < 0 or count_max < 1 or wait_s < 0:
-            raise BadArgument("`offset` and `wait_s` are 0 or more, `count_max` is 1 or more")
+        check_count("offset", offset, 0)
+        check_count("count_max", count_max)
+        check_number("wait_s", wait_s, 0, NEVER)
         await self._know(queue)
         wire_queue = self._wire_queue(queue)
         subscription = subscription_of(wire_queue.topic, tags, sql)
@@ -253,6 +276,7 @@ class AsyncPullConsumer(Openable):
 
         Raises NotOpen, and BadArgument unless the consumer was made with `prefetch=False`.
         """
+        check_function("work", work)
         member = self._life.usable()
         if self._config.prefetch or member.schedule is not None:
             raise BadArgument("one schedule needs one consumer, made with `prefetch=False`")
@@ -280,7 +304,8 @@ class AsyncPullConsumer(Openable):
     def _pause(self, queues: Iterable[QueueRef], *, is_paused: bool) -> None:
         member = self._life.usable()
         # All of them are found before the first one is touched.
-        for prefetcher in [member.prefetcher(self._wire_queue(each)) for each in queues]:
+        chosen = checked_queues("queues", queues)
+        for prefetcher in [member.prefetcher(self._wire_queue(each)) for each in chosen]:
             prefetcher.pause(is_paused=is_paused)
 
     def _brokers(self) -> Brokers:
@@ -288,6 +313,7 @@ class AsyncPullConsumer(Openable):
 
     async def _know(self, queue: QueueRef) -> None:
         """Where the broker of a queue is. Raises TopicNotFound or NoNameServer."""
+        check_queue("queue", queue)
         routes = self._life.usable().membership.instance.routes
         if await routes.existing(self._wire_topic(queue.topic)) is None:
             raise TopicNotFound(queue.topic, "no broker has it")
@@ -300,4 +326,5 @@ class AsyncPullConsumer(Openable):
         return wrapped(self._config.namespace, topic)
 
     def _wire_queue(self, queue: QueueRef) -> QueueRef:
+        check_queue("queue", queue)
         return queue._replace(topic=self._wire_topic(queue.topic))

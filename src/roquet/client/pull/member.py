@@ -64,13 +64,15 @@ class PullMember:
 
     # Its life.
 
-    async def open(self) -> None:
+    async def open(self, timeout_s: float | None = None) -> None:
         """Returns when the first queues are known, or after a while.
 
-        Raises RequestRefused when a broker does not filter as it is wanted, and BadStateFile.
+        Raises RequestRefused when a broker does not filter as it is wanted, and BadStateFile; with
+        a timeout also what keeps it from reading then.
         """
         await self.membership.open()
-        await self.membership.join()
+        has_wishes = bool(self.wishes.topics) or bool(self.wishes.queues)
+        await self.membership.join(timeout_s, has_wishes=has_wishes)
 
     async def until_begun(self) -> None:
         """Knowing its queues is enough: messages come when they are polled."""

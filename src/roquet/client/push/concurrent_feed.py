@@ -1,7 +1,6 @@
 """One queue whose messages are delivered as they come, some of them at the same time."""
 
 import asyncio
-import logging
 from dataclasses import dataclass
 from typing import final
 
@@ -10,13 +9,11 @@ from roquet.client.push.delivery import Delivery, Workers
 from roquet.client.push.flow_control import QueueLimits, has_room
 from roquet.client.push.offset_book import OffsetBook
 from roquet.client.push.outcome import consequence_of
-from roquet.client.push.retrying import Retries
+from roquet.client.push.retrying import Retries, next_try
 from roquet.client.push.statistics import Counting
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import Clock
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +109,13 @@ class ConcurrentFeed:
         if not failed:
             return
         retries = self._consumption.retries
-        retries.note(error, failed)
         if self._consumption.config.broadcasting:
-            log.warning("broadcasting: %d messages from %r on are lost", len(failed), failed[0])
+            retries.note(error, failed, "lost here, for broadcasting repeats nothing")
             for message in failed:
                 self._finish(message)
-        else:
-            retries.later(failed, consequence.delay_level, self._finish, self._put)
+            return
+        retries.note(error, failed, next_try(failed[0], retries.retry_count_max, consequence))
+        retries.later(failed, error, consequence.delay_level, self._finish, self._put)
 
     def _finish(self, message: ReceivedMessage) -> None:
         self.book.finish(message.queue_offset)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from roquet.client.config import check_hooks
 from roquet.client.group.config import NEVER, SOON, MemberConfig, MemberOptions, Ranges
 from roquet.client.hooks import ConsumeHook
 from roquet.client.names import check_topic
@@ -18,12 +19,11 @@ _CONCURRENCY_MAX: Final = 1000
 
 
 class PushConsumerOptions(MemberOptions, total=False):
-    """What a push consumer takes besides name server, group and listener; `PushConsumerConfig`
-    explains."""
+    """What a push consumer takes besides name server, group, listener and `batch_size`;
+    `PushConsumerConfig` explains."""
 
     hooks: Sequence[ConsumeHook]
     trace: bool | str
-    batch_size: int | None
     orderly: bool
     concurrency: int
     retry_count_max: int | None
@@ -78,6 +78,7 @@ class PushConsumerConfig(MemberConfig):
         self.check(_RANGES)
         if isinstance(self.trace, str):
             check_topic(self.trace)
+        check_hooks(self.hooks, ConsumeHook)
 
     @property
     def pull_count_max(self) -> int:

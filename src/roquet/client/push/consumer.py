@@ -4,39 +4,46 @@
 
     consumer = AsyncPushConsumer("127.0.0.1:9876", "billing", listen)
     consumer.subscribe("orders", tags="new || paid")
-    async with consumer:
-        ...
+    await consumer.run()
 
-A listener that returns has done its work; how it says something else is in `outcome.py`. Without a
-listener, `async for message in consumer` gives the messages.
+A listener that returns has done its work; how it says something else is in `outcome.py`. Each topic
+may have a listener of its own:
+
+    consumer = AsyncPushConsumer("127.0.0.1:9876", "billing")
+
+    @consumer.on("orders", tags="new || paid")
+    async def bill(message: ReceivedMessage) -> None: ...
+
+Without a listener, `async for message in consumer` gives the messages.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from operator import itemgetter
-from typing import Final, Unpack, final
+from typing import Final, TypeVar, Unpack, final, overload
 
-from roquet.client.errors import BadArgument
+from roquet.client.errors import BadArgument, NothingToRead
 from roquet.client.group.lifetime import Lifetime
+from roquet.client.group.obstacles import nothing_wanted
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import unwrapped
 from roquet.client.openable import Openable
 from roquet.client.push.config import PushConsumerConfig, PushConsumerOptions
 from roquet.client.push.iteration import DeliveryIterator, Iterations
+from roquet.client.push.listeners import BatchListener, Listener, Listeners, OneListener
 from roquet.client.push.member import PushMember, retry_topic
-from roquet.client.push.outcome import BROKER_DECIDES
+from roquet.client.push.outcome import BROKER_DECIDES, RetryLater
 from roquet.client.push.statistics import ConsumerStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
+from roquet.net.loop import stop_signals
 from roquet.protocol.names import RETRY_PREFIX
 
 _WHAT: Final = "push consumer"
 
-# A function runs in a thread, a coroutine in the event loop.
-Listener = (
-    Callable[[ReceivedMessage], Awaitable[None] | None]
-    | Callable[[list[ReceivedMessage]], Awaitable[None] | None]
-)
+L = TypeVar("L", bound=Listener)
 
 
 @final
@@ -48,29 +55,56 @@ class AsyncPushConsumer(Openable):
     "host:port"; several are joined by semicolons.
     """
 
+    @overload
+    def __init__(
+        self,
+        name_server: str,
+        group: str,
+        listener: OneListener | None = None,
+        *,
+        batch_size: None = None,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        name_server: str,
+        group: str,
+        listener: BatchListener | None = None,
+        *,
+        batch_size: int,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+
     def __init__(
         self,
         name_server: str,
         group: str,
         listener: Listener | None = None,
+        *,
+        batch_size: int | None = None,
         **options: Unpack[PushConsumerOptions],
     ) -> None:
-        self._config = PushConsumerConfig(name_server=name_server, group=group, **options)
+        self._config = PushConsumerConfig(
+            name_server=name_server, group=group, batch_size=batch_size, **options
+        )
+        self._listeners = Listeners(listener, is_batch=batch_size is not None)
         self._clock = SystemClock()
         self._subscriptions = Subscriptions(self._config.namespace)
         if not self._config.broadcasting:
             self._subscriptions.add(retry_topic(group), None, None, self._clock.now_ms())
-        self._life = Lifetime(
-            _WHAT, lambda: PushMember(self._config, listener, self._subscriptions, self._clock)
-        )
+        self._life = Lifetime(_WHAT, self._new_member)
 
-    async def open(self) -> None:
+    async def open(self, timeout_s: float | None = None) -> None:
         """Joins the group, and returns when the first queues are read; they may also come later.
 
         Raises NotOpen after `close`, RequestRefused when a broker cannot filter as it should, and
-        BadStateFile when the offsets of broadcasting cannot be read.
+        BadStateFile when the offsets of broadcasting cannot be read. What is in its way is logged
+        once and tried again for ever; with `timeout_s` it is raised instead when the time is up:
+        NoNameServer, TopicNotFound, Unreachable, RequestRefused or NothingToRead.
         """
-        await self._life.open()
+        await self._life.open(timeout_s)
 
     async def close(self) -> None:
         """Waits a while for running listeners, and leaves the group; a second time does nothing.
@@ -78,6 +112,34 @@ class AsyncPushConsumer(Openable):
         What is not done then is delivered again, to whichever member reads the queue next.
         """
         await self._life.close()
+
+    async def run(self) -> None:
+        """Opens, consumes until SIGINT or SIGTERM, and closes: what a program does that does
+        nothing else. Raises as `open` does, and NothingToRead without a listener or a topic.
+        """
+        self._check_can_run()
+        if threading.current_thread() is not threading.main_thread():
+            raise BadArgument("run() belongs to the main thread, which gets signals; use open()")
+        try:
+            with stop_signals() as stop:
+                await self.open()
+                await stop.wait()
+        finally:
+            # Without the handlers: a second Ctrl-C ends what takes too long.
+            await self.close()
+
+    def _check_can_run(self) -> None:
+        """Raises NothingToRead when nothing would ever happen."""
+        if not self._listeners:
+            raise NothingToRead("it has no listener: give it one, or use @consumer.on(topic)")
+        if not any(not topic.startswith(RETRY_PREFIX) for topic in self._subscriptions.by_topic):
+            raise nothing_wanted()
+
+    @property
+    def last_error(self) -> str | None:
+        """The last thing that went wrong, if anything did."""
+        member = self._life.member
+        return None if member is None else member.membership.last_error
 
     def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
         """Wants the messages of a topic: those with tags such as "a || b", those that an SQL92
@@ -88,7 +150,25 @@ class AsyncPushConsumer(Openable):
         self._subscriptions.add(topic, tags, sql, self._clock.now_ms())
         self._tell_member()
 
+    def on(
+        self, topic: str, *, tags: str | None = None, sql: str | None = None
+    ) -> Callable[[L], L]:
+        """Subscribes to a topic and makes the function below its listener.
+
+        Before `open`, and without a listener for all topics. Raises BadArgument.
+        """
+        if self._life.member is not None:
+            raise BadArgument("the consumer is open already; its listeners are known before that")
+
+        def listen(listener: L) -> L:
+            self._listeners.add(topic, listener)
+            self.subscribe(topic, tags=tags, sql=sql)
+            return listener
+
+        return listen
+
     def unsubscribe(self, topic: str) -> None:
+        """Wants no more of a topic; one that is not wanted is no error."""
         self._subscriptions.remove(topic)
         self._tell_member()
 
@@ -97,6 +177,7 @@ class AsyncPushConsumer(Openable):
         self._life.usable().pause()
 
     def resume(self) -> None:
+        """Goes on after `pause`. Raises NotOpen."""
         self._life.usable().resume()
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
@@ -111,15 +192,20 @@ class AsyncPushConsumer(Openable):
         return DeliveryIterator(self._iterations(), list[ReceivedMessage].copy)
 
     async def retry_later(
-        self, message: ReceivedMessage, *, delay_level: int = BROKER_DECIDES
+        self,
+        message: ReceivedMessage,
+        delay: timedelta | None = None,
+        *,
+        delay_level: int | None = None,
     ) -> None:
         """For programs without a listener: the group gets the message again, and this one counts
-        as done when the next is asked for. A level of 0 lets the broker decide.
+        as done when the next is asked for. When it comes, `RetryLater` explains.
 
-        Raises Unreachable or RequestRefused when no broker took it.
+        Raises Unreachable or RequestRefused when no broker took it, and BadArgument.
         """
+        level = RetryLater(delay, delay_level=delay_level).delay_level or BROKER_DECIDES
         member = self._life.usable()
-        await member.send_back.send_back(message, delay_level, self._config.wire_retry_count_max)
+        await member.send_back.send_back(message, level, self._config.wire_retry_count_max)
 
     def queues(self) -> list[QueueRef]:
         """Those of its topics that this member reads now. Raises NotOpen."""
@@ -132,8 +218,12 @@ class AsyncPushConsumer(Openable):
         ]
 
     def statistics(self) -> ConsumerStatistics:
+        """What was done so far, how fast, and how far it is."""
         member = self._life.member
         return ConsumerStatistics() if member is None else member.statistics()
+
+    def _new_member(self) -> PushMember:
+        return PushMember(self._config, self._listeners.one(), self._subscriptions, self._clock)
 
     def _iterations(self) -> Iterations:
         workers = self._life.usable().workers

@@ -5,10 +5,11 @@ is not done, and the next loop begins with it.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Generic, Self, TypeVar, final
+from typing import Any, Final, Generic, Self, TypeVar, final
 
 from roquet.client.push.delivery import Delivery, Running
 from roquet.client.push.listener_calls import ConsumeHooks
@@ -18,25 +19,41 @@ from roquet.clock import Clock
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
+# How long messages may wait before it is said that nobody asks for them.
+UNASKED_S: Final = 5.0
+
 
 @final
 class Iterations:
     """The backlog that all loops over one consumer take from."""
 
-    def __init__(self, hooks: ConsumeHooks, clock: Clock) -> None:
+    def __init__(
+        self, hooks: ConsumeHooks, clock: Clock, note_error: Callable[[str], None]
+    ) -> None:
         self._hooks = hooks or None
+        self._note_error = note_error
+        self._is_asked = False
+        self._waiting_for_asker: asyncio.TimerHandle | None = None
         self._clock = clock
         self._backlog: deque[Delivery] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_paused = False
         self._is_stopping = False
         self._running: dict[Delivery, Running] = {}
+        # Who asked for them, where it was a task of this loop.
+        self._takers: dict[Delivery, asyncio.Task[Any]] = {}
         self._has_stopped = asyncio.Event()
 
     def start(self) -> None:
         """Programs come by themselves."""
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
+        if not self._is_asked and self._waiting_for_asker is None:
+            self._waiting_for_asker = asyncio.get_running_loop().call_later(
+                UNASKED_S, self._complain
+            )
         self._backlog.extend(deliveries)
         self._wake()
 
@@ -55,8 +72,17 @@ class Iterations:
         self.end(running.delivery, TooSlow(timeout_s))
 
     async def stop(self, timeout_s: float) -> None:
-        """Loops end when they ask for the next message."""
+        """Loops end when they ask for the next message.
+
+        Whoever closes is done with its own, or it would wait for itself; the message comes again.
+        """
         self._is_stopping = True
+        if self._waiting_for_asker is not None:
+            self._waiting_for_asker.cancel()
+        closing = asyncio.current_task()
+        for delivery, taker in [*self._takers.items()]:
+            if taker is closing or taker.done():
+                self._took_out(delivery)
         self._backlog.clear()
         for waiting in self._waiting:
             if not waiting.done():
@@ -66,13 +92,16 @@ class Iterations:
                 async with asyncio.timeout(timeout_s):
                     await self._has_stopped.wait()
 
-    async def take(self) -> Delivery | None:
+    async def take(self, taker: asyncio.Task[Any] | None = None) -> Delivery | None:
         """The next one; None when there will be none any more."""
+        self._is_asked = True
         while not self._is_stopping:
             if self._backlog and not self._is_paused:
                 delivery = self._backlog.popleft()
                 if not delivery.feed.is_dropped:
                     self._running[delivery] = Running(delivery, self._clock.monotonic_s())
+                    if taker is not None:
+                        self._takers[delivery] = taker
                     if self._hooks is not None:
                         self._hooks.before(delivery)
                     return delivery
@@ -102,8 +131,18 @@ class Iterations:
             self._backlog.appendleft(delivery)
             self._wake()
 
+    def _complain(self) -> None:
+        if not self._is_asked:
+            text = (
+                "messages are here, but nobody takes them: give the consumer a listener, or use "
+                '"async for message in consumer"'
+            )
+            self._note_error(text)
+            log.warning("%s", text)
+
     def _took_out(self, delivery: Delivery) -> Running | None:
         running = self._running.pop(delivery, None)
+        self._takers.pop(delivery, None)
         if self._is_stopping and not self._running:
             self._has_stopped.set()
         return running
@@ -124,6 +163,8 @@ class DeliveryIterator(Generic[T]):
     def __init__(self, iterations: Iterations, seen: Callable[[list[ReceivedMessage]], T]) -> None:
         self._iterations = iterations
         self._seen = seen
+        # The program that asks is in another thread, and its questions are tasks of their own.
+        self.is_of_a_thread = False
         self._current: Delivery | None = None
 
     def __aiter__(self) -> Self:
@@ -133,7 +174,8 @@ class DeliveryIterator(Generic[T]):
         current, self._current = self._current, None
         if current is not None:
             self._iterations.end(current)
-        current = self._current = await self._iterations.take()
+        taker = None if self.is_of_a_thread else asyncio.current_task()
+        current = self._current = await self._iterations.take(taker)
         if current is None:
             raise StopAsyncIteration
         return self._seen(current.messages)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
 from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
+from roquet.client.moments import utc
 from roquet.client.push.delivery import Delivery, Workers
 from roquet.client.push.outcome import NotDone, TooSlow
 from roquet.client.received import ReceivedMessage
@@ -38,7 +39,7 @@ class ConsumeHooks:
 
     def before(self, delivery: Delivery) -> None:
         delivery.consuming = Consuming(
-            self._group, delivery.feed.queue, delivery.messages, self._clock.now_ms()
+            self._group, delivery.feed.queue, delivery.messages, utc(self._clock.now_ms())
         )
         tell(self._before, delivery.consuming)
 

@@ -31,7 +31,7 @@ from roquet.client.push.statistics import (
     SAMPLE_PERIOD_S,
     ConsumerStatistics,
     Counting,
-    QueueProgress,
+    PushProgress,
 )
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -95,10 +95,11 @@ class PushMember:
 
     # Its life.
 
-    async def open(self) -> None:
+    async def open(self, timeout_s: float | None = None) -> None:
         """Returns when the first queues are being read, or after a while.
 
-        Raises RequestRefused when a broker does not filter as it is wanted, and BadStateFile.
+        Raises RequestRefused when a broker does not filter as it is wanted, and BadStateFile; with
+        a timeout also what keeps it from reading then.
         """
         config = self.config
         await self.membership.open()
@@ -113,7 +114,8 @@ class PushMember:
         if self._locks is not None:
             renew = partial(self._keep_locked, self._locks)
             services.run("renew locks", renew, on_failure=OnFailure.RESTART)
-        await self.membership.join()
+        has_wishes = any(not each.startswith(RETRY_PREFIX) for each in self.topics())
+        await self.membership.join(timeout_s, has_wishes=has_wishes)
 
     async def close(self) -> None:
         """Waits for running listeners, keeps offsets, gives queues back and leaves the group."""
@@ -243,7 +245,7 @@ class PushMember:
         hooks = ConsumeHooks(watching, config.group, clock)
         is_batch = config.batch_size is not None
         if listener is None:
-            return Iterations(hooks, clock)
+            return Iterations(hooks, clock, self.membership.note_error)
         if is_coroutine_function(listener):
             services = self.membership.instance.services
             return TaskWorkers(
@@ -254,7 +256,7 @@ class PushMember:
     def _sample(self) -> None:
         self._counting.sample(self._clock.monotonic_s())
 
-    def _progress(self) -> dict[QueueRef, QueueProgress]:
+    def _progress(self) -> dict[QueueRef, PushProgress]:
         """Of the queues that it has begun to read."""
         return {
             queue: progress

@@ -17,6 +17,7 @@ from roquet.client.push.delivery import Delivery
 from roquet.client.push.flow_control import QueueLimits
 from roquet.client.push.offset_book import OffsetBook
 from roquet.client.push.outcome import NotBegun, consequence_of
+from roquet.client.push.retrying import next_try, next_try_in_order
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import Clock
@@ -176,22 +177,22 @@ class OrderlyFeed:
         if not failed or self.is_dropped:
             return
         retries = self._consumption.retries
-        retries.note(error, failed)
-        dead = [
-            each
-            for each in failed
-            if consequence.is_dead or each.retry_count >= retries.retry_count_max
-        ]
-        again = [each for each in failed if each not in dead]
-        for message in again:
-            message.local_retry_count += 1
         pause_s = consequence.pause_s
         if pause_s is None:
             pause_s = self._consumption.config.retry_pause_s
+        dead = [each for each in failed if consequence.is_dead or retries.is_over(each)]
+        again = [each for each in failed if each not in dead]
+        count_max = retries.retry_count_max
+        if again:
+            retries.note(error, failed, next_try_in_order(again[0], count_max, pause_s))
+        else:
+            retries.note(error, failed, next_try(dead[0], count_max, consequence))
+        for message in again:
+            message.local_retry_count += 1
         self._is_resting = True
         if dead:
             self._is_burying = True
-            retries.bury(dead, lambda kept: self._buried(dead, kept, again, pause_s))
+            retries.bury(dead, error, lambda kept: self._buried(dead, kept, again, pause_s))
         else:
             self._rest(again, pause_s)
 

@@ -8,14 +8,19 @@
 Of a batch, the first ones may be done: `raise RetryLater(done_count=3)`.
 """
 
+from bisect import bisect_left
+from datetime import timedelta
 from typing import Final, NamedTuple
 
+from roquet.client.arguments import bad, check_count, check_text
 from roquet.client.errors import BadArgument
 from roquet.errors import RoquetError
 
 # Levels of a send-back that are no delay levels.
 BROKER_DECIDES: Final = 0
 AT_ONCE_DEAD: Final = -1
+# Of a broker that nobody has set up otherwise.
+LEVELS_S: Final = (1, 5, 10, 30, *(60 * minutes for minutes in (*range(1, 11), 20, 30, 60, 120)))
 # What Java takes for a listener that was too slow: ten seconds.
 _TOO_SLOW_LEVEL: Final = 3
 
@@ -24,36 +29,55 @@ class NotDone(RoquetError):
     """Raised by a listener. Its first `done_count` messages are done, the others are not."""
 
     def __init__(self, text: str, done_count: int) -> None:
-        if done_count < 0:
-            raise BadArgument(f"`done_count` has to be 0 or more, not {done_count}")
+        check_count("done_count", done_count, 0)
         super().__init__(text)
         self.done_count = done_count
 
 
 class RetryLater(NotDone):
-    """Without a level the broker decides: ten seconds first, and longer each time.
+    """Without a delay the broker decides: ten seconds first, and longer each time.
 
-    In order, the queue rests instead: for `pause_s`, or as long as the consumer is set up to.
+    With `delay` it comes again after that time, which is rounded up to one of the broker's levels:
+    1, 5, 10, 30 s, 1 to 10, 20, 30 min, 1 and 2 h. Who has changed the levels of a broker gives
+    `delay_level`. In order nothing is rounded: the queue rests for `delay`, or as long as the
+    consumer is set up to.
     """
 
     def __init__(
-        self, *, delay_level: int | None = None, pause_s: float | None = None, done_count: int = 0
+        self,
+        delay: timedelta | None = None,
+        *,
+        delay_level: int | None = None,
+        done_count: int = 0,
     ) -> None:
-        if delay_level is not None and delay_level < 1:
-            raise BadArgument(f"`delay_level` {delay_level} does not exist; the first one is 1")
-        if pause_s is not None and pause_s < 0:
-            raise BadArgument(f"`pause_s` has to be 0 or more, not {pause_s}")
+        if delay is not None and delay_level is not None:
+            raise BadArgument("give `delay` or `delay_level`, not both")
+        if delay_level is not None:
+            check_count("delay_level", delay_level)
+        if delay is not None:
+            delay_level = level_for(delay)
         super().__init__("wanted again later", done_count)
+        self.delay = delay
         self.delay_level = delay_level
-        self.pause_s = pause_s
 
 
 class DeadLetter(NotDone):
     """Goes to the dead letters of the group at once."""
 
     def __init__(self, reason: str = "given up", *, done_count: int = 0) -> None:
+        check_text("reason", reason)
         super().__init__(reason, done_count)
         self.reason = reason
+
+
+def level_for(delay: timedelta) -> int:
+    """The first of the usual levels that waits for at least so long. Raises BadArgument."""
+    if not isinstance(delay, timedelta):
+        raise bad("delay", "a timedelta", delay)
+    seconds = delay.total_seconds()
+    if not 0 <= seconds <= LEVELS_S[-1]:
+        raise bad("delay", f"from 0 to {LEVELS_S[-1] / 3600:g} hours", delay)
+    return bisect_left(LEVELS_S, seconds) + 1
 
 
 class TooSlow(RoquetError):
@@ -85,7 +109,8 @@ def consequence_of(error: BaseException, count: int) -> Consequence:
     match error:
         case RetryLater():
             level = error.delay_level or BROKER_DECIDES
-            return Consequence(min(error.done_count, count), level, error.pause_s)
+            pause_s = None if error.delay is None else error.delay.total_seconds()
+            return Consequence(min(error.done_count, count), level, pause_s)
         case DeadLetter():
             return Consequence(min(error.done_count, count), AT_ONCE_DEAD)
         case TooSlow():

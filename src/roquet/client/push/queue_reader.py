@@ -8,12 +8,13 @@ from typing import Protocol, final
 from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.group.pull_loop import Pulling, PullLoop
 from roquet.client.group.pulling import Pulled, PullOrder
+from roquet.client.moments import moment_before
 from roquet.client.push.concurrent_feed import Room
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Feed
 from roquet.client.push.flow_control import QueueLimits, limits_of
 from roquet.client.push.offset_book import OffsetBook
-from roquet.client.push.statistics import Counting, QueueProgress
+from roquet.client.push.statistics import Counting, PushProgress
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.subscription import Subscription
@@ -91,20 +92,21 @@ class QueueReader:
         if self.feed is not None and self.loop.max_offset is not None:
             self._reading.keeper.note(self.queue, self.feed.book.commit_offset)
 
-    def progress(self) -> QueueProgress | None:
+    def progress(self) -> PushProgress | None:
         """None before it has begun."""
         if self.feed is None:
             return None
+        clock = self._reading.pulling.clock
         book, end = self.feed.book, self.loop.max_offset
-        return QueueProgress(
+        return PushProgress(
             book.commit_offset,
             None if end is None else max(0, end - book.commit_offset),
             book.count,
             book.size,
             book.span,
             self.feed.is_locked,
-            self.loop.pulled_s,
-            self.feed.ended_s,
+            moment_before(clock, self.loop.pulled_s),
+            moment_before(clock, self.feed.ended_s),
         )
 
     # What its loop wants.

@@ -1,12 +1,14 @@
 """What a push consumer tells operators besides what all members of a group do."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from roquet.client.group.membership import Membership
+from roquet.client.moments import moment_before, timestamp_ms
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.orderly import QueueLocks
-from roquet.client.push.statistics import Counting, QueueProgress
+from roquet.client.push.statistics import Counting, PushProgress
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.running_info import ConsumeStatus, ProcessQueueInfo
 
@@ -24,16 +26,15 @@ def own_properties(config: PushConsumerConfig, *, is_paused: bool) -> dict[str, 
 
 
 def queue_infos(
-    membership: Membership, locks: QueueLocks | None, progress: Mapping[QueueRef, QueueProgress]
+    membership: Membership, locks: QueueLocks | None, progress: Mapping[QueueRef, PushProgress]
 ) -> dict[QueueRef, ProcessQueueInfo]:
-    clock = membership.clock
+    def or_begin(moment: datetime | None) -> int:
+        return membership.begin_ms if moment is None else timestamp_ms(moment)
 
-    def moment(seconds: float | None) -> int:
-        if seconds is None:
-            return membership.begin_ms
-        return clock.now_ms() - round((clock.monotonic_s() - seconds) * 1000)
+    def locked(queue: QueueRef) -> datetime | None:
+        return None if locks is None else moment_before(membership.clock, locks.locked_s(queue))
 
-    def info(queue: QueueRef, progress: QueueProgress) -> ProcessQueueInfo:
+    def info(queue: QueueRef, progress: PushProgress) -> ProcessQueueInfo:
         first = progress.offset if progress.unfinished_count else 0
         return ProcessQueueInfo(
             cached_msg_count=progress.unfinished_count,
@@ -42,9 +43,9 @@ def queue_infos(
             cached_msg_size_in_mib=progress.unfinished_size // _MEGABYTE,
             commit_offset=progress.offset,
             locked=progress.is_locked,
-            last_lock_timestamp=moment(None if locks is None else locks.locked_s(queue)),
-            last_pull_timestamp=moment(progress.pulled_s),
-            last_consume_timestamp=moment(progress.ended_s),
+            last_lock_timestamp=or_begin(locked(queue)),
+            last_pull_timestamp=or_begin(progress.last_pull),
+            last_consume_timestamp=or_begin(progress.last_end),
         )
 
     return {queue: info(queue, each) for queue, each in progress.items()}

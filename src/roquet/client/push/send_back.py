@@ -6,13 +6,14 @@ in the retry topic of the group. A message that failed too often becomes a dead 
 
 import logging
 import random
+from collections.abc import Mapping
 from typing import Final, final
 
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
 from roquet.client.names import wrapped
-from roquet.client.push.outcome import AT_ONCE_DEAD, BROKER_DECIDES
+from roquet.client.push.outcome import AT_ONCE_DEAD
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
@@ -27,7 +28,8 @@ log = logging.getLogger(__name__)
 _INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
 _TEMPLATE_QUEUE_COUNT: Final = 4
 # A first repetition waits for level 3, which is ten seconds, and each one a level longer.
-_FIRST_LEVEL: Final = 3
+FIRST_LEVEL: Final = 3
+_REASON_SIZE_MAX: Final = 1000
 _BODY_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK)
 # The master has it, if not as safely as it promises.
 _STORED: Final = frozenset(
@@ -39,6 +41,7 @@ _STORED: Final = frozenset(
 )
 # What was said about the message when it was sent the first time, or by brokers since.
 _NOT_COPIED: Final = (
+    Property.DELAY,
     Property.TRANSACTION_PREPARED,
     Property.CHECKSUM,
     Property.TIMER_DELAY_S,
@@ -70,24 +73,33 @@ class SendBack:
         except (Unreachable, RequestRefused) as error:
             log.info("%r is not sent back but copied: %s", message, error)
             retry_count = message.retry_count + 1
-            if delay_level == AT_ONCE_DEAD:
-                retry_count = retry_count_max
-            await self.copy(message, retry_count, retry_count_max, delay_level)
+            level = delay_level if delay_level > 0 else FIRST_LEVEL + retry_count - 1
+            marks = {Property.DELAY: str(level)}
+            await self._copy(message, retry_count, retry_count_max, marks)
 
-    async def copy(
+    async def bury(self, message: ReceivedMessage, error: BaseException) -> None:
+        """Makes a dead letter of it that says why. Raises ClientError when no broker took it."""
+        count = message.retry_count
+        try:
+            # One try more than may be; who has the message itself could not add anything to it.
+            await self._copy(message, count + 1, count, death_marks(error, count + 1))
+        except ClientError as refused:
+            log.info("%r is buried without a reason: %s", message, refused)
+            await self._ask_its_broker(message, AT_ONCE_DEAD, count)
+
+    async def _copy(
         self,
         message: ReceivedMessage,
         retry_count: int,
         retry_count_max: int,
-        delay_level: int = BROKER_DECIDES,
+        marks: Mapping[str, str],
     ) -> None:
-        """Into the retry topic; with as many retries as may be, it becomes a dead letter.
+        """Into the retry topic; with more retries than may be, it becomes a dead letter.
 
         Raises ClientError when no broker took it.
         """
-        level = delay_level if delay_level > 0 else _FIRST_LEVEL + retry_count - 1
         try:
-            properties = self._properties(message, level)
+            properties = self._properties(message, marks)
             record = message.record
         except ProtocolError as error:
             raise Unreachable(message.queue.broker_name, f"it sent nonsense: {error}") from None
@@ -141,11 +153,21 @@ class SendBack:
             raise Unreachable(broker_name, f"it sent nonsense: {error}") from None
         await self._brokers.ask_master(broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
-    def _properties(self, message: ReceivedMessage, level: int) -> str:
+    def _properties(self, message: ReceivedMessage, marks: Mapping[str, str]) -> str:
         named = dict(message.properties)
         for name in _NOT_COPIED:
             named.pop(name, None)
         named[Property.RETRY_TOPIC] = wrapped(self._namespace, message.topic)
         named.setdefault(Property.ORIGIN_MESSAGE_ID, message.message_id)
-        named[Property.DELAY] = str(level)
-        return properties_text(named)
+        return properties_text(named | dict(marks))
+
+
+def death_marks(error: BaseException, try_count: int) -> dict[str, str]:
+    """What a dead letter says of its death, as properties."""
+    # Their separators are no part of a text that is read.
+    reason = str(error).replace("\x01", " ").replace("\x02", " ").strip()[:_REASON_SIZE_MAX]
+    return {
+        Property.DEAD_REASON: reason or type(error).__name__,
+        Property.DEAD_ERROR: type(error).__name__,
+        Property.DEAD_TRIES: str(try_count),
+    }

@@ -3,6 +3,7 @@
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final, final
 
 from roquet.client.queue_ref import QueueRef
@@ -37,11 +38,8 @@ class TopicRates:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueProgress:
-    """`lag` is what the queue has beyond the offset; None before the first answer of its broker.
-
-    Times are monotonic.
-    """
+class PushProgress:
+    """`lag` is what the queue has beyond the offset; None before the first answer of its broker."""
 
     offset: int
     lag: int | None
@@ -50,15 +48,15 @@ class QueueProgress:
     unfinished_span: int  # from the first of them to the last
     is_locked: bool
     # When it was last heard, and when a listener last ended; None is never.
-    pulled_s: float | None
-    ended_s: float | None
+    last_pull: datetime | None
+    last_end: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
     topics: Mapping[str, TopicCounts] = field(default_factory=dict)
     rates: Mapping[str, TopicRates] = field(default_factory=dict)
-    queues: Mapping[QueueRef, QueueProgress] = field(default_factory=dict)
+    queues: Mapping[QueueRef, PushProgress] = field(default_factory=dict)
     # Calls of the listener that run now.
     running_count: int = 0
     last_error: str | None = None

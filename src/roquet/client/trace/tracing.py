@@ -23,6 +23,7 @@ from roquet.client.hooks import (
     TransactionEnd,
     TransactionState,
 )
+from roquet.client.moments import timestamp_ms
 from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.sending import ANYWHERE, Target
@@ -125,7 +126,7 @@ class Tracer(SendHook, ConsumeHook):
 
     def after_transaction(self, end: TransactionEnd) -> None:
         record = EndTransactionRecord(
-            timestamp=end.end_ms,
+            timestamp=timestamp_ms(end.end),
             region=_REGION,
             group=end.group,
             topic=end.topic,
@@ -144,7 +145,7 @@ class Tracer(SendHook, ConsumeHook):
         consuming.request_id = uuid.uuid4().hex.upper()
         for message in self._traced(consuming):
             record = SubBeforeRecord(
-                timestamp=consuming.begin_ms,
+                timestamp=timestamp_ms(consuming.begin),
                 region=message.properties.get(Property.MESSAGE_REGION, _REGION),
                 group=consuming.group,
                 request_id=consuming.request_id,
@@ -236,7 +237,7 @@ class Tracer(SendHook, ConsumeHook):
 
 def _pub_record(sending: Sending, message: Message, receipt: SendReceipt) -> PubRecord:
     return PubRecord(
-        timestamp=sending.begin_ms,
+        timestamp=timestamp_ms(sending.begin),
         region=receipt.region or _REGION,
         group=sending.group,
         topic=sending.topic,

@@ -1,10 +1,14 @@
-"""A Spark session for a command: quiet, without a web page, with the Python that runs it."""
+"""A Spark session for a command: quiet, without a web page, with the Python that runs it.
+
+On a cluster, executors take the first `python3` of their path, and what it lacks from an archive;
+planners run beside the driver and take the one that runs the command.
+"""
 
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -15,6 +19,10 @@ from pyspark.sql import SparkSession
 from roquet.pipeline.errors import PipelineError
 
 _PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
+# What it is called on all machines, this one among them.
+_ANY_PYTHON: Final = "python3"
+# Where executors unpack an archive, seen from where they work.
+_SITE: Final = "site"
 # Spark lets its Python processes import pyspark from a zip, where nothing is compiled; that takes
 # nearly twice as long, and they have ten seconds to start. The installed package is the same.
 _WORKER_PYTHON: Final = """\
@@ -33,19 +41,24 @@ class NoSession(PipelineError):
 
 
 @contextmanager
-def spark_session(name: str, master: str) -> Iterator[SparkSession]:
+def spark_session(
+    name: str, master: str, archive: Path | None = None, conf: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """Takes some seconds. Raises NoSession, which says what is missing.
 
-    What Spark prints goes to a file, whose name is told if something is raised.
+    `archive` is one of `packaging.py`, for executors whose Python has no roquet; `conf` are
+    settings of Spark. What Spark prints goes to a file, whose name is told if something is raised.
     """
     if _java() is None:
         raise NoSession("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
+    if archive is not None and not archive.is_file():
+        raise NoSession(f"there is no archive {archive}: make one by 'roquet spark package'")
     directory = Path(tempfile.mkdtemp(prefix="roquet-spark-"))
     output = directory / "spark.log"
     if _PYTHON_VARIABLE not in os.environ:
-        os.environ[_PYTHON_VARIABLE] = str(_worker_python(directory, master))
+        _choose_python(directory, master, archive)
     try:
-        session = _started(name, master, output)
+        session = _started(name, master, output, _archive_conf(archive) | dict(conf or {}))
         try:
             yield session
         finally:
@@ -59,7 +72,7 @@ def spark_session(name: str, master: str) -> Iterator[SparkSession]:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _started(name: str, master: str, output: Path) -> SparkSession:
+def _started(name: str, master: str, output: Path, conf: Mapping[str, str]) -> SparkSession:
     builder = (
         SparkSession.builder.appName(name)
         .master(master)
@@ -71,6 +84,8 @@ def _started(name: str, master: str, output: Path) -> SparkSession:
     if _is_local(master):
         # Whatever this machine is called: nobody else talks to it.
         builder = builder.config("spark.driver.host", "127.0.0.1")
+    for key, value in conf.items():
+        builder = builder.config(key, value)
     with _stderr_of_children(output):
         try:
             session: SparkSession = builder.getOrCreate()
@@ -80,18 +95,38 @@ def _started(name: str, master: str, output: Path) -> SparkSession:
     return session
 
 
-def _worker_python(directory: Path, master: str) -> Path:
-    """What Spark's Python processes are started by; on other machines there is no such file."""
-    if not _is_local(master):
-        return Path(sys.executable)
-    script = directory / "python"
+def _choose_python(directory: Path, master: str, archive: Path | None) -> None:
+    """What Spark's Python processes are started by; on other machines there is no file of ours."""
+    if archive is not None:
+        quick_python(directory)
+        os.environ["PATH"] = os.pathsep.join([str(directory), os.environ.get("PATH", "")])
+        os.environ[_PYTHON_VARIABLE] = _ANY_PYTHON
+    elif _is_local(master):
+        os.environ[_PYTHON_VARIABLE] = str(quick_python(directory))
+    else:
+        os.environ[_PYTHON_VARIABLE] = sys.executable
+
+
+def quick_python(directory: Path) -> Path:
+    """A program in `directory`, for this machine: this Python, which finds pyspark sooner."""
+    script = directory / _ANY_PYTHON
     script.write_text(_WORKER_PYTHON.format(python=sys.executable))
     script.chmod(0o700)
     return script
 
 
+def _archive_conf(archive: Path | None) -> dict[str, str]:
+    if archive is None:
+        return {}
+    return {
+        "spark.archives": f"{archive.absolute()}#{_SITE}",
+        "spark.executorEnv.PYTHONPATH": _SITE,
+    }
+
+
 def _is_local(master: str) -> bool:
-    return master == "local" or master.startswith("local[")
+    """Whether all processes run on this machine."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DataLoss
 from roquet.pipeline.lake.cells import cut_at_grid, shared_out
 from roquet.pipeline.lake.entries import Birth, Staged
+from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.publish_log import PublishLog
 from roquet.pipeline.lake.staging import StagedWriter, lake_columns
 from roquet.pipeline.lake.state import Wanted
@@ -108,7 +109,10 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, CellsPartition)
         reading = self._options.reading
-        writer = StagedWriter(Path(self._options.lake), self._options.run)
+        schema = self._options.json_schema
+        writer = StagedWriter(
+            Path(self._options.lake), self._options.run, JsonColumns(schema) if schema else None
+        )
         columns = lake_columns(reading.properties)
         for cell in partition.cells:
             batches = read_ranges(reading, columns, [cell.range])

@@ -30,12 +30,23 @@ class Birth(msgspec.Struct, frozen=True, array_like=True):
 
 
 @final
+class LakeFile(msgspec.Struct, frozen=True):
+    """A file of messages: where readers find it, and where it was staged before."""
+
+    path: str
+    staged: str
+    rows: int
+    bytes: int
+
+
+@final
 class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
     """The messages of a queue from `start` to before `end`: those of one hour, in one file.
 
     Offsets without a message (a filter left it out) belong to a piece, too; a piece without any
     message has no file, and its path is empty. `generation` counts how often the topic was
-    deleted and made again.
+    deleted and made again. Messages that could not be decoded are in the file `quarantined`, and
+    not among `rows`.
     """
 
     topic: str
@@ -49,10 +60,15 @@ class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
     staged: str
     generation: int = 0
     birth: Birth = Birth()
+    quarantined: LakeFile | None = None
 
     @property
     def queue_ref(self) -> QueueRef:
         return QueueRef(self.topic, self.broker, self.queue)
+
+    @property
+    def file(self) -> LakeFile | None:
+        return LakeFile(self.path, self.staged, self.rows, self.bytes) if self.path else None
 
 
 @final
@@ -64,11 +80,32 @@ class Staged(msgspec.Struct, frozen=True):
 
 
 @final
-class Entry(msgspec.Struct, frozen=True):
-    """One step of a lake. `number` counts from 1; the name of its file says it, too."""
+class Join(msgspec.Struct, frozen=True):
+    """One file that has the messages of others, which lie in the same directory."""
+
+    removed: list[str]
+    file: LakeFile
+
+
+@final
+class StagedJoin(msgspec.Struct, frozen=True):
+    """What a task that joins files hands over, as `Staged` does."""
+
+    base: int
+    join: Join
+
+
+@final
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step of a lake. `number` counts from 1; the name of its file says it, too.
+
+    Joining changes neither which messages there are nor which offsets the lake has.
+    `json_schema` is what bodies of added messages were decoded by.
+    """
 
     version: int
     number: int
     published_ms: int
-    added: list[Piece]
-    removed: list[str] = []
+    added: list[Piece] = []
+    joined: list[Join] = []
+    json_schema: str | None = None

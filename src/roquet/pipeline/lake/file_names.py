@@ -1,8 +1,9 @@
 """Names of files in a lake: from what is in them, so that the same messages get the same name."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from roquet.pipeline.lake.state import Wanted
@@ -21,6 +22,35 @@ def published_path(wanted: Wanted, start: int, end: int, hour: int) -> str:
     if wanted.generation:
         name += f"-g{wanted.generation}"
     return f"topic={_escaped(queue.topic)}/dt={moment:%Y-%m-%d}/hour={moment:%H}/{name}.parquet"
+
+
+def joined_path(directory: str, entry_number: int, index: int) -> str:
+    """Of the file that the entry makes of others in a directory; no piece has such a name."""
+    topic = directory.partition("/")[0].removeprefix("topic=")
+    return f"{directory}/{topic}-joined-{entry_number}-{index}.parquet"
+
+
+def directory_of(path: str) -> str:
+    """Below the lake: one for each topic and hour."""
+    return path.rpartition("/")[0]
+
+
+def hour_of(directory: str) -> int:
+    """Counted from 1970: the one in which messages of a directory were stored."""
+    values = partition_values(directory)
+    moment = datetime.strptime(f"{values['dt']} {values['hour']} +0000", "%Y-%m-%d %H %z")
+    return int(moment.timestamp()) // _HOUR_S
+
+
+def partition_values(directory: str) -> dict[str, str]:
+    """What the names of directories say: topic, date and hour."""
+    pairs = (part.partition("=") for part in directory.split("/"))
+    return {name: unquote(value) for name, _, value in pairs}
+
+
+def quarantine_of(lake: Path) -> Path:
+    """Beside the lake, where nobody who reads the lake comes across it."""
+    return lake.with_name(f"{lake.name}-quarantine")
 
 
 def staged_path(run: str) -> str:

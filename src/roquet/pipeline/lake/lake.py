@@ -4,18 +4,25 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, final
 from uuid import uuid4
 
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.durable import make_directories, sync_directories
-from roquet.pipeline.lake.entries import ENTRY_VERSION, Entry, Piece, Staged
-from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, STAGED_DIRECTORY
+from roquet.pipeline.lake.delta_table import DeltaMirror
+from roquet.pipeline.lake.durable import make_directories
+from roquet.pipeline.lake.entries import ENTRY_VERSION, Entry, LakeFile, Staged, StagedJoin
+from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, STAGED_DIRECTORY, quarantine_of
+from roquet.pipeline.lake.finishing import (
+    exchange_joined,
+    move_joined,
+    move_pieces,
+    remove_replaced,
+)
 from roquet.pipeline.lake.publish_log import PublishLog, another_writer
-from roquet.pipeline.lake.settings import LakeSettings, make_settings, read_settings
+from roquet.pipeline.lake.settings import LakeFormat, LakeSettings, make_settings, read_settings
 from roquet.pipeline.lake.state import LakeState
 
 _LOCK_FILE: Final = f"{CONTROL_DIRECTORY}/writer.lock"
@@ -34,6 +41,16 @@ class Lake:
         self.run = uuid4().hex
         self._lock = lock
         self._log = PublishLog(path)
+        is_delta = settings.format is LakeFormat.DELTA
+        self._delta = DeltaMirror(path, settings) if is_delta else None
+
+    @classmethod
+    def open_existing(cls, path: Path) -> Self:
+        """As `open`, but none is made. Raises BadLake."""
+        settings = read_settings(path)
+        if settings is None:
+            raise no_lake(path)
+        return cls.open(path, settings)
 
     @classmethod
     def open(cls, path: Path, settings: LakeSettings) -> Self:
@@ -75,7 +92,7 @@ class Lake:
     def state(self) -> LakeState:
         return self._log.state
 
-    def publish(self, staged: Sequence[Staged]) -> Entry | None:
+    def publish(self, staged: Sequence[Staged], json_schema: str | None = None) -> Entry | None:
         """Make staged pieces visible, all of them or, after a crash, all when it is opened again.
 
         The entry is the promise: once it is safe, its files get their names. None if there is
@@ -84,12 +101,28 @@ class Lake:
         if not staged:
             self._remove_staged()
             return None
-        number = self._log.refresh().entry_number
-        if any(each.base != number for each in staged):
-            raise another_writer(self.path)
+        number = self._next_number(each.base for each in staged)
         pieces = [each.piece for each in staged]
-        self._check_staged(pieces)
-        entry = Entry(ENTRY_VERSION, number + 1, time.time_ns() // 1_000_000, pieces)
+        self.state.check_new(pieces)
+        self._check_staged(self.path, [piece.file for piece in pieces])
+        self._check_staged(quarantine_of(self.path), [piece.quarantined for piece in pieces])
+        entry = Entry(ENTRY_VERSION, number, _now_ms(), added=pieces, json_schema=json_schema)
+        return self._write(entry)
+
+    def join(self, staged: Sequence[StagedJoin]) -> Entry:
+        """Let joined files take the place of others, as `publish` does. Raises BadLake."""
+        number = self._next_number(each.base for each in staged)
+        joins = [each.join for each in staged]
+        self._check_staged(self.path, [join.file for join in joins])
+        return self._write(Entry(ENTRY_VERSION, number, _now_ms(), joined=joins))
+
+    def _next_number(self, bases: Iterable[int]) -> int:
+        number = self._log.refresh().entry_number
+        if any(base != number for base in bases):
+            raise another_writer(self.path)
+        return number + 1
+
+    def _write(self, entry: Entry) -> Entry:
         self._log.append(entry)
         self._finish(entry)
         # What is left was made by attempts that failed, or whose twin was faster.
@@ -98,42 +131,46 @@ class Lake:
 
     def _put_in_order(self) -> None:
         self._log.refresh()
-        if self._log.last_entry is not None:
-            self._finish(self._log.last_entry)
+        if self._delta is not None:
+            self._delta.make()
+        last = self._log.last_entry
+        # Files that a table of Delta has may be gone: it has a history, and forgets it.
+        if last is not None and not (self._delta and self._delta.has(last)):
+            self._finish(last)
         # Nobody else writes, so this was left by writers that are no more.
-        shutil.rmtree(self.path / STAGED_DIRECTORY, ignore_errors=True)
+        for root in (self.path, quarantine_of(self.path)):
+            shutil.rmtree(root / STAGED_DIRECTORY, ignore_errors=True)
+        remove_replaced(self.path)
 
-    def _check_staged(self, pieces: Sequence[Piece]) -> None:
-        """An entry is for ever: what it lists has to be there, and new."""
-        self.state.check_new(pieces)
-        for piece in pieces:
-            if not piece.path:
+    def _check_staged(self, root: Path, files: Iterable[LakeFile | None]) -> None:
+        """An entry is for ever: what it lists has to be there."""
+        for file in files:
+            if file is None:
                 continue
-            staged = self.path / piece.staged
-            if not staged.exists() or staged.stat().st_size != piece.bytes:
+            staged = root / file.staged
+            if not staged.exists() or staged.stat().st_size != file.bytes:
                 raise BadLake(f"{staged} is gone or not whole: something else removes files there")
 
     def _finish(self, entry: Entry) -> None:
-        """Give the files of an entry their names; some may have them already."""
-        moved: set[Path] = set()
-        for piece in entry.added:
-            if not piece.path:
-                continue
-            target = self.path / piece.path
-            make_directories(target.parent)
-            try:
-                (self.path / piece.staged).replace(target)
-            except FileNotFoundError:
-                if not target.exists():
-                    raise BadLake(
-                        f"{piece.path} is listed by entry {entry.number} of the lake {self.path},"
-                        " and gone"
-                    ) from None
-            moved.add(target.parent)
-        sync_directories(moved)
+        """Readers get to see what the entry says; some of it they may see already."""
+        move_pieces(self.path, entry)
+        if self._delta is None:
+            exchange_joined(self.path, entry)
+        else:
+            move_joined(self.path, entry)
+            self._delta.commit(entry)
 
     def _remove_staged(self) -> None:
-        shutil.rmtree(self.path / STAGED_DIRECTORY / self.run, ignore_errors=True)
+        for root in (self.path, quarantine_of(self.path)):
+            shutil.rmtree(root / STAGED_DIRECTORY / self.run, ignore_errors=True)
+
+
+def no_lake(path: Path) -> BadLake:
+    return BadLake(f"there is no lake in {path}: `roquet spark ingest` makes one")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _taken_lock(path: Path) -> int:

@@ -44,17 +44,6 @@ class OffsetRanges:
             self._starts.pop(index + 1)
         return True
 
-    def discard(self, start: int, end: int) -> None:
-        """Take a range away; parts of it may be missing already."""
-        kept = [
-            part
-            for each in self
-            for part in ((each[0], min(each[1], start)), (max(each[0], end), each[1]))
-            if part[0] < part[1]
-        ]
-        self._starts = [part[0] for part in kept]
-        self._ends = [part[1] for part in kept]
-
     def missing(self, start: int, end: int) -> list[OffsetRange]:
         """What of a range is not there, in order."""
         found: list[OffsetRange] = []

@@ -1,5 +1,6 @@
 """What holds for all files of a lake, decided when it is made: `lake.json`."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, final
 from uuid import uuid4
@@ -18,6 +19,13 @@ LAKE_VERSION: Final = 1
 GRID_DEFAULT: Final = 100_000
 
 
+class LakeFormat(StrEnum):
+    # Files that any reader finds by their names.
+    PARQUET = "parquet"
+    # The same files, and a log beside them by which readers of Delta find them.
+    DELTA = "delta"
+
+
 @final
 class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`grid`: files never reach across a multiple of it. The rest is what was asked of topics.
@@ -28,6 +36,7 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     version: int = LAKE_VERSION
     id: str = msgspec.field(default_factory=lambda: uuid4().hex)
     grid: int = GRID_DEFAULT
+    format: LakeFormat = LakeFormat.PARQUET
     partitioning: tuple[str, ...] = PARTITIONING
     properties: PropertiesForm = PropertiesForm.MAP
     tag_expression: str | None = None

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roquet.pipeline.lake.durable import make_directories, sync_directory, sync_file
-from roquet.pipeline.lake.entries import Piece
-from roquet.pipeline.lake.file_names import published_path, staged_path
+from roquet.pipeline.lake.entries import LakeFile, Piece
+from roquet.pipeline.lake.file_names import published_path, quarantine_of, staged_path
+from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.state import Wanted
 from roquet.protocol.record_columns import COLUMN_NAMES, PropertiesForm
 
@@ -52,62 +53,98 @@ class _Run(NamedTuple):
 
 @final
 class StagedWriter:
-    """Writes the messages of what is wanted, in their order, below the lake."""
+    """Writes the messages of what is wanted, in their order, below the lake.
 
-    def __init__(self, lake: Path, run: str) -> None:
+    With `json_columns` bodies are decoded, and messages that cannot be are written apart.
+    """
+
+    def __init__(self, lake: Path, run: str, json_columns: JsonColumns | None = None) -> None:
         self._lake = lake
         self._run = run
+        self._json_columns = json_columns
 
     def write(self, wanted: Wanted, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
         """The pieces, safe on disk. Together they cover every offset that was wanted."""
         hour: int | None = None
-        file: _StagedFile | None = None
+        files = self._new_files()
         start = wanted.range.start
         try:
             for batch in batches:
                 for run in hour_runs(batch):
-                    if file is not None and run.hour != hour:
-                        yield self._piece(wanted, (start, run.first_offset), hour, file)
+                    if hour is not None and run.hour != hour:
+                        yield _piece(wanted, (start, run.first_offset), hour, files)
                         start = run.first_offset
-                        file = None
-                    if file is None:
-                        file = self._new_file(batch.schema)
+                        files = self._new_files()
                     hour = run.hour
-                    file.add(run.rows)
-            yield self._piece(wanted, (start, wanted.range.end), hour, file)
-            file = None
-        finally:
+                    files.add(run.rows)
+            yield _piece(wanted, (start, wanted.range.end), hour, files)
+        except BaseException:
+            files.abandon()
+            raise
+
+    def _new_files(self) -> "_HourFiles":
+        return _HourFiles(self._lake, self._run, self._json_columns)
+
+
+@final
+class _HourFiles:
+    """Where messages of an hour go: those that are as they should be, and the others."""
+
+    def __init__(self, lake: Path, run: str, json_columns: JsonColumns | None) -> None:
+        self._lake = lake
+        self._run = run
+        self._json_columns = json_columns
+        self._good: StagedFile | None = None
+        self._bad: StagedFile | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        if self._json_columns is None:
+            self._add_good(rows)
+            return
+        decoded = self._json_columns.decode(rows)
+        if decoded.good.num_rows:
+            self._add_good(decoded.good)
+        if decoded.bad.num_rows:
+            if self._bad is None:
+                quarantine = quarantine_of(self._lake)
+                self._bad = StagedFile(quarantine, self._run, decoded.bad.schema)
+            self._bad.add(decoded.bad)
+
+    def close(self, path: str) -> tuple[LakeFile | None, LakeFile | None]:
+        """Both are safe."""
+        good = None if self._good is None else self._good.close(path)
+        bad = None if self._bad is None else self._bad.close(path)
+        return good, bad
+
+    def abandon(self) -> None:
+        for file in (self._good, self._bad):
             if file is not None:
                 file.abandon()
 
-    def _new_file(self, schema: pa.Schema) -> "_StagedFile":
-        name = staged_path(self._run)
-        make_directories((self._lake / name).parent)
-        return _StagedFile(self._lake, name, schema)
+    def _add_good(self, rows: pa.RecordBatch) -> None:
+        if self._good is None:
+            self._good = StagedFile(self._lake, self._run, rows.schema)
+        self._good.add(rows)
 
-    def _piece(
-        self,
-        wanted: Wanted,
-        span: tuple[int, int],
-        hour: int | None,
-        file: "_StagedFile | None",
-    ) -> Piece:
-        queue = wanted.range.queue
-        start, end = span
-        is_file = file is not None and hour is not None
-        return Piece(
-            topic=queue.topic,
-            broker=queue.broker_name,
-            queue=queue.queue_id,
-            start=start,
-            end=end,
-            rows=file.row_count if file is not None else 0,
-            bytes=file.close() if file is not None else 0,
-            path=published_path(wanted, start, end, hour) if is_file and hour is not None else "",
-            staged=file.name if file is not None else "",
-            generation=wanted.generation,
-            birth=wanted.birth,
-        )
+
+def _piece(wanted: Wanted, span: tuple[int, int], hour: int | None, files: _HourFiles) -> Piece:
+    queue = wanted.range.queue
+    path = "" if hour is None else published_path(wanted, *span, hour)
+    good, bad = files.close(path)
+    return Piece(
+        topic=queue.topic,
+        broker=queue.broker_name,
+        queue=queue.queue_id,
+        start=span[0],
+        end=span[1],
+        rows=good.rows if good else 0,
+        bytes=good.bytes if good else 0,
+        path=good.path if good else "",
+        staged=good.staged if good else "",
+        generation=wanted.generation,
+        birth=wanted.birth,
+        quarantined=bad,
+    )
 
 
 def hour_runs(batch: pa.RecordBatch) -> Iterator[_Run]:
@@ -124,34 +161,37 @@ def hour_runs(batch: pa.RecordBatch) -> Iterator[_Run]:
 
 
 @final
-class _StagedFile:
-    def __init__(self, lake: Path, name: str, schema: pa.Schema) -> None:
-        self.name = name
-        self.row_count = 0
-        self._path = lake / name
+class StagedFile:
+    """A new file below `root` that only its writer knows of, until it is published."""
+
+    def __init__(self, root: Path, run: str, schema: pa.Schema) -> None:
+        self._name = staged_path(run)
+        self._path = root / self._name
+        self._row_count = 0
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._waiting_size = 0
+        make_directories(self._path.parent)
         self._writer = pq.ParquetWriter(
             self._path, schema, compression=_COMPRESSION, use_dictionary=list(_REPEATING)
         )
 
     def add(self, rows: pa.RecordBatch) -> None:
-        self.row_count += rows.num_rows
+        self._row_count += rows.num_rows
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
         self._waiting_size += rows.nbytes
         if self._waiting_size >= _GROUP_SIZE_MAX or self._waiting_rows >= _GROUP_ROWS_MAX:
             self._write_group()
 
-    def close(self) -> int:
-        """The size of the file, which is safe."""
+    def close(self, path: str) -> LakeFile:
+        """What the file is, which is safe and is to be published as `path`."""
         if self._waiting:
             self._write_group()
         self._writer.close()
         sync_file(self._path)
         sync_directory(self._path.parent)
-        return self._path.stat().st_size
+        return LakeFile(path, self._name, self._row_count, self._path.stat().st_size)
 
     def abandon(self) -> None:
         self._writer.close()

@@ -6,7 +6,7 @@ from typing import NamedTuple, final
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.entries import Birth, Entry, Piece
+from roquet.pipeline.lake.entries import Birth, Entry, Join, LakeFile, Piece
 from roquet.pipeline.lake.offset_ranges import OffsetRanges
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_tables import queue_key
@@ -34,7 +34,9 @@ class LakeState:
     def __init__(self) -> None:
         self.entry_number = 0
         self.row_count = 0
-        self.files: dict[str, Piece] = {}
+        self.quarantined_count = 0
+        self.files: dict[str, LakeFile] = {}
+        self.json_schema: str | None = None
         self._ranges: dict[tuple[QueueRef, int], OffsetRanges] = defaultdict(OffsetRanges)
         self._generations: dict[QueueRef, int] = {}
         self._births: dict[QueueRef, Birth] = {}
@@ -43,14 +45,11 @@ class LakeState:
         """Raises BadLake for an entry that does not follow what is there."""
         if entry.number != self.entry_number + 1:
             raise BadLake(f"entry {entry.number} of the log follows entry {self.entry_number}")
-        for path in entry.removed:
-            piece = self.files.pop(path, None)
-            if piece is None:
-                raise BadLake(f"entry {entry.number} removes {path}, which is not there")
-            self._ranges[piece.queue_ref, piece.generation].discard(piece.start, piece.end)
-            self.row_count -= piece.rows
         for piece in entry.added:
             self._add(entry.number, piece)
+        for join in entry.joined:
+            self._join(entry.number, join)
+        self.json_schema = entry.json_schema or self.json_schema
         self.entry_number = entry.number
 
     def check_new(self, pieces: Iterable[Piece]) -> None:
@@ -66,6 +65,15 @@ class LakeState:
                     " be in the lake twice"
                 )
 
+    def _join(self, number: int, join: Join) -> None:
+        gone = [self.files.pop(path, None) for path in join.removed]
+        if sum(each.rows for each in gone if each) != join.file.rows or None in gone:
+            raise BadLake(
+                f"entry {number} joins files into {join.file.path}, and they are not the files"
+                " of this lake"
+            )
+        self.files[join.file.path] = join.file
+
     def _add(self, number: int, piece: Piece) -> None:
         queue = piece.queue_ref
         if not self._ranges[queue, piece.generation].add(piece.start, piece.end):
@@ -74,8 +82,10 @@ class LakeState:
                 " and the lake has some of them"
             )
         self.row_count += piece.rows
-        if piece.path:
-            self.files[piece.path] = piece
+        if piece.quarantined is not None:
+            self.quarantined_count += piece.quarantined.rows
+        if piece.file is not None:
+            self.files[piece.path] = piece.file
         if piece.generation > self._generations.get(queue, 0) or piece.birth.born_ms is not None:
             self._generations[queue] = max(piece.generation, self._generations.get(queue, 0))
             self._births[queue] = piece.birth
@@ -86,6 +96,21 @@ class LakeState:
             generation = self._generations.get(queue, 0)
         return list(self._ranges.get((queue, generation), OffsetRanges()))
 
+    def brokers_of(self, topic: str) -> set[str]:
+        """The names of brokers that the lake has messages of."""
+        return {queue.broker_name for queue, _ in self._ranges if queue.topic == topic}
+
+    def birth_of(self, queue: QueueRef) -> Birth:
+        """As the queue was described last."""
+        return self._births.get(queue, Birth())
+
+    def queue_ends(self) -> dict[QueueRef, int]:
+        """The queues that the lake has messages of, or looked at, and where that ends for now."""
+        ends: dict[QueueRef, int] = {}
+        for (queue, _), ranges in self._ranges.items():
+            ends[queue] = max([ends.get(queue, 0), *(end for _, end in ranges)])
+        return ends
+
     def missing(self, ranges: Iterable[QueueRange], births: Mapping[QueueRef, Birth]) -> Missing:
         """What of `ranges` the lake lacks; `births` is how their brokers describe the queues."""
         wanted: list[Wanted] = []
@@ -93,7 +118,7 @@ class LakeState:
         for each in ranges:
             birth = births.get(each.queue, Birth())
             generation = self._generations.get(each.queue, 0)
-            if self._births.get(each.queue, Birth()).is_followed_by_another_queue(birth):
+            if self.birth_of(each.queue).is_followed_by_another_queue(birth):
                 generation += 1
                 made_again.append(each.queue)
             lacking = self._ranges.get((each.queue, generation), OffsetRanges())

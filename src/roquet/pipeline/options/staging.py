@@ -13,3 +13,6 @@ class StagingOptions:
     lake: str = option("lake", text, "the directory of the lake")
     run: str = option("run", text, "the directory for staged files of this writer")
     grid: int = option("grid", count, "files are cut at its multiples")
+    json_schema: str | None = option(
+        "jsonSchema", text, "columns that bodies are decoded into", None
+    )

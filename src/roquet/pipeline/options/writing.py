@@ -75,6 +75,12 @@ class WriteOptions:
     )
     batch_count: int = option("batchCount", count, "the most messages of one request", 1024)
     in_flight: int = option("inFlight", count, "requests of one task that are under way", 16)
+    max_messages_per_second: int | None = option(
+        "maxMessagesPerSecond",
+        count,
+        "the most messages that one task sends in a second, on average",
+        None,
+    )
 
     def __post_init__(self) -> None:
         """Raises BadOption."""

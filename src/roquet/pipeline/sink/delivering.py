@@ -21,6 +21,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.connections import credentials_of, tls_of
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.retrying import TRANSIENT
+from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.pieces import Piece
 
 log = logging.getLogger(__name__)
@@ -124,10 +125,17 @@ class Deliverer:
     """Belongs to one task. `turn` is where the round through the queues of a topic begins."""
 
     def __init__(
-        self, producer: AsyncProducer, patience: Patience, *, looks_first: bool, turn: int
+        self,
+        producer: AsyncProducer,
+        patience: Patience,
+        pace: Pace,
+        *,
+        looks_first: bool,
+        turn: int,
     ) -> None:
         self._producer = producer
         self._patience = patience
+        self._pace = pace
         self._looks_first = looks_first
         self._turn = turn
 
@@ -139,7 +147,21 @@ class Deliverer:
     async def _deliver_lane(self, lane: Sequence[Piece]) -> None:
         for piece in lane:
             self._turn += 1
+            await self._wait_for_turn(piece)
             await attempted(partial(self._attempt, piece, self._turn), self._patience)
+
+    async def _wait_for_turn(self, piece: Piece) -> None:
+        """Apart from the attempts, whose patience is about brokers."""
+        if not self._pace.has_limit:
+            return
+
+        async def look(_count: int) -> bool:
+            queues = await self._producer.queues(piece.topic, timeout_s=self._patience.request_s)
+            return await self._is_there(piece, queues)
+
+        # What is there already takes no time.
+        if not (self._looks_first and await attempted(look, self._patience)):
+            await self._pace.admit(piece.message_count)
 
     async def _attempt(self, piece: Piece, turn: int, count: int) -> None:
         queue = piece.queue

@@ -5,6 +5,7 @@ at fault is said by its number in the partition, counted from 0.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,7 +25,6 @@ _DELAYS: Final = ("delay", "delayLevel")
 _ENCODED: Final = ("body", "tags", "keys", "properties", "flag")
 _NAME_END: Final = "\x01"
 _PROPERTY_END: Final = "\x02"
-_RESERVED: Final = pa.array(sorted(RESERVED_NAMES))
 
 Rows = npt.NDArray[np.int64]
 # The queues that take messages of a topic now, always in the same order.
@@ -43,6 +43,12 @@ class SortedRows(NamedTuple):
     shares: Sequence[Share]
     # Rows that are requests of their own.
     single: Rows
+
+
+@cache
+def _reserved() -> pa.Array:
+    # Not made by who only plans: Arrow loads pandas with its first value, if it is there.
+    return pa.array(sorted(RESERVED_NAMES))
 
 
 def row_error(place: str, row: int, column: str, reason: str) -> BadRow:
@@ -173,7 +179,7 @@ def _check_names(column: pa.Array, fail: _Fail) -> None:
         parts = pc.split_pattern(column, _PROPERTY_END)
         rows = np.asarray(pc.list_parent_indices(parts))
         entries = pc.list_element(pc.split_pattern(pc.list_flatten(parts), _NAME_END), 0)
-    is_reserved = pc.is_in(entries, _RESERVED)
+    is_reserved = pc.is_in(entries, _reserved())
     if pc.any(is_reserved).as_py():
         at = _first(is_reserved)
         raise fail(

@@ -12,6 +12,7 @@ from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.queue_choice import OrderKey
 from roquet.pipeline.options.kinds import duration
 from roquet.pipeline.sink.delivering import Patience, attempted
+from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.rows import Rows, row_error
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message
 from roquet.protocol.messages.properties import parse_properties
@@ -24,6 +25,7 @@ class SingleRow(NamedTuple):
     message: Message
     order_key: OrderKey | None = None
     delay: Delay | None = None
+    delay_level: int | None = None
 
 
 def single_rows(
@@ -33,20 +35,23 @@ def single_rows(
     for row, values in zip(chosen, rows.take(pa.array(chosen)).to_pylist(), strict=True):
         number = first_row + int(row)
         try:
-            delay = delay_of(values)
+            delay, level = delay_of(values), level_of(values)
         except ValueError as error:
             column = "delay" if values.get("delay") is not None else "delayLevel"
             raise row_error(place, number, column, str(error)) from None
-        yield SingleRow(number, message_of(values), values.get("orderKey"), delay)
+        yield SingleRow(number, message_of(values), values.get("orderKey"), delay, level)
+
+
+def level_of(values: dict[str, Any]) -> int | None:
+    """Raises ValueError with what is wrong."""
+    level: int | None = values.get("delayLevel")
+    if level is not None and level < _FIRST_LEVEL:
+        raise ValueError(f"there is no level {level}; the first one is {_FIRST_LEVEL}")
+    return level
 
 
 def delay_of(values: dict[str, Any]) -> Delay | None:
     """Raises ValueError with what is wrong."""
-    level = values.get("delayLevel")
-    if level is not None:
-        if level < _FIRST_LEVEL:
-            raise ValueError(f"there is no level {level}; the first one is {_FIRST_LEVEL}")
-        return int(level)
     delay: str | timedelta | datetime | None = values.get("delay")
     if not isinstance(delay, str):
         return delay
@@ -73,7 +78,9 @@ def message_of(values: dict[str, Any]) -> Message:
     )
 
 
-async def send_row(producer: AsyncProducer, row: SingleRow, place: str, patience: Patience) -> None:
+async def send_row(
+    producer: AsyncProducer, row: SingleRow, place: str, patience: Patience, pace: Pace
+) -> None:
     """Returns when a broker has it. Raises BadRow, or SendError when time is up."""
 
     async def attempt(_count: int) -> None:
@@ -81,9 +88,11 @@ async def send_row(producer: AsyncProducer, row: SingleRow, place: str, patience
             row.message,
             order_key=row.order_key,
             delay=row.delay,
+            delay_level=row.delay_level,
             timeout_s=patience.request_s,
         )
 
+    await pace.admit(1)
     try:
         await attempted(attempt, patience)
     except BadArgument as error:

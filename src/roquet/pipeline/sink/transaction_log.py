@@ -5,13 +5,17 @@
 
 WRITE names the write, of a stream its query. The file of a batch appears whole or not at all, and
 who comes second finds what the first decided. When the messages are delivered they are taken out
-of the file; the tasks stay, for brokers may still ask about what others prepared.
+of the file; the tasks stay, for brokers may still ask about what others prepared. Files of a stream
+are removed when no broker asks any more and Spark cannot repeat their batches; those of a batch
+write that was given a name stay, for it may be run again at any time.
 """
 
 import os
+import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
@@ -19,6 +23,14 @@ import msgspec
 
 from roquet.client.hooks import TransactionState
 from roquet.client.producer.transaction_producer import PreparedMessage
+
+# Batches that Spark can go back to: by default it keeps a hundred in a checkpoint.
+BATCHES_KEPT: Final = 1_000
+# Brokers give up what nobody decided with the files it is in, after three days unless told else.
+KEPT_S: Final = 14 * 24 * 3600
+# To look at all files costs a little, so it is not done for each batch.
+_PRUNED_EVERY: Final = 100
+_FILE_NAME: Final = re.compile(r"(?P<batch>[0-9]+)\.(?:json|\w+\.aborted)")
 
 
 class Mark(NamedTuple):
@@ -93,6 +105,24 @@ class TransactionLog:
     def abort(self, write_id: str, batch_id: int, run_id: str) -> None:
         path = self._aborted_path(write_id, batch_id, run_id)
         _written_beside(path, b"").replace(path)
+
+    def prune(self, write_id: str, batch_id: int) -> None:
+        """Remove what a stream that is at this batch does not need any more, now and then."""
+        if batch_id % _PRUNED_EVERY:
+            return
+        oldest_s = time.time() - KEPT_S
+        for path in list(self._path(write_id, 0).parent.iterdir()):
+            found = _FILE_NAME.fullmatch(path.name)
+            # Others are made when they are written, and left when their writer is killed.
+            is_past = found is None or int(found["batch"]) <= batch_id - BATCHES_KEPT
+            if is_past and path.stat().st_mtime < oldest_s and not self._is_owed(path):
+                path.unlink(missing_ok=True)
+
+    def _is_owed(self, path: Path) -> bool:
+        """Whether there are messages that may have to be delivered still."""
+        if path.suffix != ".json":
+            return False
+        return bool(msgspec.json.decode(path.read_bytes(), type=Decision).prepared)
 
     def outcome_of(self, mark: Mark) -> TransactionState:
         is_aborted = self._aborted_path(mark.write_id, mark.batch_id, mark.run_id).exists()

@@ -29,6 +29,7 @@ from roquet.pipeline.errors import NotAllEnded
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.sink.delivering import Patience, attempted, in_parallel, outlet, patience_of
+from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.rows import row_error
 from roquet.pipeline.sink.single_rows import SingleRow
 from roquet.pipeline.sink.transaction_log import Decision, Mark, TransactionLog, parse_mark
@@ -80,6 +81,7 @@ def prepare_rows(
     rows: Iterable[SingleRow],
     mark: Mark,
     options: WriteOptions,
+    pace: Pace,
     place: str,
 ) -> list[PreparedMessage]:
     """Returns when brokers have all of them and keep them back; if not, none is kept."""
@@ -87,7 +89,9 @@ def prepare_rows(
 
     async def work(producer: AsyncTransactionProducer) -> list[PreparedMessage]:
         prepared: list[PreparedMessage] = []
-        works = (partial(_prepare, producer, row, mark, patience, place, prepared) for row in rows)
+        works = (
+            partial(_prepare, producer, row, mark, patience, pace, place, prepared) for row in rows
+        )
         try:
             await in_parallel(works, options.in_flight)
         except Exception:
@@ -103,6 +107,7 @@ async def _prepare(
     row: SingleRow,
     mark: Mark,
     patience: Patience,
+    pace: Pace,
     place: str,
     prepared: list[PreparedMessage],
 ) -> None:
@@ -112,6 +117,7 @@ async def _prepare(
     async def attempt(_count: int) -> PreparedMessage:
         return await producer.prepare(message, timeout_s=patience.request_s)
 
+    await pace.admit(1)
     try:
         # One that may or may not be there would be committed by its mark, besides its repetition.
         # So it costs the attempt, and the next one has another mark.

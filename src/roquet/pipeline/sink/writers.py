@@ -34,6 +34,7 @@ from roquet.pipeline.options.writing import (
 )
 from roquet.pipeline.retrying import retried
 from roquet.pipeline.sink.delivering import Deliverer, Outlet, in_parallel, outlet, patience_of
+from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.pieces import Cuts, Cutter, Piece, TaskId
 from roquet.pipeline.sink.rows import checked_rows, sorted_out
 from roquet.pipeline.sink.single_rows import SingleRow, send_row, single_rows
@@ -115,6 +116,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         reports = _reports(messages)
         if reports:
             _commit(self._options, reports[0].write_id, batchId, reports)
+            _prune(self._options, reports[0].write_id, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         reports = _reports(messages)
@@ -148,6 +150,7 @@ def _send(
     namespace = options.cluster.namespace
     extra = {} if namespace is None else {Property.INSTANCE_ID: namespace}
     cutter = Cutter(task, Cuts(options.batch_size, options.batch_count), extra)
+    pace = Pace(options.max_messages_per_second)
     first_row = 0
     with ThreadPoolExecutor(1) as sender:
         under_way: Future[None] | None = None
@@ -158,10 +161,11 @@ def _send(
             cutter.check(rows, alone, first_row)
             pieces = list(cutter.pieces(rows, shares, first_row))
             single = list(single_rows(rows, alone, task.place, first_row))
+            deliver = partial(_deliver, sending, options, pace, pieces, turn, single, task.place)
             if under_way is not None:
                 # Order is kept, and memory bounded: one batch is sent while the next is made.
                 under_way.result()
-            under_way = sender.submit(_deliver, sending, options, pieces, turn, single, task.place)
+            under_way = sender.submit(deliver)
             first_row += batch.num_rows
         if under_way is not None:
             under_way.result()
@@ -171,6 +175,7 @@ def _send(
 def _deliver(
     sending: Outlet,
     options: WriteOptions,
+    pace: Pace,
     pieces: Sequence[Piece],
     turn: int,
     single: Sequence[SingleRow],
@@ -182,11 +187,12 @@ def _deliver(
         deliverer = Deliverer(
             producer,
             patience,
+            pace,
             looks_first=options.delivery_mode is DeliveryMode.IDEMPOTENT,
             turn=turn,
         )
         await deliverer.deliver(pieces, options.in_flight)
-        works = (partial(send_row, producer, row, place, patience) for row in single)
+        works = (partial(send_row, producer, row, place, patience, pace) for row in single)
         await in_parallel(works, options.in_flight)
 
     sending.run(work)
@@ -206,6 +212,7 @@ def _prepare(
         return report
     transactions = answering_outlet(options.cluster, options.group_id, options.transaction_log)
     cutter = Cutter(task, Cuts(REQUEST_SIZE_MAX, REQUEST_COUNT_MAX), {MARK: str(mark)})
+    pace = Pace(options.max_messages_per_second)
     prepared: list[PreparedMessage] = []
     first_row = 0
     try:
@@ -214,7 +221,7 @@ def _prepare(
             every = np.arange(rows.num_rows)
             cutter.check(rows, every, first_row)
             single = single_rows(rows, every, task.place, first_row)
-            prepared += prepare_rows(transactions, single, mark, options, task.place)
+            prepared += prepare_rows(transactions, single, mark, options, pace, task.place)
             first_row += batch.num_rows
     except Exception:
         roll_back(options, prepared)
@@ -249,6 +256,12 @@ def _commit(
         tokens = frozenset(report.token for report in reports)
         prepared = [each for report in reports for each in report.prepared]
         commit_batch(options, write_id, batch_id, tokens, prepared)
+
+
+def _prune(options: WriteOptions, write_id: str, batch_id: int) -> None:
+    if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
+        assert options.transaction_log is not None
+        TransactionLog(options.transaction_log).prune(write_id, batch_id)
 
 
 def _abort(

@@ -27,6 +27,7 @@ from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import DataLoss
 from roquet.pipeline.options.bounds import Position
 from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.queue_tables import flat_table
 from roquet.pipeline.retrying import TRANSIENT, retried
 from roquet.pipeline.source.admission import admitted, is_held_back
 from roquet.pipeline.source.batch import planned, read_rows
@@ -51,6 +52,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: Mapping[QueueRef, int] = {}
         self._last_batch_s = time.monotonic()
         self._latest: dict[QueueRef, int] = {}
+        # Where the batch ends that was planned last.
+        self._reached: Mapping[QueueRef, int] = {}
 
     # What Spark asks.
 
@@ -82,6 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit_group(begun)
         states = self._states(begun.positions)
         self._latest = {queue: state.max_offset for queue, state in states.items()}
+        self._reached = begun.positions
         begins = self._begins(begun, states)
         backlog = self._backlog(begun, begins, states)
         taken = self._admitted(backlog, limit)
@@ -91,6 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = dict(begun.positions)
         for queue, count in taken.items():
             positions[queue] = begins.get(queue, begun.positions.get(queue, 0)) + count
+        self._reached = positions
         return StreamOffset(
             positions,
             begins,
@@ -99,8 +104,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Shown in the progress of the query, and by it how far the query is behind."""
-        return StreamOffset(self._latest).to_json() if self._latest else None
+        """Shown in the progress of the query. Python sources have no metrics, so `lag` is here."""
+        if not self._latest:
+            return None
+        lags = {
+            queue: max(0, offset - self._reached.get(queue, 0))
+            for queue, offset in self._latest.items()
+        }
+        behind = {"behind": flat_table(lags), "lag": sum(lags.values())}
+        return StreamOffset(self._latest).to_json() | behind
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end))

@@ -23,7 +23,7 @@ _MADE_BY_SERVERS: Final = "%"
 def shares_of(options: StoreOptions) -> list[StoreShare]:
     """What each task reads. Raises BadOption, DamagedStore and StoreError."""
     try:
-        with StoreReader.open(_directory(options)) as reader:
+        with StoreReader.open(store_directory(options)) as reader:
             topics = _topics(options, reader)
             snapshot = reader.snapshot(topics, include_all=_is_all(options))
     except OSError as error:
@@ -38,7 +38,7 @@ def shares_of(options: StoreOptions) -> list[StoreShare]:
     ]
 
 
-def _directory(options: StoreOptions) -> Path:
+def store_directory(options: StoreOptions) -> Path:
     """Spark's paths may be addresses; only those of files are any use."""
     scheme, is_address, place = options.path.partition("://")
     if not is_address:

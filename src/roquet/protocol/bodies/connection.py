@@ -7,7 +7,7 @@ from roquet.protocol.bodies.subscription_data import SubscriptionData
 from roquet.protocol.fields import Int32, Int64
 
 
-class Connection(Body, kw_only=True):
+class ConnectionInfo(Body, kw_only=True):
     client_addr: str | None = None  # "ip:port"
     client_id: str
     language: str | None = None
@@ -17,13 +17,13 @@ class Connection(Body, kw_only=True):
 class ProducerConnections(Body, kw_only=True):
     """Reply to 204."""
 
-    connection_set: list[Connection] = always([])
+    connection_set: list[ConnectionInfo] = always([])
 
 
 class ConsumerConnections(Body, kw_only=True):
     """Reply to 203; the choices are those of `heartbeat.ConsumerData`."""
 
-    connection_set: list[Connection] = always([])
+    connection_set: list[ConnectionInfo] = always([])
     consume_from_where: str | None = None
     consume_type: str | None = None
     message_model: str | None = None

@@ -41,7 +41,7 @@ _STARTS: Final = (
     ConsumeFromWhere.TIMESTAMP,
 )
 
-# A number is read, and is a text as soon as it is: nobody sees it.
+# A number becomes a text as soon as it is read: nobody sees it.
 if TYPE_CHECKING:
     _Choice = str
 else:
@@ -56,7 +56,7 @@ class ConsumerData(Body, kw_only=True):
     """One consumer group of a client.
 
     The three choices are plain texts: clients of other languages send names that are in no
-    enum, or none at all, and Java takes them on all the same.
+    enum, or none at all, and Java accepts them all the same.
     """
 
     consume_from_where: _Choice | None = None
@@ -82,7 +82,7 @@ class Heartbeat(Body, kw_only=True):
 
 
 def _name(choice: str | int | None, names: Sequence[str]) -> str | None:
-    """A place that Java's enum does not have is none."""
+    """None for a place that Java's enum does not have."""
     if isinstance(choice, int):
         return names[choice] if 0 <= choice < len(names) else None
     return choice

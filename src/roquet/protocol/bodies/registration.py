@@ -37,7 +37,7 @@ class Registration(Body, kw_only=True):
 def read_registration(data: bytes, version: int) -> Registration:
     """The body of a 103 from a peer that says it is of `version`. Raises BadBody or TooLarge.
 
-    Whether it is compressed stands in the header, but 5.5 brokers say no and send zlib. So
+    The header says whether it is compressed, but 5.5 brokers say no and send zlib. So
     the first byte decides.
     """
     if not data:
@@ -121,7 +121,7 @@ def _read_topic(data: bytes) -> TopicConfig:
 
 @final
 class _Sections:
-    """Takes one sized piece after the other from decompressed bytes."""
+    """Takes one sized piece after another from decompressed bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

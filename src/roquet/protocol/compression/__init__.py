@@ -1,6 +1,6 @@
 """Compressed bodies: zlib streams, LZ4 frames and Zstandard frames.
 
-Which one it is stands in the bits 0x700 of `sys_flag`. Only clients compress and
+The bits 0x700 of `sys_flag` say which one it is. Only clients compress and
 decompress; a broker stores bodies as they come. Decompression is bounded, because
 half a megabyte of zlib can grow a thousandfold.
 """
@@ -77,7 +77,7 @@ class _Codec(Protocol):
 
 
 def _codec(compression: Compression) -> _Codec:
-    # Loaded when a body is compressed so: a server that never looks into one needs no library.
+    # Loaded when a body is compressed that way: a server that never unpacks one needs no library.
     match compression:
         case Compression.LZ4:
             from roquet.protocol.compression import lz4_frames  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Bodies as LZ4 frames; what is asked of this module is said in `compression.py`."""
+"""Bodies as LZ4 frames; what is asked of this module is said in `_Codec`."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""Bodies as zlib streams; what is asked of this module is said in `compression.py`."""
+"""Bodies as zlib streams; what is asked of this module is said in `_Codec`."""
 
 import zlib
 from collections.abc import Iterator

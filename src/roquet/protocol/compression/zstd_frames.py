@@ -1,4 +1,4 @@
-"""Bodies as Zstandard frames; what is asked of this module is said in `compression.py`."""
+"""Bodies as Zstandard frames; what is asked of this module is said in `_Codec`."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,7 +9,7 @@ ERROR: type[Exception] = zstandard.ZstdError
 
 # A frame names its window, and that is allocated before anything else is looked at.
 _WINDOW_SIZE_MAX: Final = 32 * 1024 * 1024
-# The most is a block of 128 KiB that says in four bytes: the same byte all over.
+# At worst, four bytes are a block of 128 KiB that is one byte repeated.
 _GROWTH_MAX: Final = 32 * 1024
 
 

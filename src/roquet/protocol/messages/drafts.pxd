@@ -22,13 +22,13 @@ cdef class RecordDraft:
     cdef readonly bytes born_host, store_host, topic, properties
     cdef readonly object body
     cdef readonly bint has_checksum
-    # Found out by `settle`.
+    # Found out by `complete`.
     cdef readonly uint32_t body_crc
     cdef readonly Py_ssize_t size
     cdef Py_ssize_t body_size
     cdef bytes kept_properties
 
-    cdef int settle(self, object body) except -1
+    cdef int complete(self, object body) except -1
     cdef int turn_to(self, const Origin* origin, bytes born_host) except -1
     cdef int _note_addresses(self) except -1
     cdef Py_ssize_t size_of(self, Py_ssize_t body_size, Span own) except -1

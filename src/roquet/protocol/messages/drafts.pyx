@@ -71,7 +71,7 @@ cdef class RecordDraft:
         self.topic = topic
         self.properties = properties
         self.has_checksum = has_checksum
-        self.settle(body)
+        self.complete(body)
 
     def write(
         self,
@@ -110,7 +110,7 @@ cdef class RecordDraft:
         self.write(record, 0, queue_offset, physical_offset, store_timestamp)
         return bytes(record)
 
-    cdef int settle(self, object body) except -1:
+    cdef int complete(self, object body) except -1:
         """To be called once, when all members are set but those that it finds out."""
         self._note_addresses()
         cdef Py_ssize_t topic_size_max = layout.TOPIC_SIZE_MAX_V2
@@ -196,7 +196,7 @@ cdef class RecordDraft:
         """Writes the record of `item`; its end."""
         cdef Py_ssize_t width = topic_size_width(self.magic)
         cdef uint8_t* at
-        # What is behind a long host lies further than its number says.
+        # What comes after a long host lies further on than its number says.
         cdef uint8_t* shifted = start
         put_int32(start, item.size)
         put_int32(start + layout.MAGIC_AT, self.magic)

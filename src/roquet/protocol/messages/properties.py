@@ -22,7 +22,7 @@ _SEPARATOR: Final = "\x02"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Never fails: what is no property is passed over, as Java does."""
+    """Never fails: what is no property is passed over, as in Java."""
     properties: dict[str, str] = {}
     for segment in text.split(_SEPARATOR):
         name, _, value = segment.partition(_EQUALS)
@@ -79,7 +79,7 @@ def with_property(text: str, name: str, value: str) -> str:
 
 
 def _last_value(text: AnyStr, mark: AnyStr, separator: AnyStr) -> AnyStr | None:
-    """The last non-empty value behind `mark`; `text` begins and ends with a separator."""
+    """The last non-empty value after `mark`; `text` begins and ends with a separator."""
     found = text.rfind(mark)
     while found >= 0:
         start = found + len(mark)

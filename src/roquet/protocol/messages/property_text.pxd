@@ -1,6 +1,6 @@
-"""Properties as a record has them: name 0x01 value, one behind the other, 0x02 between them.
+"""Properties as a record has them: name 0x01 value, one after another, 0x02 between them.
 
-A mark is a name with the 0x01 behind it.
+A mark is a name with the 0x01 after it.
 """
 
 from libc.string cimport memchr, memcmp, strlen
@@ -19,7 +19,7 @@ cdef inline bint next_property(Span* rest, Span* property) noexcept nogil:
     end = <const uint8_t*>memchr(rest.start, SEPARATOR, <size_t>rest.size)
     if end is not NULL:
         property.size = end - rest.start
-    # One byte more, for the separator: behind the last property `size` may be -1.
+    # One byte more, for the separator: after the last property `size` may be -1.
     rest.start += property.size + 1
     rest.size -= property.size + 1
     return True

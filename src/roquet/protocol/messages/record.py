@@ -45,7 +45,6 @@ TOPIC_SIZE_MAX_V2: Final = 32767
 _TOPIC_SIZES: Final = {MAGIC_V1: Struct(">b"), MAGIC_V2: Struct(">h")}
 _INT16: Final = Struct(">h")
 _unpack_int16 = _INT16.unpack_from
-_pack_int16 = _INT16.pack
 # No log file is larger, and every size is an int32. Brokers allow far less.
 BODY_SIZE_MAX: Final = 2**30
 
@@ -86,7 +85,6 @@ _ADDRESS_BITS: Final = 0x30
 _PREFIX: Final = Struct(">ii")  # total size and magic: all that a blank has
 
 CRC_MASK: Final = 0x7FFFFFFF
-_SEPARATOR_BYTE: Final = 2
 CHECKSUM_NAME: Final = b"__CRC32#"
 _CHECKSUM_MARK: Final = CHECKSUM_NAME + b"\x01"
 CHECKSUM_SIZE: Final = len(_CHECKSUM_MARK) + 11  # ... ten digits and a separator

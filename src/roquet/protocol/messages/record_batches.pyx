@@ -4,7 +4,7 @@
     SentBatch(common, body)    came in one send: they differ in flag, body and properties
     DraftBatch(drafts)         each has a history of its own: when and where it was born
 
-Both write all their records one behind the other, and say what the queue has to know.
+Both write all their records one after another, and say what the queue has to know.
 """
 
 cimport cython
@@ -38,7 +38,7 @@ from roquet.protocol.messages.tags import tags_code_of
 
 @cython.final
 cdef class SentBatch:
-    """`common` is what all records have, with the properties that each gets behind its own.
+    """`common` is what all records have, with the properties that each gets after its own.
 
     `body` is one of `batch.py`. Raises TooLarge for more than its limit of messages or one that
     does not fit into a record, BadMessage when sizes do not add up.

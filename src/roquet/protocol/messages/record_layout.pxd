@@ -8,7 +8,7 @@ cdef enum:
     PROPERTIES_SIZE_MAX = 32767
     BODY_SIZE_MAX = 1 << 30
 
-    # Where the members lie. What is behind a long host lies so much further.
+    # Where the members lie. What comes after a long host lies this much further on.
     LONG_HOST_SHIFT = 12
     MAGIC_AT = 4
     BODY_CRC_AT = 8

@@ -44,7 +44,7 @@ cdef inline Py_ssize_t topic_size_width(int32_t magic) noexcept nogil:
 
 
 cdef inline Py_ssize_t fitting_size(const uint8_t* start, Py_ssize_t room) noexcept nogil:
-    """How long the record claims to be that begins there; 0 if that is no size, or no room."""
+    """How long the record that begins there claims to be; 0 if that is no size, or no room."""
     cdef Py_ssize_t size
     if room < layout.RECORD_SIZE_MIN:
         return 0
@@ -58,7 +58,7 @@ cdef inline bint locate_record(
     """Whether a record lies in the first of `room` bytes, and its parts add up to its size.
 
     If not, nothing can be said of `record`. Each size is compared with the bytes that are left
-    before anything behind it is read; what is left in the end are the properties.
+    before anything after it is read; what is left in the end is the properties.
     """
     cdef const uint8_t* shifted = start
     cdef int32_t magic

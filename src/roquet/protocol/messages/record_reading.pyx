@@ -22,9 +22,9 @@ cdef tuple _NO_ARGUMENTS = ()
 
 
 cdef class LazyRecord:
-    """The record at `position` of a buffer; what it is to its reader is added by who derives.
+    """The record at `position` of a buffer; subclasses add what it is to its reader.
 
-    `record` and `body` raise BadMessage when there is nonsense.
+    `record` and `body` raise BadMessage for nonsense.
     """
 
     cdef readonly Py_ssize_t size
@@ -90,7 +90,7 @@ cdef class LazyRecord:
 def split_lazily(type kind not None, bytes buffer not None, queue, namespace=None):
     """The records that `buffer` is made of, each one a `kind` of LazyRecord. Raises BadMessage."""
     if not issubclass(kind, LazyRecord):
-        raise TypeError(f"{kind} is no LazyRecord")
+        raise TypeError(f"{kind} is not a LazyRecord")
     cdef list found = []
     cdef LazyRecord each
     cdef Span data = span_of(buffer)

@@ -62,7 +62,7 @@ def usual_redelivery(bytes waiting not None, bint has_checksum):
     draft.has_checksum = has_checksum and (
         record.properties.size + CHECKSUM_SIZE < PROPERTIES_SIZE_MAX
     )
-    draft.settle(bytes_of(record.body))
+    draft.complete(bytes_of(record.body))
     return draft
 
 

@@ -48,7 +48,7 @@ class SendTemplate:
         frame = encode_command(Command(code, _OPAQUE, fields=fields_of(marked)))
         rest = frame[PREFIX_SIZE:].replace(b"%", b"%%")
         pieces: list[bytes] = []
-        # With the names of the fields: a topic may be called like a number.
+        # With the names of the fields: the name of a topic may be a number.
         for name, mark, place in (
             (b'"f":', b'"%d"' % _SYS_FLAG, b'"%d"'),
             (b'"g":', b'"%d"' % _BORN_TIMESTAMP, b'"%d"'),

@@ -17,7 +17,7 @@ from roquet.protocol.record_columns.decoder import DATA_SIZE_MAX, decode_records
 from roquet.protocol.record_columns.encoding import EncodedBatch, encode_batches
 from roquet.protocol.record_columns.irregular import IRREGULAR_SIZE_MAX
 from roquet.protocol.record_columns.log_slices import FoundRecords, find_records
-from roquet.protocol.record_columns.row_errors import BadColumn, BadProperty, BadRow, RowTooLarge
+from roquet.protocol.record_columns.row_errors import BadColumn, BadProperty, RowTooLarge, UnfitRow
 
 __all__ = [
     "COLUMN_NAMES",
@@ -25,11 +25,11 @@ __all__ = [
     "IRREGULAR_SIZE_MAX",
     "BadColumn",
     "BadProperty",
-    "BadRow",
     "EncodedBatch",
     "FoundRecords",
     "PropertiesForm",
     "RowTooLarge",
+    "UnfitRow",
     "UnknownColumn",
     "decode_records",
     "encode_batches",

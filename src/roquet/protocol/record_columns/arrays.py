@@ -20,7 +20,7 @@ Bounds: TypeAlias = npt.NDArray[np.int32]
 
 
 def gathered(data: Bytes, spans: Spans, arrow_type: pa.DataType) -> pa.Array:
-    """The slices of `data` as strings, which must be UTF-8, or binaries; null where is none."""
+    """The slices of `data` as strings, which must be UTF-8, or binaries; null for none."""
     offsets, joined = gather(data, spans)
     is_there = spans[:, 0] >= 0
     validity = None if is_there.all() else pa.py_buffer(np.packbits(is_there, bitorder="little"))

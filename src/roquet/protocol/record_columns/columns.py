@@ -115,12 +115,12 @@ def choose_columns(
 
 
 def _constant(name: str, text: str | None) -> Column:
-    value = pa.scalar(text, pa.string())
+    # Not made before there are records: Arrow loads pandas with its first value, if it is there.
     return Column(
         name,
         pa.string(),
         (),
-        lambda records: pa.repeat(value, records.numbers.size),
+        lambda records: pa.repeat(pa.scalar(text, pa.string()), records.numbers.size),
         lambda _message: text,
     )
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from roquet.protocol.messages.message import Property
-from roquet.protocol.record_columns.row_errors import BadColumn, BadRow
+from roquet.protocol.record_columns.row_errors import BadColumn, UnfitRow
 from roquet.protocol.record_columns.row_writing import Maps, NamedTexts, RowWriter, Texts
 
 _PROPERTY_COLUMNS: Final = {"tags": Property.TAGS, "keys": Property.KEYS}
@@ -35,8 +35,8 @@ def encode_batches(
     """Bodies of at most `size_max` bytes and `count_max` messages that hold all rows in order.
 
     Of `rows` the column `body` is taken, binary or string and never null, and, where they are
-    there, `tags`, `keys`, `flag`, and `properties`: a text as stored, of which is kept what is a
-    property, or a map. `extra` are more properties by name, a value for each row or one for all.
+    there, `tags`, `keys`, `flag`, and `properties`: a text as stored, of which only properties are
+    kept, or a map. `extra` are more properties by name, a value for each row or one for all.
     Tags, keys and extra properties take the place of properties of their name; null and empty,
     they are not there. Other columns are for the caller.
     Where the cuts are depends on the rows alone. Raises BadProperty, RowTooLarge, both with
@@ -93,7 +93,7 @@ def _bodies(column: pa.Array | None) -> Texts:
         raise BadColumn("body", "is missing")
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise BadRow(row, "it has no body; leave the row out or write an empty one")
+        raise UnfitRow(row, "it has no body; leave the row out or write an empty one")
     return _texts("body", column)
 
 
@@ -112,7 +112,7 @@ def _flags(column: pa.Array | None) -> npt.NDArray[np.int32] | None:
 def _properties(column: pa.Array | None) -> Texts | Maps | None:
     if column is None or not pa.types.is_map(column.type):
         return None if column is None else _texts("properties", column)
-    # What lies between the offsets of a null is not said to be nothing.
+    # A null may have something between its offsets.
     offsets = np.asarray(column.offsets)
     spans = np.stack((offsets[:-1], offsets[1:]), axis=1)
     if column.null_count:

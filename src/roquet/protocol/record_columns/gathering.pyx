@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Many slices of a buffer, copied one behind the other as Arrow keeps texts and binaries."""
+"""Many slices of a buffer, copied one after another as Arrow keeps texts and binaries."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy
@@ -23,7 +23,7 @@ def gather(const uint8_t[::1] data not None, const int32_t[:, :] spans not None)
     cdef uint8_t* joined_at = <uint8_t*>PyBytes_AS_STRING(joined)
     cdef Py_ssize_t index, start, offset, size
     # Short slices are copied as words, which takes a third of the time; there has to be room for
-    # what is copied too much. It is overwritten by the next slice.
+    # the bytes that are copied in excess. The next slice overwrites them.
     cdef Py_ssize_t last_start = data.shape[0] - _SHORT_SIZE
     cdef Py_ssize_t last_offset = offset_at[count] - _SHORT_SIZE
     for index in range(count):

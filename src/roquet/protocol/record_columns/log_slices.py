@@ -9,7 +9,7 @@ alone prove nothing. What proves it is the record around the body, which begins 
                                                 begin
 
 In every window that is as long as the largest record there is, a record begins; so where all that
-claims to be a record in a window leads to the same first start behind `begin`, that is the true
+claims to be a record in a window leads to the same first start after `begin`, that is the true
 one. Where claims contradict each other, the window before is asked, and so on down to the anchor.
 """
 
@@ -31,8 +31,8 @@ _SIZE_AND_MAGIC: Final = Struct(">ii")
 class FoundRecords(NamedTuple):
     starts: Positions  # in the data, as `decode_records` takes them
     # The physical offset up to which records are known. Before `end`, it is where no whole record
-    # begins: the data ends inside of it, or it is damaged. What is behind damage is found by
-    # asking again with a `begin` behind it.
+    # begins: the data ends inside of it, or it is damaged. What follows damage is found by
+    # asking again with a `begin` past it.
     stop: int
 
 
@@ -54,7 +54,7 @@ def find_records(
     With an anchor the answer is exact, whatever bodies hold, if the log is undamaged and no record
     is larger than `record_size_max`. Without one it is exact, too, where the data reaches back to
     a window without contradiction, and only a body that was written for its very place in
-    the log contradicts. Otherwise, and behind damage, the chain that holds longest is believed.
+    the log contradicts. Otherwise, and after damage, the chain that holds longest is believed.
     """
     buffer = np.frombuffer(data, np.uint8)
     log = _Log(buffer, base, record_size_max)
@@ -63,7 +63,7 @@ def find_records(
         raise ValueError(f"slice {begin} to {end} with anchor {anchor} does not follow {base}")
     start = log.first_start(first, None if anchor is None else anchor - base)
     if start is None:
-        # So far it was possible to look.
+        # This is how far it was possible to look.
         start = max(first, min(last, buffer.size - CLAIM_SIZE + 1))
     starts, stop = walk_records(buffer, start, last, base)
     return FoundRecords(np.frombuffer(starts, np.int64), base + stop)
@@ -75,7 +75,7 @@ class _Log(NamedTuple):
     record_size_max: int
 
     def first_start(self, first: int, anchor: int | None) -> int | None:
-        """Where the first record at or behind `first` begins, or None if there is none."""
+        """Where the first record at or after `first` begins, or None if there is none."""
         if anchor is not None and first - anchor <= self.record_size_max:
             start = self._walked_to(first, anchor)
         else:
@@ -88,29 +88,29 @@ class _Log(NamedTuple):
         """The start that all claims of a window lead to, if there is a window of such claims."""
         low = first - self.record_size_max
         while low >= (anchor or 0):
-            starts = self._starts_behind(low, first)
+            starts = self._starts_after(low, first)
             led_to = {
                 start for claim, start in starts.items() if claim < low + self.record_size_max
             }
             if len(led_to) == 1:
                 return led_to.pop()
             if not led_to:
-                # Not a record in as many bytes as the largest one has: there is damage.
+                # No record in as many bytes as the largest one has: there is damage.
                 return None
             low -= self.record_size_max
         return self._walked_to(first, anchor)
 
     def _walked_to(self, first: int, start: int | None) -> int | None:
-        """The first start at or behind `first` on the way from `start`, if that leads there."""
+        """The first start at or after `first` on the way from `start`, if that leads there."""
         if start is None:
             return None
         stop = max(start, walk_records(self.data, start, first, self.base)[1])
         return stop if stop >= first else None
 
     def _believed_claim(self, low: int) -> int | None:
-        """The claim behind `low` whose chain holds longest, the earliest of several such.
+        """The claim from `low` on whose chain holds longest, the earliest of several such.
 
-        A copy inside a body that is cut off leads nowhere: behind its body is a topic.
+        A copy inside a body that is cut off leads nowhere: after its body comes a topic.
         """
         low = max(0, low)
         while low < self.data.size and not self._claims(low, low + self.record_size_max).size:
@@ -124,8 +124,8 @@ class _Log(NamedTuple):
         positions: list[int] = claims.tolist()
         return max(positions, key=reaches.__getitem__)
 
-    def _starts_behind(self, low: int, first: int) -> dict[int, int]:
-        """For each claim from `low` on the start at or behind `first` that it leads to, if any."""
+    def _starts_after(self, low: int, first: int) -> dict[int, int]:
+        """For each claim from `low` on the start at or after `first` that it leads to, if any."""
         claims = self._claims(low, first)
         if not claims.size:
             return {}
@@ -135,7 +135,7 @@ class _Log(NamedTuple):
             return dict.fromkeys(claims.tolist(), int(ends[-1]))
         starts: dict[int, int] = {}
         for claim, end in zip(reversed(claims.tolist()), reversed(ends.tolist()), strict=True):
-            end = self._behind_blank(end)
+            end = self._past_blank(end)
             if end >= first:
                 starts[claim] = end
             elif end in starts:
@@ -159,7 +159,7 @@ class _Log(NamedTuple):
         return reaches
 
     def _is_cut_off(self, position: int) -> bool:
-        """Whether something claims to be a record there that goes on behind the data."""
+        """Whether something claims to be a record there that goes on past the data."""
         claims = self._claims(position, position + 1)
         if not claims.size:
             return False
@@ -169,7 +169,7 @@ class _Log(NamedTuple):
     def _claims(self, begin: int, end: int) -> Positions:
         return np.frombuffer(find_claims(self.data, begin, end, self.base), np.int64)
 
-    def _behind_blank(self, position: int) -> int:
+    def _past_blank(self, position: int) -> int:
         """The end of the blank that begins there, or just there."""
         if position + _SIZE_AND_MAGIC.size > self.data.size:
             return position

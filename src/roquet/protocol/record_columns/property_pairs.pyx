@@ -19,7 +19,7 @@ cdef extern from *:
 
 cdef enum:
     _EQUALS = 1
-    # A name, a value and what is between them; the last pair may lack the separator behind.
+    # A name, a value and what is between them; the last pair may lack the separator after it.
     _PAIR_TEXT_SIZE_MIN = 4
     _PAIRS_MIN = 1024
     # Up to here it is quicker to compare names than to hash them.
@@ -50,7 +50,7 @@ def find_pairs(
     cdef bytes bounds = PyBytes_FromStringAndSize(NULL, (text_count + 1) * sizeof(int32_t))
     cdef int32_t* bound_at = <int32_t*>PyBytes_AS_STRING(bounds)
     cdef bytearray pairs = bytearray()
-    cdef Wanted wanted = Wanted(names, text_count)
+    cdef WantedNames wanted = WantedNames(names, text_count)
     cdef Pair* row
     cdef Py_ssize_t capacity = 0
     cdef Py_ssize_t count = 0
@@ -76,7 +76,7 @@ def find_pairs(
     return pairs, bounds, wanted.values
 
 
-cdef class Wanted:
+cdef class WantedNames:
     """Names that are looked for, and the places of their values."""
 
     cdef readonly list values
@@ -179,7 +179,7 @@ def find_repeats(
     const int32_t[:, ::1] pairs not None,
     const int32_t[::1] bounds not None,
 ):
-    """A byte for each pair, 1 if a later one of its text has the same name; None without such."""
+    """A byte for each pair, 1 if a later one of its text has the same name; None if no pair has."""
     cdef Py_ssize_t count = pairs.shape[0]
     cdef bytearray is_repeat = bytearray(count)
     cdef uint8_t* is_repeat_at = <uint8_t*>PyByteArray_AS_STRING(is_repeat)

@@ -1,7 +1,7 @@
 """What can be wrong with rows that are to become messages.
 
 BadMessage
-└── BadRow             a row cannot be a message
+└── UnfitRow             a row cannot be a message
     └── BadProperty    ... because of one of its properties
 TooLarge
 └── RowTooLarge        a row alone is over a limit
@@ -13,7 +13,7 @@ from roquet.errors import RoquetError
 from roquet.protocol.errors import BadMessage, TooLarge
 
 
-class BadRow(BadMessage):
+class UnfitRow(BadMessage):
     """A row that cannot become a message; the others were not looked at."""
 
     def __init__(self, row: int, reason: str) -> None:
@@ -22,7 +22,7 @@ class BadRow(BadMessage):
         self.reason = reason
 
 
-class BadProperty(BadRow):
+class BadProperty(UnfitRow):
     """A property that would not be read back as it is."""
 
     def __init__(self, row: int, name: str, value: str) -> None:
@@ -32,7 +32,7 @@ class BadProperty(BadRow):
 
 
 class RowTooLarge(TooLarge):
-    """A row that does not fit alone; the others were not looked at."""
+    """A row that does not fit even alone; the others were not looked at."""
 
     def __init__(self, row: int, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what} of row {row}", size, limit)

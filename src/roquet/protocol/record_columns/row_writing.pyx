@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Rows of columns as the messages of a batch send; how it is laid out is drawn in `batch.py`.
 
-A row is measured first and written then, so every body is allocated once and at its size.
+A row is measured first and then written, so every body is allocated once and at its size.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

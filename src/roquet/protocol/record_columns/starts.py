@@ -1,4 +1,4 @@
-"""Where the records of a buffer begin, and that they lie inside it one behind the other.
+"""Where the records of a buffer begin, and that they lie inside it one after another.
 
 At each of these starts the buffer has room for the smallest record there is, and for as
 many bytes as the record claims. Whether it is a good record is for its readers to say.

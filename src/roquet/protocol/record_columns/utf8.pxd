@@ -31,7 +31,7 @@ cdef inline bint is_utf8(Span text) noexcept nogil:
 
 
 cdef inline Py_ssize_t _sequence_size(const uint8_t* at, Py_ssize_t room) noexcept nogil:
-    """Of the bytes of one character beyond ASCII; 0 if they are none."""
+    """Of the bytes of one character beyond ASCII; 0 if they are not one."""
     cdef uint8_t first = at[0]
     cdef uint8_t second_min = 0x80
     cdef uint8_t second_max = 0xBF

@@ -82,7 +82,7 @@ def find_claims(
 
 
 cdef class Starts:
-    """Numbers, more and more."""
+    """A growing list of numbers."""
 
     cdef bytearray found
     cdef int64_t* at

@@ -31,7 +31,7 @@ class SqlFilter:
         self._evaluate = evaluate
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Only true delivers: unknown, or a property that is no number where one is needed, not."""
+        """Only true delivers: not unknown, nor a property that is no number where one is needed."""
         try:
             return self._evaluate(properties) is True
         except Unconvertible:

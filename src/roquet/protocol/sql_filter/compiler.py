@@ -23,7 +23,7 @@ from roquet.protocol.sql_filter.tree import (
     Not,
     Or,
     Order,
-    Property,
+    PropertyRef,
     Relation,
     Search,
     Truth,
@@ -68,7 +68,7 @@ class _Compiler:
         self._count(depth)
         below = depth + 1
         match node:
-            case Property(name):
+            case PropertyRef(name):
                 return lambda properties: properties.get(name)
             case Literal(value):
                 return lambda _: value
@@ -97,9 +97,9 @@ class _Compiler:
         left, right = self.compile(node.left, depth), self.compile(node.right, depth)
         meeting = meeting_of(kind_of(node.left), kind_of(node.right))
         match node.left, node.right:
-            case Property(name), Literal(str() as text):
+            case PropertyRef(name), Literal(str() as text):
                 return _property_is(name, text)
-            case Property(name), Literal(value):
+            case PropertyRef(name), Literal(value):
                 constant = meeting.convert_right(value)
                 return _property_against(constant, operator.eq, name, meeting.convert_left)
         return _equal(left, right, meeting)
@@ -109,7 +109,7 @@ class _Compiler:
         meeting = ordering_of(kind_of(node.left), kind_of(node.right))
         comparison = _COMPARISONS[node.order]
         match node.left, node.right:
-            case Property(name), Literal(value):
+            case PropertyRef(name), Literal(value):
                 constant = meeting.convert_right(value)
                 return _property_against(constant, comparison, name, meeting.convert_left)
         return _relation(left, right, comparison, meeting)
@@ -146,7 +146,7 @@ def _equal(left: Evaluator, right: Evaluator, meeting: Meeting) -> Evaluator:
     def evaluate(properties: Properties) -> bool | None:
         left_value = left(properties)
         right_value = right(properties)
-        # Lopsided, but so it is in Apache: only a null on the left makes the result unknown.
+        # Lopsided, but like Apache: only a null on the left makes the result unknown.
         if left_value is None:
             return True if right_value is None else None
         if right_value is None:

@@ -1,7 +1,7 @@
 """An expression cut into tokens, one at a time.
 
 Cutting is lazy because the parser stops at the end of a complete expression:
-what stands behind the next token is never looked at, in Apache's parser either.
+what comes after the next token is never looked at, nor is it by Apache's parser.
 """
 
 import re

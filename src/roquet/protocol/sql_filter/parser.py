@@ -32,22 +32,22 @@ from roquet.protocol.sql_filter.tree import (
     Not,
     Or,
     Order,
-    Property,
+    PropertyRef,
     Relation,
     Search,
     Truth,
     is_condition,
 )
-from roquet.protocol.sql_filter.values import Kind, meeting_of
+from roquet.protocol.sql_filter.values import ValueKind, meeting_of
 
 NESTING_MAX: Final = 64
 
 _ORDERS: Final = {order.value: order for order in Order}
 _SEARCHES: Final = {search.value: search for search in Search}
 _WORD_LITERALS: Final = {
-    "NULL": Literal(None, Kind.NULL),
-    "TRUE": Literal(True, Kind.BOOLEAN),
-    "FALSE": Literal(False, Kind.BOOLEAN),
+    "NULL": Literal(None, ValueKind.NULL),
+    "TRUE": Literal(True, ValueKind.BOOLEAN),
+    "FALSE": Literal(False, ValueKind.BOOLEAN),
 }
 
 
@@ -109,7 +109,7 @@ class _Parser:
                 return left
 
     def _parse_predicate(self, left: Node) -> Node:
-        """What may stand behind an operand with a NOT in between."""
+        """What may follow an operand, with or without a NOT in between."""
         is_negated = self._accepts("NOT")
         position = self._token.position
         search = self._search()
@@ -165,7 +165,7 @@ class _Parser:
 
     def _search(self) -> Search | None:
         # These words are new in 5.x. Reserving them would break 4.9 filters on properties
-        # of that name, so they mean an operator only behind an operand.
+        # of that name, so they mean an operator only after an operand.
         if self._token.kind is TokenKind.NAME:
             return _SEARCHES.get(self._token.text.upper())
         return None
@@ -198,9 +198,9 @@ class _Parser:
 def _leaf(token: Token) -> Node:
     match token.kind:
         case TokenKind.NAME:
-            return Property(token.text)
+            return PropertyRef(token.text)
         case TokenKind.TEXT:
-            return Literal(token.text, Kind.TEXT)
+            return Literal(token.text, ValueKind.TEXT)
         case TokenKind.INTEGER:
             return _integer(token)
         case TokenKind.FLOAT:
@@ -217,7 +217,7 @@ def _integer(token: Token) -> Literal:
         raise BadSql(token.position, "the integer does not fit 64 bits")
     value = int(digits)
     # The suffix decides nothing: only the size makes a long.
-    return Literal(value, Kind.INT if value < 2**31 else Kind.LONG)
+    return Literal(value, ValueKind.INT if value < 2**31 else ValueKind.LONG)
 
 
 def _float(token: Token) -> Literal:
@@ -225,7 +225,7 @@ def _float(token: Token) -> Literal:
     # Apache takes the smallest positive double for the smallest one, and so refuses 0.0.
     if value == 0 or isinf(value):
         raise BadSql(token.position, "the number is zero or out of range, use an integer")
-    return Literal(value, Kind.DOUBLE)
+    return Literal(value, ValueKind.DOUBLE)
 
 
 def _negated(operand: Node) -> Node:
@@ -236,7 +236,7 @@ def _negated(operand: Node) -> Node:
 
 
 def _as_condition(node: Node, position: int) -> Node:
-    if isinstance(node, Property):
+    if isinstance(node, PropertyRef):
         return Truth(node.name)
     if not is_condition(node):
         raise BadSql(position, "a condition is expected, not a value")
@@ -245,10 +245,10 @@ def _as_condition(node: Node, position: int) -> Node:
 
 def _equal(left: Node, right: Node, position: int) -> Equal:
     kinds = [constant.kind for constant in _constants(left, right)]
-    if Kind.NULL in kinds:
+    if ValueKind.NULL in kinds:
         raise BadSql(position, "NULL cannot be compared, use IS NULL")
     # The other way round, `5 = TRUE`, is allowed and false.
-    if len(kinds) == 2 and kinds[0] is Kind.BOOLEAN and kinds[1] is not Kind.BOOLEAN:
+    if len(kinds) == 2 and kinds[0] is ValueKind.BOOLEAN and kinds[1] is not ValueKind.BOOLEAN:
         raise BadSql(position, "TRUE and FALSE cannot be compared with another constant")
     return Equal(left, right)
 
@@ -288,13 +288,13 @@ def _is_reversed(low: Literal, high: Literal) -> bool:
 
 
 def _in(value: Node, choices: frozenset[str], position: int) -> In:
-    if not isinstance(value, Property):
-        raise BadSql(position, "IN stands behind a property only")
+    if not isinstance(value, PropertyRef):
+        raise BadSql(position, "IN may only follow a property")
     return In(value.name, choices)
 
 
 def _constants(*nodes: Node) -> list[Literal]:
-    """Those that Apache sees as constants: a number behind a minus is none."""
+    """Those that Apache sees as constants: a number after a minus is not one."""
     return [node for node in nodes if isinstance(node, Literal) and not node.is_signed]
 
 

@@ -3,19 +3,19 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from roquet.protocol.sql_filter.values import NUMBERS, Kind
+from roquet.protocol.sql_filter.values import NUMBERS, ValueKind
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class PropertyRef:
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
     value: str | int | float | bool | None
-    kind: Kind
-    is_signed: bool = False  # a number behind a minus
+    kind: ValueKind
+    is_signed: bool = False  # a number after a minus
 
     @property
     def is_number(self) -> bool:
@@ -90,7 +90,7 @@ class Search(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A text has `part` in it, or with `is_wanted` false: has it not."""
+    """A text has `part` in it or, with `is_wanted` false, does not."""
 
     search: Search
     operand: "Node"
@@ -99,23 +99,23 @@ class Found:
 
 
 Condition = Truth | Not | And | Or | Equal | IsNull | Relation | In | Found
-Node = Property | Literal | Negated | Condition
+Node = PropertyRef | Literal | Negated | Condition
 
 
 def is_condition(node: Node) -> bool:
     """Whether `node` yields true, false or null by itself; NULL, TRUE and FALSE do."""
     if isinstance(node, Literal):
-        return node.kind in (Kind.NULL, Kind.BOOLEAN)
+        return node.kind in (ValueKind.NULL, ValueKind.BOOLEAN)
     return isinstance(node, Condition)
 
 
-def kind_of(node: Node) -> Kind:
+def kind_of(node: Node) -> ValueKind:
     match node:
-        case Property():
-            return Kind.TEXT
+        case PropertyRef():
+            return ValueKind.TEXT
         case Literal(kind=kind):
             return kind
         case Negated():
-            return Kind.NULL
+            return ValueKind.NULL
         case _:
-            return Kind.BOOLEAN
+            return ValueKind.BOOLEAN

@@ -1,7 +1,7 @@
 """Values of a filter, and how Java makes two of them comparable.
 
 Properties are texts. Against a literal the text is read as the literal's type;
-a text that cannot be read so fails the whole expression, not one comparison.
+a text that cannot be read as that fails the whole expression, not one comparison.
 """
 
 import re
@@ -17,7 +17,7 @@ class Unconvertible(ProtocolError):
     """Two values cannot be compared; `SqlFilter.matches` turns this into "no match"."""
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What a part of an expression yields, unless it yields null. It is known before evaluation."""
 
     NULL = "null"
@@ -28,7 +28,7 @@ class Kind(Enum):
     DOUBLE = "double"
 
 
-NUMBERS: Final = frozenset({Kind.INT, Kind.LONG, Kind.DOUBLE})
+NUMBERS: Final = frozenset({ValueKind.INT, ValueKind.LONG, ValueKind.DOUBLE})
 
 Conversion = Callable[[Any], Any]
 
@@ -40,27 +40,29 @@ class Meeting(NamedTuple):
     convert_right: Conversion
 
 
-def meeting_of(left: Kind, right: Kind) -> Meeting:
+def meeting_of(left: ValueKind, right: ValueKind) -> Meeting:
     """How values of two kinds are compared for equality, and constants for order."""
-    if left is Kind.BOOLEAN and right is Kind.TEXT:
+    if left is ValueKind.BOOLEAN and right is ValueKind.TEXT:
         # Java stumbles over its own cast here, in this order of operands only.
         return Meeting(_as_is, _refuse)
     kinds = {left, right}
-    if Kind.TEXT in kinds:
-        return _meet_as(right if left is Kind.TEXT else left, left, right)
+    if ValueKind.TEXT in kinds:
+        return _meet_as(right if left is ValueKind.TEXT else left, left, right)
     if kinds <= NUMBERS:
-        return _meet_as(Kind.DOUBLE if Kind.DOUBLE in kinds else Kind.LONG, left, right)
+        return _meet_as(
+            ValueKind.DOUBLE if ValueKind.DOUBLE in kinds else ValueKind.LONG, left, right
+        )
     return _ALIKE if left is right else _UNLIKE
 
 
-def ordering_of(left: Kind, right: Kind) -> Meeting:
-    """As `meeting_of`, for < and its like: two texts are compared as numbers."""
-    if left is right is Kind.TEXT:
-        return _meet_as(Kind.DOUBLE, left, right)
+def ordering_of(left: ValueKind, right: ValueKind) -> Meeting:
+    """Like `meeting_of`, for < and its like: two texts are compared as numbers."""
+    if left is right is ValueKind.TEXT:
+        return _meet_as(ValueKind.DOUBLE, left, right)
     return meeting_of(left, right)
 
 
-def _meet_as(common: Kind, left: Kind, right: Kind) -> Meeting:
+def _meet_as(common: ValueKind, left: ValueKind, right: ValueKind) -> Meeting:
     return Meeting(
         _CONVERSIONS.get((left, common), _as_is), _CONVERSIONS.get((right, common), _as_is)
     )
@@ -146,12 +148,12 @@ def _refuse(text: str) -> object:
 _ALIKE: Final = Meeting(_as_is, _as_is)
 # Two results that are never equal, whatever the values were.
 _UNLIKE: Final = Meeting(lambda _: 0, lambda _: 1)
-_CONVERSIONS: Final[dict[tuple[Kind, Kind], Conversion]] = {
-    (Kind.TEXT, Kind.BOOLEAN): _truth_of,
-    (Kind.TEXT, Kind.INT): int32_of,
-    (Kind.TEXT, Kind.LONG): int64_of,
-    (Kind.TEXT, Kind.DOUBLE): double_of,
-    (Kind.INT, Kind.DOUBLE): _order_of_integer,
-    (Kind.LONG, Kind.DOUBLE): _order_of_integer,
-    (Kind.DOUBLE, Kind.DOUBLE): order_of,
+_CONVERSIONS: Final[dict[tuple[ValueKind, ValueKind], Conversion]] = {
+    (ValueKind.TEXT, ValueKind.BOOLEAN): _truth_of,
+    (ValueKind.TEXT, ValueKind.INT): int32_of,
+    (ValueKind.TEXT, ValueKind.LONG): int64_of,
+    (ValueKind.TEXT, ValueKind.DOUBLE): double_of,
+    (ValueKind.INT, ValueKind.DOUBLE): _order_of_integer,
+    (ValueKind.LONG, ValueKind.DOUBLE): _order_of_integer,
+    (ValueKind.DOUBLE, ValueKind.DOUBLE): order_of,
 }

@@ -23,9 +23,9 @@ from struct import Struct
 from typing import Final, NamedTuple, final
 
 from roquet.disk import Disk
+from roquet.store.files.mapped_file import MappedFile, create_file
 from roquet.store.keys.index_entries import put_entries
 from roquet.store.keys.packed_keys import KeyBatch
-from roquet.store.mapped_file import MappedFile, create_file
 
 _HEADER: Final = Struct(">qqqqii")
 _SLOT_SIZE: Final = 4
@@ -85,7 +85,7 @@ class IndexFile:
         """Whether slots and entries begin where they are looked for; False for an empty file.
 
         Then the first and the last entry are those that the header names, the last one is the
-        newest of its slot, and nothing lies behind it.
+        newest of its slot, and nothing lies after it.
         """
         last = self.header.next_number - 1
         if last < 1 or not self.is_sound:
@@ -95,12 +95,12 @@ class IndexFile:
         key_hash, end, _, _ = _unpack_entry(mapping, self._entries_start + last * _ENTRY.size)
         slot = key_hash % self._slot_count
         (newest,) = _unpack_slot(mapping, _HEADER.size + slot * _SLOT_SIZE)
-        behind = self._entries_start + (last + 1) * _ENTRY.size
+        after = self._entries_start + (last + 1) * _ENTRY.size
         header = self.header
         return (
             (begin, end) == (header.begin_physical_offset, header.end_physical_offset)
             and newest == last
-            and not any(mapping[behind : behind + _ENTRY.size])
+            and not any(mapping[after : after + _ENTRY.size])
         )
 
     def put(self, batch: KeyBatch) -> int:
@@ -150,7 +150,7 @@ class IndexFile:
         return self.header.next_number - 1
 
     def entries(self) -> bytes:
-        """A copy of all entries, from number 1 on, one behind the other."""
+        """A copy of all entries, from number 1 on, one after another."""
         start = self._entries_start + _ENTRY.size
         return self.file.mapping[start : start + self.filed_count * _ENTRY.size]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.keys.index_file import IndexFile, index_file_size
-from roquet.store.mapped_file import MappedFile
 
 # Entries per slot, unless somebody has set it up otherwise.
 _USUAL_RATIO: Final = 4

@@ -1,4 +1,4 @@
-"""Finding messages by key: all files of the key index. What a key is, is said in `message_keys.py`.
+"""Finding messages by key: all files of the key index. What a key is: see `message_keys.py`.
 
 Where a record was appended is noted down, and records are filed in batches, since many at once
 cost a tenth. What was not noted down (after a crash, on a replica, when there was a backlog) is
@@ -16,6 +16,7 @@ from roquet.disk import Disk, make_safe_directory
 from roquet.protocol.java_hash import index_hash
 from roquet.store.commit_log import CommitLog
 from roquet.store.errors import BadRecord
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.keys.index_file import (
     IndexFile,
     IndexHeader,
@@ -24,7 +25,6 @@ from roquet.store.keys.index_file import (
 )
 from roquet.store.keys.message_keys import keys_in_log
 from roquet.store.keys.packed_keys import KeyBatch
-from roquet.store.mapped_file import MappedFile
 
 # At most this many messages are filed at once: enough to make the batch cheap, few enough not to
 # be felt.
@@ -58,7 +58,7 @@ class KeyIndex:
     # Filing
 
     def put(self, batch: KeyBatch) -> None:
-        """File keys that come behind those that are filed. Raises OSError."""
+        """File keys that come after those that are filed. Raises OSError."""
         while len(batch):
             batch = batch.part(self._writable_file().put(batch))
 
@@ -126,7 +126,7 @@ class KeyIndex:
         """Find the files; those that cannot be relied on are removed, with all newer ones.
 
         After a crash that is everything that changed since the last sync. `distrust` takes back
-        what the checkpoint says of messages behind the time it is given.
+        what the checkpoint says of messages after the time it is given.
         """
         entries = [each for each in self._disk.entries(self._directory) if each.name.isdigit()]
         size = index_file_size(self._config.slot_count, self._config.entry_count)
@@ -136,7 +136,7 @@ class KeyIndex:
                 break
             file = self._open(entry.name)
             header = file.header
-            # Strictly before it: of one millisecond, some may have been filed behind the sync.
+            # Strictly before it: some of the same millisecond may have been filed after the sync.
             is_complete = was_clean or (
                 header.end_timestamp < index_timestamp and entry is not entries[-1]
             )
@@ -180,7 +180,7 @@ class KeyIndex:
 
     @property
     def _boundary_timestamp(self) -> int:
-        """The end of the newest full file behind which nothing of the same millisecond follows."""
+        """The end of the newest full file that nothing of the same millisecond follows."""
         for file, next_file in reversed(list(pairwise(self._files))):
             end = file.header.end_timestamp
             if file.is_full and next_file.header.begin_timestamp > end:
@@ -237,7 +237,7 @@ class KeyIndex:
         if not self._files or last < log.start:
             return log.start
         if self._files[-1].is_full:
-            # Some keys of the last message may have been meant for the file behind it.
+            # Some keys of the last message may have been meant for the next file.
             return last
         try:
             return last + log.record_at(last).size

@@ -107,7 +107,7 @@ cdef void _find_values(
 
 
 cdef void _add_several(Keys* keys, Key* key, uint32_t prefix, Span rest) noexcept:
-    """There are spaces between them, and nothing between two spaces is no key."""
+    """There are spaces between them; two spaces with nothing in between make no key."""
     cdef const uint8_t* space
     cdef Span each
     while rest.size > 0:

@@ -14,11 +14,11 @@ from typing import Final
 from roquet.protocol.java_hash import index_hash
 from roquet.protocol.messages.message import SysFlag
 from roquet.store.commit_log import CommitLog
-from roquet.store.dispatch import TRANSACTION_MASK, value_of
 from roquet.store.errors import BadRecord
 from roquet.store.keys.key_scan import scan_keys
 from roquet.store.keys.packed_keys import Key, KeyBatch, join_batches, pack_keys
 from roquet.store.log_scan import LogRecord
+from roquet.store.recovery.dispatch import TRANSACTION_MASK, value_of
 
 UNIQUE_KEY_MARK: Final = b"\x02UNIQ_KEY\x01"
 KEYS_MARK: Final = b"\x02KEYS\x01"
@@ -63,9 +63,9 @@ def keys_in_log(log: CommitLog, physical_offsets: list[int], *, with_tags: bool)
     batches = []
     for file in log.files:
         first = bisect_left(physical_offsets, file.start)
-        behind = bisect_left(physical_offsets, file.end)
-        if first < behind:
-            part = physical_offsets[first:behind]
+        end = bisect_left(physical_offsets, file.end)
+        if first < end:
+            part = physical_offsets[first:end]
             packed, odd = scan_keys(file.mapping, file.start, part, with_tags)
             batch = KeyBatch(packed)
             if odd:

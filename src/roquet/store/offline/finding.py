@@ -8,11 +8,11 @@ from pathlib import Path
 
 from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory, SeveralStores
-from roquet.store.layout import StoreLayout, layout_of
+from roquet.store.files.layout import StoreLayout, layout_of
 
 
 def find_store(disk: Disk, root: Path, commit_log: Path | None = None) -> StoreLayout:
-    """Raises BadStoreDirectory where there is no store, SeveralStores where there are more."""
+    """Raises BadStoreDirectory where there is no store, SeveralStores where there are several."""
     layout = layout_of(root, commit_log)
     if disk.exists(layout.commit_log):
         return layout
@@ -23,6 +23,14 @@ def find_store(disk: Disk, root: Path, commit_log: Path | None = None) -> StoreL
     if not stores:
         raise BadStoreDirectory(root, f"there is no {layout.commit_log.name} in it")
     return stores[0]
+
+
+def find_stores(disk: Disk, root: Path) -> list[StoreLayout]:
+    """The store of a directory, or all those below it. Raises BadStoreDirectory for none."""
+    try:
+        return [find_store(disk, root)]
+    except SeveralStores:
+        return _stores_below(disk, root)
 
 
 def _stores_below(disk: Disk, root: Path) -> list[StoreLayout]:

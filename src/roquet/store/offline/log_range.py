@@ -1,6 +1,6 @@
 """A part of the log, read where the files are and the queues are not: by a task of its own.
 
-It takes up only the files it has segments of. What comes out are whole good records as they
+It opens only the files it has segments of. What comes out is whole good records as they
 lie there, many at once, and what is no good record. Both are found by compiled code at its
 speed, and neither depends on where the parts of the log were cut.
 """
@@ -18,8 +18,8 @@ import msgspec
 from roquet.disk import Disk, SystemDisk
 from roquet.store.damage import DamagedRange
 from roquet.store.errors import BadRecord, BadStoreDirectory, FileGone
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.log_scan import find_record, is_blank, read_log_record
-from roquet.store.mapped_file import MappedFile
 from roquet.store.record_scan import scan_whole
 
 # About this many bytes are handed out at once.
@@ -44,7 +44,7 @@ class Segment(NamedTuple):
     end: int
     # Of its first record; None if that is damaged.
     store_time: int | None
-    # None if the file of these offsets is missing, with others behind it.
+    # None if the file of these offsets is missing, with others after it.
     file: LogFile | None
 
     @property
@@ -54,7 +54,7 @@ class Segment(NamedTuple):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Good records, whole, one behind the other."""
+    """Good records, whole, one after another."""
 
     physical_offset: int  # of the first
     records: memoryview  # of the mapped file, which stays as long as the view is used
@@ -66,7 +66,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class StoreRange(msgspec.Struct, frozen=True):
-    """The records of a snapshot whose first byte is at `begin` or behind it, and before `end`."""
+    """The records of a snapshot whose first byte is at `begin` or after it, and before `end`."""
 
     begin: int
     end: int
@@ -82,7 +82,7 @@ class StoreRange(msgspec.Struct, frozen=True):
     ) -> Generator[Run | DamagedRange, None, None]:
         """Everything in the order of the log; a damaged range belongs to where it begins.
 
-        Without `check` no checksum is made, which is three times as fast: then a record is good
+        Without `check` no checksum is computed, which is three times as fast: then a record is good
         when its sizes add up and it lies where it says, and a flipped byte of a body goes
         unnoticed. Raises FileGone, BadStoreDirectory, or OSError.
         """
@@ -139,11 +139,11 @@ class _Walk:
             if fault is not None:
                 yield self._pass_over(fault)
             elif not count:
-                # Behind the blank there is nothing.
+                # Nothing follows the blank.
                 self._position = self._end
 
     def _take_good(self, stop: int) -> tuple[int, str | None]:
-        """Go behind good records; their count, and what is wrong with what follows, if it is."""
+        """Go past good records; their count, and what is wrong with what follows, if anything."""
         start = self._position
         count = 0
         while self._position < min(stop, start + self._run_size):
@@ -165,7 +165,7 @@ class _Walk:
         return count, None
 
     def _take_odd(self) -> tuple[int, str | None]:
-        """Go behind one record of a rare kind; its count, which is 0 for the blank at the end."""
+        """Go past one record of a rare kind; its count, which is 0 for the blank at the end."""
         file, position = self._file, self._position
         if is_blank(file, position):
             return 0, None
@@ -191,7 +191,7 @@ class _Walk:
 def _joined(
     file: MappedFile, found: Iterable[_Good | DamagedRange], run_size: int
 ) -> Iterator[Run | DamagedRange]:
-    """Runs as long as wanted: those who decode them do so many at once, or slowly."""
+    """Runs as long as wanted: decoding is fast only for many records at once."""
     good: _Good | None = None
     for each in found:
         if isinstance(each, DamagedRange):
@@ -227,7 +227,7 @@ def _opened(disk: Disk, file: LogFile) -> Iterator[MappedFile]:
             raise FileGone(file.path) from error
         if error.errno == errno.EINVAL:
             # No broker makes a file shorter: it is a copy, or being copied.
-            reason = f"has less than the {size} bytes that the snapshot says"
+            reason = f"has fewer than the {size} bytes that the snapshot says"
             raise BadStoreDirectory(file.path, reason) from error
         raise
     try:

@@ -41,7 +41,7 @@ class LogExtent(msgspec.Struct, frozen=True):
 def entry_faults(
     found: Entries, rebuilt: Entries, first_offset: int, extent: LogExtent
 ) -> Iterator[EntryFault]:
-    """Compare entries that begin at the same offset, and are as many."""
+    """Compare entries that begin at the same offset, as many of one as of the other."""
     is_real = (rebuilt["size"] > 0) & ~_are_blank(rebuilt)
     is_empty = found == np.zeros(1, found.dtype)
     if extent.is_closed:
@@ -70,7 +70,7 @@ def _are_blank(entries: Entries) -> _Mask:
 
 
 def _runs(is_wrong: _Mask, first_offset: int, reason: str) -> Iterator[EntryFault]:
-    """Neighbours are told together."""
+    """Neighbours are reported together."""
     edges = np.diff(is_wrong.astype(np.int8), prepend=0, append=0)
     starts = np.flatnonzero(edges > 0)
     ends = np.flatnonzero(edges < 0)

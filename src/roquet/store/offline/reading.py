@@ -12,21 +12,19 @@ from typing import Final, Self, TypeVar, final
 
 from roquet.disk import Disk, SystemDisk
 from roquet.protocol.java_hash import index_hash
-from roquet.store.checkpoint import Checkpoint, load_checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.damage import Damage, DamagedRange
-from roquet.store.deletions import Deletions
 from roquet.store.errors import BadRecord, BadStoreDirectory, FileGone
+from roquet.store.files.layout import StoreLayout
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.keys.index_file import IndexFile
 from roquet.store.keys.index_shape import shape_of
 from roquet.store.keys.key_index import find_in_files
 from roquet.store.keys.message_keys import has_key, keys_in_log
 from roquet.store.keys.packed_keys import KeyBatch
-from roquet.store.layout import StoreLayout
 from roquet.store.log_scan import LogRecord, Stretch
-from roquet.store.mapped_file import MappedFile
 from roquet.store.offline.finding import find_store
 from roquet.store.offline.log_range import LogFile
 from roquet.store.offline.snapshot import IN_NO_QUEUE, StoreSnapshot
@@ -39,16 +37,18 @@ from roquet.store.offline.snapshotting import (
     refuse_unreadable,
     segments_of,
 )
-from roquet.store.queue_reading import (
+from roquet.store.queues import queues_on_disk
+from roquet.store.reading.queue_reading import (
     MessageReader,
     ReadLimits,
     ReadResult,
     ReadStatus,
     store_time_of,
 )
-from roquet.store.queues import queues_on_disk
-from roquet.store.recovery import is_lost_in_between
-from roquet.store.time_search import Boundary, offset_by_time
+from roquet.store.reading.time_search import Boundary, offset_by_time
+from roquet.store.recovery.checkpoint import Checkpoint, load_checkpoint
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.recovery import is_lost_in_between
 
 _Good = TypeVar("_Good", LogRecord, Stretch)
 
@@ -60,7 +60,7 @@ _PORTION: Final = ReadLimits(1024, 16 << 20)
 
 @final
 class StoreReader:
-    """Made by `open`; to be closed, or used in a `with`. Picklable parts only come out of it."""
+    """Made by `open`; to be closed, or used in a `with`. What it hands out is picklable."""
 
     def __init__(self, disk: Disk, layout: StoreLayout) -> None:
         self._disk = disk
@@ -72,7 +72,7 @@ class StoreReader:
         self.damages: list[Damage] = []
         # Topics and ids of queues that end too early, because an entry cannot be right.
         self.broken_queues: list[tuple[str, int]] = []
-        # Behind the last offset of each queue in the part of the log that was read for its end.
+        # Just past the last offset of each queue in the part of the log that was read for its end.
         self._late_ends: dict[tuple[bytes, int], int] = {}
         config = StoreConfig(
             root=layout.root,
@@ -84,9 +84,9 @@ class StoreReader:
 
     @classmethod
     def open(cls, root: Path, *, commit_log: Path | None = None, disk: Disk | None = None) -> Self:
-        """`root` is what a broker calls so, or a directory with only one store below it.
+        """`root` is what a broker calls its root, or a directory with only one store below it.
 
-        Raises BadStoreDirectory for a directory that is none, and OSError.
+        Raises BadStoreDirectory for a directory that is no store, and OSError.
         """
         disk = disk or SystemDisk()
         layout = find_store(disk, root, commit_log)
@@ -131,8 +131,8 @@ class StoreReader:
     ) -> StoreSnapshot:
         """What can be read of some topics, or of all of them, by others and in parts.
 
-        With `include_all` every record of the log is wanted, also those that no queue holds any
-        more or ever did. Raises BadStoreDirectory or UnreadableTopic for what is not to be had
+        With `include_all` every record of the log is wanted, even those that no queue holds any
+        more, or never did. Raises BadStoreDirectory or UnreadableTopic for what cannot be had
         from files, FileGone, BadStateFile, or OSError.
         """
         if not include_all:
@@ -175,12 +175,12 @@ class StoreReader:
 
     @property
     def log_end(self) -> int:
-        """Behind the last good record, as a recovery would find it."""
+        """Just past the last good record, as a recovery would find it."""
         return self._log.end
 
     @property
     def tail_size(self) -> int:
-        """How many bytes behind the end of the log are not zero, up to the last of them."""
+        """How many bytes past the end of the log are not zero, up to the last of them."""
         return self._log.written_end(self._log.end) - self._log.end
 
     @property
@@ -197,7 +197,7 @@ class StoreReader:
     ) -> Iterator[LogRecord | DamagedRange]:
         """All good records between two physical offsets, and what is no good record.
 
-        `start` is the offset of a record; else what comes before the next one is damage.
+        `start` is the offset of a record; if not, what comes before the next one is damage.
         """
         return self._with_damages(self._log.scan, start, end)
 
@@ -241,7 +241,7 @@ class StoreReader:
         return 0 if queue is None else queue.max_offset
 
     def read(self, topic: str, queue_id: int, offset: int, limits: ReadLimits) -> ReadResult:
-        """As `MessageStore.read`, but every record is compared with its checksum."""
+        """Like `MessageStore.read`, but every record is compared with its checksum."""
         queue = self._queues.get((topic.encode(), queue_id))
         if queue is None:
             return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -425,6 +425,6 @@ class StoreReader:
 
 
 def _file_size(disk: Disk, directory: Path) -> int:
-    """Of the files in a directory, which all have the same; some size if there are none."""
+    """Of the files in a directory, which are all of one size; any size if there are none."""
     sizes = [each.size for each in disk.entries(directory) if not each.is_directory and each.size]
     return sizes[0] if sizes else ENTRY_SIZE

@@ -18,18 +18,18 @@ from roquet.protocol.messages.record import read_record
 from roquet.store.config import DELAY_LEVELS_MS, StoreConfig
 from roquet.store.consume_queue import ENTRY_SIZE
 from roquet.store.damage import DamagedRange, Fault
-from roquet.store.deletions import Deletions
-from roquet.store.dispatch import SCHEDULE_TOPIC, Dispatcher, delay_level_of
 from roquet.store.errors import BadRecord
+from roquet.store.files.layout import StoreLayout
 from roquet.store.keys.index_file import IndexFile
 from roquet.store.keys.index_shape import shape_of
 from roquet.store.keys.key_index import BATCH_COUNT, KeyIndexConfig
 from roquet.store.keys.packed_keys import KeyBatch
-from roquet.store.layout import StoreLayout
 from roquet.store.log_scan import LogRecord
 from roquet.store.offline.index_audit import entries_of
 from roquet.store.offline.reading import StoreReader
 from roquet.store.queues import ConsumeQueues, queues_on_disk
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delay_level_of
 
 _USUAL: Final = StoreConfig(root=Path())
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from roquet.clock import Clock
 from roquet.disk import Disk, make_safe_directory
+from roquet.store.files.layout import StoreLayout, layout_of
 from roquet.store.keys.key_index import KeyIndex
-from roquet.store.layout import StoreLayout, layout_of
 from roquet.store.offline.finding import find_store
 from roquet.store.offline.reading import StoreReader
 from roquet.store.offline.rebuilding import (
@@ -24,8 +24,8 @@ from roquet.store.offline.rebuilding import (
     queue_file_size_of,
     rebuild_queues,
 )
-from roquet.store.ownership import Ownership
 from roquet.store.queues import ConsumeQueues
+from roquet.store.recovery.ownership import Ownership
 
 
 def repair(root: Path, clock: Clock, disk: Disk) -> Rebuilt:

@@ -2,10 +2,10 @@
 
 `StoreReader.snapshot` takes one. Whoever has it reads the same messages, however often and in
 however many parts, while the broker goes on writing: no queue is opened again, and nothing
-behind `log_end` is looked at.
+past `log_end` is looked at.
 
 The log is divided into segments. Each begins where a record is known to begin: at the start
-of a file, or where an entry of a queue leads to. What a segment holds is found by walking it
+of a file, or where an entry of a queue leads. What a segment holds is found by walking it
 from there, so that no two readers can see it differently, wherever they begin and end, and
 bytes inside a body that look like a record are never taken for one.
 """
@@ -49,7 +49,7 @@ class QueueBounds(NamedTuple):
 
 
 class StoreSnapshot(msgspec.Struct, frozen=True):
-    """Picklable, as all that comes out of it."""
+    """Picklable, like all that comes out of it."""
 
     root: Path
     # Of the whole log; which of them are read is up to the segments.
@@ -77,7 +77,7 @@ class StoreSnapshot(msgspec.Struct, frozen=True):
         """The records that begin between two physical offsets, which may be any.
 
         Ranges that are next to each other give every record once. One that begins inside a
-        segment reads the segment from its start, and keeps silent about what comes before.
+        segment reads the segment from its start, and says nothing about what comes before.
         """
         first = bisect_right(self.segments, begin, key=_end_of_segment)
         last = bisect_left(self.segments, end, key=_start_of_segment) if begin < end else first
@@ -118,8 +118,8 @@ class StoreSnapshot(msgspec.Struct, frozen=True):
 def _times_of(segments: Sequence[Segment]) -> tuple[list[float], list[float]]:
     """The earliest and the latest time at which something of each segment can be stored.
 
-    It lies between the times at which the segment and the next one begin, unless a time behind
-    it is earlier, or one before it later: then the clock was set, and both count.
+    It lies between the times at which the segment and the next one begin, unless a time after
+    it is earlier, or one before it is later: then the clock was set, and both count.
     """
     times = [each.store_time for each in segments]
     begins = _filled(times, -inf)

@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 from roquet.disk import Disk
 from roquet.store.commit_log import CommitLog
 from roquet.store.consume_queue import ConsumeQueue
-from roquet.store.deletions import Deletions
-from roquet.store.entry_repair import find_by_neighbours, is_message
 from roquet.store.errors import BadRecord, BadStoreDirectory, UnreadableTopic
-from roquet.store.layout import StoreLayout
+from roquet.store.files.layout import StoreLayout
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.log_scan import LogRecord, find_record
-from roquet.store.mapped_file import MappedFile
 from roquet.store.offline.log_range import LogFile, Segment
 from roquet.store.offline.snapshot import QueueBounds
+from roquet.store.reading.entry_repair import find_by_neighbours, is_message
+from roquet.store.recovery.deletions import Deletions
 
 # How long segments are; longer ones are made where there would be more than the limit below.
 SEGMENT_SIZE_MIN: Final = 1 << 16
@@ -64,7 +64,7 @@ def _first_store_time(log: CommitLog, file: MappedFile) -> int | None:
 def _known_records(
     log: CommitLog, queues: Queues, file: MappedFile, step: int
 ) -> Iterator[LogRecord]:
-    """The first record of each step through a file, behind its start, that is surely one."""
+    """The first record of each step through a file, past its start, that is surely one."""
     end = min(file.end, log.end)
     for wanted in range(file.start + step, end, step):
         record = _known_record(queues, file, wanted, min(wanted + step, end))
@@ -73,7 +73,7 @@ def _known_records(
 
 
 def _known_record(queues: Queues, file: MappedFile, start: int, end: int) -> LogRecord | None:
-    """A record that its queue leads to: what somebody put into a body, it does not know."""
+    """A record that its queue leads to: the queue does not know what somebody put into a body."""
     for _ in range(_TRIES):
         record = find_record(file, start - file.start)
         if record is None or record.physical_offset >= end:
@@ -90,7 +90,7 @@ def _known_record(queues: Queues, file: MappedFile, start: int, end: int) -> Log
 
 
 class QueueExtent(NamedTuple):
-    """The bounds of a queue, and behind which physical offset it has no messages."""
+    """The bounds of a queue, and the physical offset past which it has no messages."""
 
     bounds: QueueBounds
     end: int
@@ -101,7 +101,7 @@ def extent_of(
 ) -> QueueExtent | None:
     """None for a queue that was deleted.
 
-    `late_end` is behind the last offset that records without an entry have, at the end of the
+    `late_end` is just past the last offset that records without an entry have, at the end of the
     log. A broken queue ends too early, and nobody knows how much.
     """
     deleted_end = deletions.end_of(queue.topic, queue.queue_id)
@@ -118,7 +118,7 @@ def extent_of(
 
 
 def _first_physical_offset(log: CommitLog, queue: ConsumeQueue, last_end: int) -> int:
-    """Where the first message of a queue lies; behind its last one if all have expired."""
+    """Where the first message of a queue lies; past its last one if all have expired."""
     claimed = []
     for offset in range(queue.min_offset, queue.max_offset):
         entry = queue.entry(offset)

@@ -1,4 +1,4 @@
-"""Is every record of a store whole, and are queues and index what the log says?
+"""Is every record of a store whole, are queues and index what the log says, can state be read?
 
 Nothing in the directory is changed. The queues are made from the log once more, elsewhere,
 and compared entry by entry. What the next owner of the directory does by itself is no fault:
@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from roquet.disk import Disk, Entry
+from roquet.disk import DirectoryEntry, Disk
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from roquet.store.damage import DamagedRange, Fault
 from roquet.store.errors import BadRecord, BadStoreDirectory
+from roquet.store.files.layout import StoreLayout, layout_of
+from roquet.store.files.mapped_file import MappedFile
+from roquet.store.files.mapped_run import MappedRun
 from roquet.store.keys.index_file import IndexFile, index_file_size
 from roquet.store.keys.packed_keys import join_batches
-from roquet.store.layout import StoreLayout, layout_of
-from roquet.store.mapped_file import MappedFile
-from roquet.store.mapped_run import MappedRun
 from roquet.store.offline.finding import find_store
 from roquet.store.offline.index_audit import LogPart, file_fault, key_faults
 from roquet.store.offline.queue_audit import ENTRY_TYPE, Entries, LogExtent, entry_faults
@@ -33,6 +33,7 @@ from roquet.store.offline.rebuilding import (
     queue_file_size_of,
     rebuild_queues,
 )
+from roquet.store.offline.state_audit import state_faults, state_file_names
 from roquet.store.queues import ConsumeQueues, queues_on_disk
 
 
@@ -40,6 +41,7 @@ class Verification(NamedTuple):
     record_count: int
     queue_count: int
     key_count: int
+    state_file_count: int
     faults: list[Fault]
 
 
@@ -67,7 +69,9 @@ def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
             faults += [Fault(part, place, reason) for place, reason in found]
         faults += _index_faults(disk, layout, reader, rebuilt.damages)
         key_count = sum(file.filed_count for file in reader.index_files)
-        return Verification(rebuilt.record_count, len(keys), key_count, faults)
+        state_files = state_file_names(disk, layout)
+        faults += state_faults(disk, layout, state_files)
+        return Verification(rebuilt.record_count, len(keys), key_count, len(state_files), faults)
 
 
 def _log_faults(reader: StoreReader) -> Iterator[Fault]:
@@ -96,31 +100,46 @@ def _queue_faults(
         first = rebuilt.min_offset * ENTRY_SIZE // run.file_size * run.file_size
         starts.update(range(first, rebuilt.max_offset * ENTRY_SIZE, run.file_size))
     for start in sorted(starts):
-        faults = entry_faults(
-            _found_entries(run, start),
-            _rebuilt_entries(rebuilt, start, run.file_size),
-            start // ENTRY_SIZE,
-            extent,
-        )
-        for fault in faults:
+        file = run.file_at(start)
+        offsets = _offsets_to_compare(file, rebuilt, start, run.file_size)
+        found = _found_entries(file, offsets)
+        for fault in entry_faults(found, _rebuilt_entries(rebuilt, offsets), offsets.start, extent):
             yield f"offsets {fault.first} to {fault.last}", fault.reason
+        if file is not None:
+            file.close()
 
 
-def _found_entries(run: MappedRun, start: int) -> Entries:
-    """Those of the file that begins there; zeros without one."""
-    file = run.file_at(start)
+def _offsets_to_compare(
+    file: MappedFile | None, rebuilt: ConsumeQueue | None, start: int, file_size: int
+) -> range:
+    """The offsets in a file that begins at `start` for which it has data, or should have.
+
+    Most queues are short, and their files mostly holes.
+    """
+    ends = [] if file is None else [(start + a, start + b) for a, b in file.data_ranges()]
+    if rebuilt is not None:
+        ends.append((rebuilt.min_offset * ENTRY_SIZE, rebuilt.max_offset * ENTRY_SIZE))
+    first = max(start, min((begin for begin, _ in ends), default=start))
+    last = min(start + file_size, max((end for _, end in ends), default=start))
+    return range(first // ENTRY_SIZE, max(first, last + ENTRY_SIZE - 1) // ENTRY_SIZE)
+
+
+def _found_entries(file: MappedFile | None, offsets: range) -> Entries:
+    """Zeros without a file."""
     if file is None:
-        return np.zeros(run.file_size // ENTRY_SIZE, ENTRY_TYPE)
-    content = file.mapping[:]
-    file.close()
-    return np.frombuffer(content, ENTRY_TYPE)
+        return np.zeros(len(offsets), ENTRY_TYPE)
+    begin, end = (offset * ENTRY_SIZE - file.start for offset in (offsets.start, offsets.stop))
+    return np.frombuffer(file.mapping[begin:end], ENTRY_TYPE)
 
 
-def _rebuilt_entries(queue: ConsumeQueue | None, start: int, file_size: int) -> Entries:
+def _rebuilt_entries(queue: ConsumeQueue | None, offsets: range) -> Entries:
     content = b""
     if queue is not None:
-        content = queue.entries(start // ENTRY_SIZE, file_size // ENTRY_SIZE)
-    return np.frombuffer(content.ljust(file_size, b"\0"), ENTRY_TYPE)
+        # What comes before its first entry is zeros, as in a file.
+        first = max(offsets.start, queue.min_offset)
+        content = queue.entries(first, max(0, offsets.stop - first))
+        content = content.rjust(len(content) + (first - offsets.start) * ENTRY_SIZE, b"\0")
+    return np.frombuffer(content.ljust(len(offsets) * ENTRY_SIZE, b"\0"), ENTRY_TYPE)
 
 
 # Index
@@ -142,12 +161,12 @@ def _index_faults(
             has_faults = True
             yield Fault(f"index {entry.name}", "file", reason)
     files = [by_name[each.name] for each in entries if each.name in by_name]
-    # In a broken file keys are missing without end, and nobody wants to know which.
+    # A broken file lacks any number of keys, and nobody wants to know which.
     if files and not has_faults:
         yield from _key_faults(reader, files, damages)
 
 
-def _shape_fault(disk: Disk, layout: StoreLayout, entry: Entry) -> str | None:
+def _shape_fault(disk: Disk, layout: StoreLayout, entry: DirectoryEntry) -> str | None:
     """What is wrong with a file that does not tell its shape: nothing, if it was never used."""
     path = layout.index / entry.name
     with closing(MappedFile(disk, path, 0, entry.size, is_writable=False)) as file:
@@ -169,7 +188,7 @@ def _key_faults(
 
 
 def _filed_end(reader: StoreReader, newest: IndexFile) -> int:
-    """Behind the last record whose keys must all be there."""
+    """Just past the last record whose keys must all be there."""
     last = newest.header.end_physical_offset
     if newest.is_full:
         # Some of its keys may be meant for the next file.

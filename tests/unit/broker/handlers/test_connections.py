@@ -2,7 +2,7 @@
 
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.connection import (
-    Connection,
+    ConnectionInfo,
     ConsumerConnections,
     ProducerConnections,
     ProducerInfo,
@@ -13,7 +13,7 @@ from roquet.protocol.headers.clients import ConsumerConnectionsHeader, ProducerC
 from tests.support.broker_bed import VERSION_4_9_7, BedClient, BrokerBed
 from tests.support.fake_clock import START_MS
 
-FIRST = Connection(
+FIRST = ConnectionInfo(
     client_id="c1", client_addr="127.0.0.1:50000", language="JAVA", version=VERSION_4_9_7
 )
 
@@ -29,7 +29,7 @@ async def test_the_consumers_of_a_group_are_shown_with_what_they_read(
     report = read_body(ConsumerConnections, reply.body)
     assert report.connection_set == [
         FIRST,
-        Connection(
+        ConnectionInfo(
             client_id="c2", client_addr="127.0.0.1:50001", language="GO", version=VERSION_4_9_7
         ),
     ]

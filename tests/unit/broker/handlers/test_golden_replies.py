@@ -137,8 +137,8 @@ def port_of_broker(recorded: list[Exchange]) -> int:
 
 
 def replace_topics(table: TopicTable, recorded: TopicConfigTable) -> None:
-    for known in tuple(table):
-        table.delete(known.topic_name)
+    for known in table.snapshot().topic_config_table:
+        table.delete(known)
     table.load(write_body(recorded))
 
 

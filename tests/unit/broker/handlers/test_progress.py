@@ -15,9 +15,10 @@ from roquet.protocol.bodies.queue_table import MessageQueue
 from roquet.protocol.bodies.subscription_data import GroupSubscription
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.bodies.topic_stats import TopicOffsets, TopicStats
-from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.headers.admin import BrokerConsumeStatsHeader
 from roquet.protocol.headers.groups import ConsumeStatsHeader, SubscriptionByConsumerHeader
+from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.headers.topics import (
     ConsumeTimeSpanHeader,
     TopicConsumersHeader,
@@ -76,6 +77,26 @@ async def consume_stats(
     header = ConsumeStatsHeader(consumer_group="g", topic=topic, topic_list=topic_list)
     reply = await client.ask(RequestCode.GET_CONSUME_STATS, header)
     return read_body(ConsumeStats, reply.body)
+
+
+async def test_a_group_says_how_far_it_has_pulled_whatever_it_committed(
+    busy: BrokerBed, client: BedClient
+) -> None:
+    pull = PullMessageHeader(
+        consumer_group="g",
+        topic="TopicA",
+        queue_id=0,
+        queue_offset=2,
+        max_msg_nums=32,
+        sys_flag=int(PullFlag.SUBSCRIPTION),
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+    )
+    await client.ask(RequestCode.PULL_MESSAGE, pull)
+    offsets = (await consume_stats(client)).offset_table[queue(0)]
+    assert (offsets.consumer_offset, offsets.pull_offset) == (2, 3)
 
 
 @pytest.mark.parametrize(

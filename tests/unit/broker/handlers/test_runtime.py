@@ -16,6 +16,7 @@ from roquet.protocol.bodies.properties_text import read_properties_text
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.admin import BrokerStatsHeader
+from roquet.state_file import unsealed
 from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0, BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import START_MS
 from tests.support.faulty_disk import FaultyDisk
@@ -56,7 +57,7 @@ async def test_a_change_is_on_disk_when_it_is_answered_and_survives_a_restart(
         assert not file.exists()
         settings = b"fileReservedTime=48\nbrokerPermission=4\nsendMessageThreadPoolNums=7\n"
         assert await update(bed.connect(), settings) == ResponseCode.SUCCESS
-        assert json.loads(file.read_bytes()) == {
+        assert json.loads(unsealed(file.read_bytes())) == {
             "fileReservedTime": {"value": "48", "started_with": "72"},
             "brokerPermission": {"value": "4", "started_with": "6"},
         }

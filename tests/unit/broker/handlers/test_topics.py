@@ -222,23 +222,25 @@ async def test_the_settings_of_one_topic_are_shown(bed: BrokerBed, client: BedCl
 
 async def test_all_topics_are_shown_at_once(bed: BrokerBed, client: BedClient) -> None:
     reply = await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
-    assert read_body(TopicConfigTable, reply.body) == bed.broker.topics.snapshot()
-    assert field_texts(reply.fields) == {"totalTopicNum": str(len(bed.broker.topics))}
+    table = read_body(TopicConfigTable, reply.body)
+    assert table == bed.broker.topics.snapshot()
+    assert field_texts(reply.fields) == {"totalTopicNum": str(len(table.topic_config_table))}
 
 
 async def test_all_topics_are_shown_page_by_page(bed: BrokerBed, client: BedClient) -> None:
     shown: dict[str, TopicConfig] = {}
     version = ""
-    while len(shown) < len(bed.broker.topics):
+    all_topics = bed.broker.topics.snapshot().topic_config_table
+    while len(shown) < len(all_topics):
         header = AllTopicConfigsHeader(topic_seq=len(shown), max_topic_num=3, data_version=version)
         reply = await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG, header)
         table = read_body(TopicConfigTable, reply.body)
         assert 0 < len(table.topic_config_table) <= 3
         assert not shown.keys() & table.topic_config_table.keys()
-        assert field_texts(reply.fields) == {"totalTopicNum": str(len(bed.broker.topics))}
+        assert field_texts(reply.fields) == {"totalTopicNum": str(len(all_topics))}
         shown |= table.topic_config_table
         version = write_body(table.data_version).decode()
-    assert shown == bed.broker.topics.snapshot().topic_config_table
+    assert shown == all_topics
 
 
 async def test_the_system_topics_are_those_of_4_9_7(client: BedClient) -> None:
@@ -273,3 +275,27 @@ async def test_queues_whose_messages_have_expired_are_cleaned_up(
     reply = await client.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
     assert reply.code == ResponseCode.SUCCESS
     assert bed.broker.store.queues() == {"TopicB": [0]}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "promise"),
+    [
+        ("queue.type=BatchCQ", "queues of another kind"),
+        ("cleanup.policy=COMPACTION", "that only the last message of each key is kept"),
+    ],
+)
+async def test_a_topic_that_promises_other_storage_is_refused(
+    bed: BrokerBed, client: BedClient, attribute: str, promise: str
+) -> None:
+    reply = await create(client, attributes=f"+{attribute}", version=VERSION_5_5_0)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert f"{attribute} promises {promise}" in (reply.remark or "")
+    assert "new" not in bed.broker.topics
+
+
+async def test_the_kind_of_queues_that_there_is_may_be_asked_for(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    attributes = "+queue.type=SimpleCQ,+cleanup.policy=DELETE,+message.type=FIFO"
+    reply = await create(client, attributes=attributes, version=VERSION_5_5_0)
+    assert reply.code == ResponseCode.SUCCESS

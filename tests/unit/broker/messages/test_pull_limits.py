@@ -10,7 +10,7 @@ from roquet.broker.settings.config import BrokerConfig
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.codes import PullFlag
 from roquet.protocol.headers.pulling import PullMessageHeader
-from roquet.store.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import ReadLimits
 from tests.support.stores import small_config
 
 CONFIG = BrokerConfig(store=small_config(Path("store")), bulk_pull_size_max=10_000)

@@ -57,6 +57,10 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
         "maxTransferCountOnMessageInMemory",
         "flushDelayOffsetInterval",
     }
+    # What differs on purpose.
+    assert config_texts(DEFAULT)["flushDelayOffsetInterval"] == "1000"
+    # And what we do not do by default: it deletes messages that somebody may be waiting for.
+    set_for_it.add("cleanFileForciblyEnable")
     ours = config_texts(DEFAULT)
     recorded = recorded_settings("49")
     assert recorded
@@ -209,7 +213,8 @@ def test_an_open_broker_may_say_that_it_is_open() -> None:
     ("settings", "host"),
     [
         ({}, "127.0.0.1"),
-        ({"brokerIP1": "10.1.2.3"}, "10.1.2.3"),
+        # What clients are told need not be an address of this machine at all.
+        ({"brokerIP1": "10.1.2.3"}, "127.0.0.1"),
         ({"brokerIP1": "10.1.2.3", "bindAddress": "0.0.0.0"}, "0.0.0.0"),  # noqa: S104
     ],
 )
@@ -217,6 +222,12 @@ def test_only_this_machine_is_served_unless_an_address_is_named(
     settings: dict[str, str], host: str
 ) -> None:
     assert read(**settings).bind_host == host
+
+
+@pytest.mark.parametrize("key", ["brokerIP1", "brokerIP2"])
+def test_no_client_is_sent_to_a_wildcard(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key}='0.0.0.0': expected a host that clients can"):
+        read(**{key: "0.0.0.0"})  # noqa: S104
 
 
 # --- writing ---

@@ -66,7 +66,7 @@ def test_no_group_gets_a_bad_name(name: str) -> None:
         groups.find_or_create(name, may_create=True)
     with pytest.raises(BadName):
         groups.update(group(name))
-    assert len(groups) == 0
+    assert list(groups) == []
 
 
 def test_an_update_replaces_settings_and_changes_attributes() -> None:

@@ -1,5 +1,7 @@
 """How far groups have come."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
@@ -234,3 +236,25 @@ def test_a_slave_takes_over_what_its_master_knows() -> None:
     assert found.queues("g", "t") == {0: 3, 1: 5}
     assert found.queues("h", "u") == {7: 9}
     assert found.find("own", "t", 0) == 1
+
+
+def test_what_is_pulled_is_never_behind_what_is_committed() -> None:
+    made = OffsetTable()
+    assert made.pulled("g", "t", 0) == 0
+    made.note_pulled("g", "t", 0, 7)
+    assert (made.pulled("g", "t", 0), made.find("g", "t", 0)) == (7, None)
+    made.commit("g", "t", 0, 9)
+    assert made.pulled("g", "t", 0) == 9
+    made.note_pulled("g", "t", 0, 12)
+    made.reset("g", "t", 0, 3)
+    assert made.pulled("g", "t", 0) == 3
+
+
+@pytest.mark.parametrize(
+    "forget", [lambda each: each.forget_group("g"), lambda each: each.forget_topic("t")]
+)
+def test_what_is_forgotten_was_never_pulled(forget: Callable[[OffsetTable], None]) -> None:
+    made = OffsetTable()
+    made.note_pulled("g", "t", 0, 7)
+    forget(made)
+    assert made.pulled("g", "t", 0) == 0

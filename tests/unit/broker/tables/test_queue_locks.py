@@ -1,20 +1,20 @@
 """Queue locks of orderly consumers."""
 
-from roquet.broker.tables.queue_locks import LOCK_TIME_S, QueueKey, QueueLocks
+from roquet.broker.tables.queue_locks import LOCK_TIME_S, LockTable, QueueKey
 from tests.support.fake_clock import FakeClock
 
 QUEUES = [QueueKey("group", "orders", queue_id) for queue_id in range(3)]
 
 
 def test_a_queue_has_one_owner_at_a_time() -> None:
-    locks = QueueLocks(FakeClock())
+    locks = LockTable(FakeClock())
     assert locks.lock("a", QUEUES[:2]) == QUEUES[:2]
     assert locks.lock("b", QUEUES) == QUEUES[2:]
     assert locks.lock("a", QUEUES) == QUEUES[:2]
 
 
 def test_groups_do_not_lock_each_other_out() -> None:
-    locks = QueueLocks(FakeClock())
+    locks = LockTable(FakeClock())
     locks.lock("a", QUEUES)
     others = [queue._replace(group="other") for queue in QUEUES]
     assert locks.lock("b", others) == others
@@ -22,7 +22,7 @@ def test_groups_do_not_lock_each_other_out() -> None:
 
 def test_a_lock_ends_by_itself_unless_it_is_renewed() -> None:
     clock = FakeClock()
-    locks = QueueLocks(clock)
+    locks = LockTable(clock)
     locks.lock("a", QUEUES[:2])
     clock.advance(LOCK_TIME_S - 1)
     locks.lock("a", QUEUES[:1])
@@ -31,7 +31,7 @@ def test_a_lock_ends_by_itself_unless_it_is_renewed() -> None:
 
 
 def test_only_the_owner_can_unlock() -> None:
-    locks = QueueLocks(FakeClock())
+    locks = LockTable(FakeClock())
     locks.lock("a", QUEUES)
     locks.unlock("b", QUEUES)
     assert locks.lock("c", QUEUES) == []
@@ -41,7 +41,7 @@ def test_only_the_owner_can_unlock() -> None:
 
 def test_ended_locks_are_forgotten_and_living_ones_kept() -> None:
     clock = FakeClock()
-    locks = QueueLocks(clock)
+    locks = LockTable(clock)
     locks.lock("a", QUEUES[:1])
     clock.advance(LOCK_TIME_S + 1)
     locks.lock("b", QUEUES[1:])

@@ -10,7 +10,7 @@ import pytest
 
 from roquet.broker.tables.saving import Saver
 from roquet.disk import SystemDisk
-from roquet.state_file import StateFile, StateNotSaved
+from roquet.state_file import StateFile, StateNotSaved, unsealed
 from tests.support.eventually import eventually
 
 
@@ -24,7 +24,7 @@ class Table:
 
     def to_bytes(self) -> bytes:
         self.write_count += 1
-        return str(self.change_count).encode()
+        return b"{%d}" % self.change_count
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def kept(saver: Saver) -> AsyncIterator[None]:
 
 def content(tmp_path: Path) -> str | None:
     path = tmp_path / "table.json"
-    return path.read_text() if path.exists() else None
+    return unsealed(path.read_bytes()).decode().strip("{}") if path.exists() else None
 
 
 async def test_changes_that_come_together_are_written_once(

@@ -1,6 +1,7 @@
 """The check-back: what it decides about a half message, and what a round does."""
 
 import asyncio
+import logging
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from roquet.broker.settings.config import BrokerRole
 from roquet.broker.transactions.check_back import (
-    Decision,
+    CheckDecision,
     Half,
     Rules,
     check_transactions,
@@ -57,35 +58,35 @@ RULES = Rules(timeout_ms=6_000, check_count_max=15, reserved_ms=72 * 3_600_000)
 @pytest.mark.parametrize(
     ("half", "decision"),
     [
-        (Half(5, NOW - 60_000), Decision.ASK),
-        (Half(5, NOW - 6_000), Decision.ASK),
-        (Half(5, NOW - 5_999), Decision.WAIT),
-        (Half(5, NOW), Decision.WAIT),
+        (Half(5, NOW - 60_000), CheckDecision.ASK),
+        (Half(5, NOW - 6_000), CheckDecision.ASK),
+        (Half(5, NOW - 5_999), CheckDecision.WAIT),
+        (Half(5, NOW), CheckDecision.WAIT),
         # The clock of its producer is ahead.
-        (Half(5, NOW + 1), Decision.ASK),
-        (Half(5, NOW + 3_600_000), Decision.ASK),
-        (Half(5, NOW - 60_000, check_count=14), Decision.ASK),
-        (Half(5, NOW - 60_000, check_count=15), Decision.GIVE_UP),
-        (Half(5, NOW, check_count=16), Decision.GIVE_UP),
-        (Half(5, NOW - RULES.reserved_ms), Decision.ASK),
-        (Half(5, NOW - RULES.reserved_ms - 1), Decision.GIVE_UP),
-        (Half(5, NOW - 60_000, immunity_ms=60_001), Decision.KEEP),
-        (Half(5, NOW - 60_000, immunity_ms=60_000), Decision.ASK),
-        (Half(5, NOW, immunity_ms=0), Decision.ASK),
-        (Half(5, NOW + 1, immunity_ms=1), Decision.KEEP),
-        (Half(5, NOW - 1, check_count=15, immunity_ms=60_000), Decision.GIVE_UP),
-        (Half(3, NOW - 60_000), Decision.OVER),
-        (Half(3, NOW), Decision.OVER),
-        (Half(5, NOW - 60_000, first_offset=3), Decision.OVER),
-        (Half(5, NOW - 60_000, first_offset=4), Decision.ASK),
-        (Half(3, NOW, check_count=99), Decision.OVER),
+        (Half(5, NOW + 1), CheckDecision.ASK),
+        (Half(5, NOW + 3_600_000), CheckDecision.ASK),
+        (Half(5, NOW - 60_000, check_count=14), CheckDecision.ASK),
+        (Half(5, NOW - 60_000, check_count=15), CheckDecision.GIVE_UP),
+        (Half(5, NOW, check_count=16), CheckDecision.GIVE_UP),
+        (Half(5, NOW - RULES.reserved_ms), CheckDecision.ASK),
+        (Half(5, NOW - RULES.reserved_ms - 1), CheckDecision.GIVE_UP),
+        (Half(5, NOW - 60_000, immunity_ms=60_001), CheckDecision.KEEP),
+        (Half(5, NOW - 60_000, immunity_ms=60_000), CheckDecision.ASK),
+        (Half(5, NOW, immunity_ms=0), CheckDecision.ASK),
+        (Half(5, NOW + 1, immunity_ms=1), CheckDecision.KEEP),
+        (Half(5, NOW - 1, check_count=15, immunity_ms=60_000), CheckDecision.GIVE_UP),
+        (Half(3, NOW - 60_000), CheckDecision.OVER),
+        (Half(3, NOW), CheckDecision.OVER),
+        (Half(5, NOW - 60_000, first_offset=3), CheckDecision.OVER),
+        (Half(5, NOW - 60_000, first_offset=4), CheckDecision.ASK),
+        (Half(3, NOW, check_count=99), CheckDecision.OVER),
     ],
 )
-def test_a_half_message_is_decided_about(half: Half, decision: Decision) -> None:
+def test_a_half_message_is_decided_about(half: Half, decision: CheckDecision) -> None:
     assert decision_on(half, {3}, NOW, RULES) is decision
 
 
-def naive_decision(half: Half, ended: set[int], now_ms: int, rules: Rules) -> Decision:
+def naive_decision(half: Half, ended: set[int], now_ms: int, rules: Rules) -> CheckDecision:
     """What the specification says, one sentence after the other."""
     is_over = bool(ended & {half.offset, half.first_offset})
     is_hopeless = half.check_count >= rules.check_count_max
@@ -96,14 +97,14 @@ def naive_decision(half: Half, ended: set[int], now_ms: int, rules: Rules) -> De
     else:
         is_asked_from_ms = half.born_ms + half.immunity_ms
     if is_over:
-        return Decision.OVER
+        return CheckDecision.OVER
     if is_hopeless or is_expired:
-        return Decision.GIVE_UP
+        return CheckDecision.GIVE_UP
     if half.immunity_ms is None and is_from_the_future:
-        return Decision.ASK
+        return CheckDecision.ASK
     if now_ms >= is_asked_from_ms:
-        return Decision.ASK
-    return Decision.WAIT if half.immunity_ms is None else Decision.KEEP
+        return CheckDecision.ASK
+    return CheckDecision.WAIT if half.immunity_ms is None else CheckDecision.KEEP
 
 
 small = st.integers(0, 40)
@@ -258,6 +259,23 @@ async def test_nobody_to_ask_counts_as_asked_and_the_next_round_asks_again(
     await round_after(bed, 60)
     (question,) = await other.all_asked()
     assert read_record(question.body).properties["TRANSACTION_CHECK_TIMES"] == "2"
+
+
+async def test_a_broker_says_that_there_is_nobody_to_ask_and_what_becomes_of_it(
+    bed: BrokerBed, producer: BedClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await begin(bed, producer, "a")
+    producer.leave()
+    with caplog.at_level(logging.INFO):
+        await round_after(bed, 6)
+    said = caplog.text
+    assert f"nobody of group {GROUP} is connected: 1 of its transactions cannot be asked" in said
+    assert "after 3 checks each is given up" in said
+    assert "asked about 0, found nobody to ask about 1" in said
+    for _ in range(3):
+        await round_after(bed, 60)
+    assert f"1 transactions of group {GROUP} are given up" in caplog.text
+    assert GIVEN_UP_TOPIC in caplog.text
 
 
 async def test_producers_that_do_not_read_are_not_asked_and_it_does_not_count(

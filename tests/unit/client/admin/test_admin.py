@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.groups import GroupSettings
@@ -15,6 +16,7 @@ from roquet.client.admin.topics import TopicSettings
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.errors import (
     BadArgument,
+    GroupNotFound,
     MessageNotFound,
     NoNameServer,
     NotConnected,
@@ -26,11 +28,12 @@ from roquet.client.errors import (
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.receipt import SendReceipt
+from roquet.client.pull.consumer import AsyncPullConsumer
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
 from roquet.net.router import Reply, Request, Router, on
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.consume_stats import ConsumeOffsets, ConsumeTimeSpan
+from roquet.protocol.bodies.consume_stats import ConsumeTimeSpan
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
 from roquet.protocol.bodies.queue_table import MessageQueue
 from roquet.protocol.bodies.running_info import ConsumerRunningInfo
@@ -291,17 +294,62 @@ async def test_progress_counts_what_is_left(
     assert (done.lag, done.time_lag) == (0, timedelta())
 
 
-async def test_what_a_group_never_committed_is_unknown_and_not_zero(
+async def test_a_group_that_nobody_knows_is_an_error(
+    admin: AsyncAdmin, cluster: LiveCluster, topic: str
+) -> None:
+    await send(cluster, b"1")
+    with pytest.raises(GroupNotFound, match="no broker knows a group 'typo': it is misspelt"):
+        await admin.progress("typo")
+    with pytest.raises(GroupNotFound):
+        await admin.progress("typo", topic=topic)
+    await admin.create_group("typo")
+    assert (await admin.progress("typo")).lag is None
+
+
+async def test_a_queue_without_a_commit_counts_from_where_the_group_would_begin(
     admin: AsyncAdmin, cluster: LiveCluster
 ) -> None:
-    await admin.create_topic(TOPIC, TopicSettings(read_queue_count=2, write_queue_count=2))
-    cluster.brokers["broker-a"].store.append(draft(topic=TOPIC))
-    commit(cluster, 0)
+    await admin.create_topic(TOPIC, TopicSettings(read_queue_count=3, write_queue_count=3))
+    for _ in range(2):
+        for queue_id in (0, 1):
+            cluster.brokers["broker-a"].store.append(draft(topic=TOPIC, queue_id=queue_id))
+    commit(cluster, 1)
     progress = await admin.progress(GROUP)
-    committed, never = progress.queues
-    assert (committed.consumer_offset, committed.lag) == (0, 1)
-    assert (never.consumer_offset, never.lag, never.time_lag) == (None, None, None)
-    assert (progress.lag, progress.time_lag) == (None, None)
+    committed, never, empty = progress.queues
+    assert (committed.consumer_offset, committed.next_offset, committed.lag) == (1, 1, 1)
+    # The topic is young, so whoever comes gets everything.
+    assert (never.consumer_offset, never.next_offset, never.lag) == (None, 0, 2)
+    assert never.time_lag is not None
+    assert (empty.consumer_offset, empty.lag, empty.time_lag) == (None, 0, timedelta())
+    assert progress.lag == 3
+
+
+@pytest.mark.parametrize(("start", "lag"), [(StartFrom.FIRST, 2), (datetime.now(UTC), None)])
+async def test_a_group_that_read_and_did_not_commit_has_a_lag(
+    admin: AsyncAdmin, cluster: LiveCluster, topic: str, start: StartFrom | datetime, lag: int
+) -> None:
+    await send(cluster, b"1", b"2")
+    consumer = AsyncPullConsumer(cluster.name_server, GROUP, start_from=start, auto_commit=False)
+    consumer.assign([QUEUE])
+    async with consumer:
+        progress = await admin.progress(GROUP)
+    assert [(each.queue, each.consumer_offset) for each in progress.queues] == [(QUEUE, None)]
+    assert progress.lag == lag
+
+
+async def test_where_a_group_begins_in_an_old_topic_is_known_only_if_it_is_connected(
+    admin: AsyncAdmin, cluster: LiveCluster, topic: str
+) -> None:
+    store = cluster.brokers["broker-a"].config.store
+    await cluster.stop_broker("broker-a")
+    await cluster.start_broker("broker-a", store=replace(store, memory_size=0))
+    await send(cluster, b"1", b"2")
+    await admin.create_group(GROUP)
+    away = await admin.progress(GROUP, topic=topic)
+    assert (away.lag, away.time_lag, away.queues[0].next_offset) == (None, None, None)
+    async with member(cluster):
+        there = await admin.progress(GROUP, topic=topic)
+    assert (there.lag, there.time_lag, there.queues[0].next_offset) == (0, timedelta(), 2)
 
 
 NOW_MS = 1_700_000_000_000
@@ -320,11 +368,10 @@ NOW_MS = 1_700_000_000_000
 def test_the_time_lag_is_the_age_of_what_comes_next(
     consumer_offset: int, delay_ms: int, oldest_ms: int, lag_ms: int | None
 ) -> None:
-    offsets = ConsumeOffsets(broker_offset=5, consumer_offset=consumer_offset)
     queue = MessageQueue(topic=TOPIC, broker_name="a", queue_id=0)
     span = ConsumeTimeSpan(message_queue=queue, delay_time=delay_ms, min_time_stamp=oldest_ms)
     lag = None if lag_ms is None else timedelta(milliseconds=lag_ms)
-    assert time_lag_of(offsets, span, NOW_MS) == lag
+    assert time_lag_of(consumer_offset, 5, span, NOW_MS) == lag
 
 
 # Resets.
@@ -451,7 +498,7 @@ async def test_messages_are_found_by_time(admin: AsyncAdmin, cluster: LiveCluste
         )
         wanted = [each.body for each in stored if begin_ms <= each.store_timestamp < end_ms]
         assert sorted(each.body for each in found) == sorted(wanted)
-        times = [each.store_timestamp for each in found]
+        times = [each.stored for each in found]
         assert times == sorted(times)
     everything = await admin.messages_between(TOPIC, count_max=70)
     assert len(everything) == 70

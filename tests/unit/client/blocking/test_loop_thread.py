@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from roquet.client.blocking.loop_thread import LoopThread
-from roquet.client.errors import NotOpen
+from roquet.client.errors import BadArgument, NotOpen
 from tests.support.eventually import wait_until
 
 
@@ -129,3 +129,32 @@ def test_what_ends_before_its_first_step_is_told_too(thread: LoopThread) -> None
         assert not asking.is_alive()
     assert set(outcomes) <= {"served", "cancelled"}
     assert len(outcomes) == 50
+
+
+async def test_a_blocking_client_inside_a_loop_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def nothing() -> None: ...
+
+    thread = LoopThread("producer")
+    thread.start()
+    try:
+        thread.run(nothing())
+        thread.run(nothing())
+    finally:
+        thread.stop()
+    (record,) = caplog.records
+    assert "the blocking producer is used inside an event loop" in record.message
+
+
+def test_who_would_wait_for_itself_is_told() -> None:
+    async def nothing() -> None: ...
+
+    async def wait_for_itself() -> None:
+        itself.run(nothing())
+
+    itself = LoopThread("producer")
+    itself.start()
+    try:
+        with pytest.raises(BadArgument, match="would wait for itself"):
+            itself.run(wait_for_itself())
+    finally:
+        itself.stop()

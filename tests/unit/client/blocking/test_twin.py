@@ -4,6 +4,20 @@ import threading
 
 import pytest
 
+from roquet import (
+    Admin,
+    AsyncAdmin,
+    AsyncProducer,
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    AsyncTopicReader,
+    AsyncTransactionProducer,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    TopicReader,
+    TransactionProducer,
+)
 from roquet.client.blocking.twin import BlockingTwin
 
 
@@ -52,3 +66,20 @@ def test_a_failure_is_raised_here_and_leaves_no_thread(step: str) -> None:
     with pytest.raises(LookupError, match=step), BlockingTwin(Twin(fails_at=step), "odd client"):
         pass
     assert loop_threads() == []
+
+
+@pytest.mark.parametrize(
+    ("blocking", "twin"),
+    [
+        (Admin, AsyncAdmin),
+        (Producer, AsyncProducer),
+        (PullConsumer, AsyncPullConsumer),
+        (PushConsumer, AsyncPushConsumer),
+        (TopicReader, AsyncTopicReader),
+        (TransactionProducer, AsyncTransactionProducer),
+    ],
+)
+def test_every_method_says_what_it_does(blocking: type, twin: type) -> None:
+    names = [name for name in dir(twin) if not name.startswith("_")]
+    assert not [name for name in names if not hasattr(blocking, name)]
+    assert not [name for name in names if not getattr(blocking, name).__doc__]

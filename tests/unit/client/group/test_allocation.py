@@ -5,8 +5,8 @@ import pytest
 from roquet.client.errors import BadArgument
 from roquet.client.group.allocation import (
     Allocation,
-    Config,
     ConsistentHash,
+    FixedQueues,
     MachineRoom,
     MachineRoomNearby,
     average,
@@ -76,7 +76,7 @@ def test_who_is_not_in_the_group_gets_nothing(allocation: Allocation) -> None:
 
 def test_the_names_are_those_that_java_uses() -> None:
     nearby = MachineRoomNearby(ConsistentHash(), room_of_queue, room_of_client)
-    strategies = (average, circle, ConsistentHash(), Config([]), MachineRoom(["east"]), nearby)
+    strategies = (average, circle, ConsistentHash(), FixedQueues([]), MachineRoom(["east"]), nearby)
     assert [strategy.name for strategy in strategies] == [
         "AVG",
         "AVG_BY_CIRCLE",
@@ -93,19 +93,19 @@ def test_a_ring_without_places_is_refused() -> None:
 
 
 def test_listed_queues_are_read_whoever_else_is_there() -> None:
-    listed = Config([QUEUES[1], QUEUES[6], QueueRef("TopicTest", "broker-c", 0)])
+    listed = FixedQueues([QUEUES[1], QUEUES[6], QueueRef("TopicTest", "broker-c", 0)])
     assert short(listed("me", QUEUES, CLIENTS)) == "a1 b2"
 
 
 def test_retry_topics_that_are_not_listed_are_shared() -> None:
     retries = [QueueRef("%RETRY%group", "broker-a", number) for number in range(3)]
-    allocation = Config([QUEUES[0]])
+    allocation = FixedQueues([QUEUES[0]])
     assert [short(allocation(client, retries, CLIENTS)) for client in CLIENTS] == ["a0", "a1", "a2"]
-    assert Config([retries[2]])(CLIENTS[0], retries, CLIENTS) == [retries[2]]
+    assert FixedQueues([retries[2]])(CLIENTS[0], retries, CLIENTS) == [retries[2]]
 
 
 def test_a_topic_without_queues_leaves_nothing_to_list() -> None:
-    assert Config([QUEUES[0]])("me", [], CLIENTS) == []
+    assert FixedQueues([QUEUES[0]])("me", [], CLIENTS) == []
 
 
 def test_queues_of_named_rooms_are_shared_and_what_is_left_over_comes_last() -> None:

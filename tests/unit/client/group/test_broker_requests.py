@@ -11,7 +11,8 @@ import pytest
 from roquet import AsyncProducer, Message
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.pull.consumer import AsyncPullConsumer
-from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.consumer import AsyncPushConsumer
+from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import RetryLater
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock

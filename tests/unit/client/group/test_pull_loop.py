@@ -252,3 +252,26 @@ async def test_a_restart_goes_on_elsewhere(new_reader: New) -> None:
     assert reader.script.asked == [START, 12, 4]
     assert reader.ledger.entries[-1] == ("begin again", 4)
     reader.loop.stop()
+
+
+@pytest.mark.parametrize(
+    ("offset", "next_offset", "level", "said"),
+    [
+        (25, 25, logging.INFO, "an operator moved the group from 25 to 25"),
+        (25, 3, logging.INFO, "an operator moved the group from 25 to 3"),
+        (200, 100, logging.WARNING, "has no offset 200, but 0 to 100: messages expired, or"),
+    ],
+)
+async def test_it_says_why_it_goes_on_elsewhere(
+    offset: int,
+    next_offset: int,
+    level: int,
+    said: str,
+    new_reader: New,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    reader = new_reader(pulled(PullStatus.OUT_OF_RANGE, next_offset), starts=[offset])
+    await reader.has_asked(2)
+    (record,) = [each for each in caplog.records if said in each.message]
+    assert record.levelno == level

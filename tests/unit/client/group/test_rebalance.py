@@ -10,6 +10,7 @@ from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.group import rebalance
 from roquet.client.group.allocation import Allocation, average
+from roquet.client.group.obstacles import Obstacles
 from roquet.client.group.rebalance import Rebalance, share_of
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
@@ -54,6 +55,7 @@ class Member:
             lambda: [TOPIC],
             self._on_share,
             on_stranger=self._on_stranger,
+            obstacles=Obstacles("the test"),
         )
 
     async def _on_share(

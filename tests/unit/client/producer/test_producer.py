@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -109,6 +110,17 @@ async def test_a_message_goes_to_the_queue_its_sender_chose(cluster: LiveCluster
 
 
 @pytest.mark.parametrize("compression", Compression)
+async def test_a_body_that_would_grow_is_sent_as_it_is(
+    cluster: LiveCluster, compression: Compression
+) -> None:
+    largest = random.Random(1).randbytes(4 * 1024 * KILOBYTE)
+    async with producer(cluster, compression=compression) as sending:
+        await sending.send(Message(TOPIC, largest), timeout_s=PATIENT_S)
+    (stored,) = cluster.all_stored(TOPIC)
+    assert (stored.body, stored.sys_flag) == (largest, 0)
+
+
+@pytest.mark.parametrize("compression", Compression)
 async def test_a_large_body_is_compressed_on_the_way(
     cluster: LiveCluster, compression: Compression
 ) -> None:
@@ -128,7 +140,7 @@ async def test_a_delayed_message_waits_for_its_level_and_for_its_moment(
     moment = datetime.now(UTC) + timedelta(hours=1)
     async with producer(cluster) as sending:
         await sending.send(Message(TOPIC, b"past"), delay=timedelta(seconds=-1))
-        await sending.send(Message(TOPIC, b"level"), delay=3)
+        await sending.send(Message(TOPIC, b"level"), delay_level=3)
         await sending.send(Message(TOPIC, b"moment"), delay=moment)
         await sending.send(Message(TOPIC, b"soon"), delay=timedelta(hours=2))
     assert [message.body for message in cluster.all_stored(TOPIC)] == [b"past"]
@@ -526,7 +538,7 @@ async def test_a_moment_is_not_given_to_a_broker_that_would_ignore_it(
     async with producer(scripted) as sending:
         with pytest.raises(SendFailed, match="has no timers"):
             await sending.send(Message(TOPIC, b"x"), delay=timedelta(minutes=1))
-        await sending.send(Message(TOPIC, b"x"), delay=5)
+        await sending.send(Message(TOPIC, b"x"), delay_level=5)
     assert sum(broker_counts(scripted)) == 1
 
 
@@ -545,7 +557,7 @@ def test_one_attempt_that_may_have_arrived_makes_the_outcome_unknown() -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (Message("", b"x"), "letters, digits"),
+        (Message("", b"x"), "`topic` is empty"),
         (Message("white space", b"x"), "letters, digits"),
         (Message("t" * 128, b"x"), "longer than 127"),
         (Message("SCHEDULE_TOPIC_XXXX", b"x"), "belongs to the brokers"),
@@ -575,7 +587,7 @@ async def test_a_message_that_cannot_be_sent_is_refused_before_it_is(
     [
         ({"queue": QueueRef("bills", "a", 0)}, "no queue of topic"),
         ({"queue": QueueRef(TOPIC, "a", 0), "order_key": 1}, "not both"),
-        ({"delay": 0}, "does not exist"),
+        ({"delay_level": 0}, "1 or more, not 0"),
         ({"delay": datetime(2030, 1, 1)}, "time zone"),  # noqa: DTZ001  That is the point.
     ],
 )

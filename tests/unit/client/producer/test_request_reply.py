@@ -8,6 +8,7 @@ import pytest
 
 from roquet import AsyncProducer, Message
 from roquet.client.errors import BadArgument, NoReply, SendFailed
+from roquet.client.moments import utc
 from roquet.client.producer.request_reply import (
     PendingReplies,
     ReplyMessage,
@@ -189,7 +190,7 @@ async def test_replies_are_read_as_apache_pushes_them(golden: GoldenFrame) -> No
             assert accept_reply(pending, Request(header, command, connection)) == Reply()
             reply = await waiting
     assert (reply.body, reply.topic) == (command.body, "DefaultCluster_REPLY_TOPIC")
-    assert (reply.tags, reply.store_timestamp) == ("ReplyTag", header.store_timestamp)
+    assert (reply.tags, reply.stored) == ("ReplyTag", utc(header.store_timestamp))
     assert str(reply.record.born_address) == header.born_host
 
 

@@ -72,7 +72,11 @@ async def cluster(tmp_path: Path) -> AsyncIterator[LiveCluster]:
     """With a broker that asks soon and often."""
     async with live_cluster(tmp_path) as cluster:
         await cluster.start_broker(
-            "broker-a", transaction_timeout_ms=50, transaction_check_interval_ms=50
+            "broker-a",
+            transaction_timeout_ms=50,
+            transaction_check_interval_ms=50,
+            # A busy machine may need longer for an answer than the default of 15 allows.
+            transaction_check_count_max=1_000,
         )
         yield cluster
 
@@ -382,3 +386,48 @@ async def test_a_message_of_another_group_cannot_be_ended(patient_cluster: LiveC
         prepared = await one.prepare(Message(TOPIC, b"x"))
         with pytest.raises(BadArgument, match="one"):
             await two.end([prepared], COMMIT)
+
+
+async def test_a_producer_that_only_waits_is_asked_about_what_another_one_left(
+    cluster: LiveCluster,
+) -> None:
+    await cluster.start_broker(
+        "broker-b", transaction_timeout_ms=50, transaction_check_interval_ms=50
+    )
+    async with producing(cluster) as first:
+        killed = first.transaction(Message(TOPIC, b"order 7"))
+        await killed.__aenter__()
+        await first.close()
+    oracle = Oracle(COMMIT)
+    async with producing(cluster, oracle):
+        members = [cluster.brokers[name].producers for name in ("broker-a", "broker-b")]
+        assert all(each.members("payers") for each in members)
+        await eventually(lambda: bodies(cluster) == [b"order 7"])
+    assert [each.body for each in oracle.asked] == [b"order 7"]
+
+
+async def test_an_idle_producer_meets_brokers_that_come_later(tmp_path: Path) -> None:
+    async with (
+        live_cluster(tmp_path) as cluster,
+        producing(cluster, route_interval_s=0.05),
+    ):
+        broker = await cluster.start_broker("broker-a")
+        await eventually(lambda: broker.producers.members("payers"))
+
+
+async def test_a_producer_opens_without_a_name_server_and_says_so(
+    cluster: LiveCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.stop_names()
+    async with producing(cluster, route_interval_s=0.05):
+        assert "no name server answered" in caplog.text
+        await cluster.start_names()
+        await cluster.stop_broker("broker-a")
+        broker = await cluster.start_broker("broker-a")
+        await eventually(lambda: broker.producers.members("payers"))
+
+
+async def test_who_cannot_be_asked_is_not_introduced(cluster: LiveCluster) -> None:
+    async with AsyncTransactionProducer(cluster.name_server, "payers", check=None) as producer:
+        await producer.prepare(Message(TOPIC, b"x"))
+        assert not cluster.brokers["broker-a"].producers.members("payers")

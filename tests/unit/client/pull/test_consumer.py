@@ -265,9 +265,10 @@ async def test_a_seek_goes_on_elsewhere(cluster: LiveCluster) -> None:
 async def test_a_seek_beyond_the_ends_or_elsewhere_is_refused(cluster: LiveCluster) -> None:
     put(cluster, numbers(3))
     async with reader(cluster) as consumer:
-        for offset in (-1, 4):
-            with pytest.raises(BadArgument, match="goes from 0 to 3"):
-                await consumer.seek(QUEUE, offset)
+        with pytest.raises(BadArgument, match="goes from 0 to 3"):
+            await consumer.seek(QUEUE, 4)
+        with pytest.raises(BadArgument, match="0 or more, not -1"):
+            await consumer.seek(QUEUE, -1)
         for call in (consumer.seek_to_begin, consumer.seek_to_end):
             with pytest.raises(BadArgument, match="not assigned"):
                 await call(QUEUES[1])
@@ -370,7 +371,7 @@ async def test_brokers_know_a_reader_by_what_it_does(
         assert (members.consume_type, members.message_model) == ("CONSUME_ACTIVELY", "CLUSTERING")
         assert members.subscriptions == {TOPIC: "*"}
         info = await admin.running_info(GROUP, members.client_ids[0])
-        assert len(info.mq_table) == len(consumer.assignment())
+        assert len(info.queues) == len(consumer.assignment())
     assert (await admin.members(GROUP)).connections == ()
 
 

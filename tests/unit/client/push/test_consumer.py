@@ -14,7 +14,8 @@ import pytest
 from roquet import AsyncProducer, Message
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused, UsedAfterFork
-from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.consumer import AsyncPushConsumer
+from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import RetryLater
 from roquet.client.received import ReceivedMessage
 from roquet.net.errors import BadAddress
@@ -380,10 +381,11 @@ async def test_it_says_what_it_does(
         await inbox.has(4)
         (connection,) = (await admin.members(GROUP)).connections
         info = await admin.running_info(GROUP, connection.client_id)
-    assert {queue.topic for queue in info.mq_table} >= {TOPIC}
-    assert sum(each.commit_offset for each in info.mq_table.values()) == 4
+    assert {queue.topic for queue in info.queues} >= {TOPIC}
+    assert sum(each.committed_offset for each in info.queues.values()) == 4
+    assert all(each.last_pull is not None for each in info.queues.values())
     assert info.properties["PROP_CONSUMEORDERLY"] == "false"
-    assert {each.topic for each in info.subscription_set} == {TOPIC, f"%RETRY%{GROUP}"}
+    assert info.subscriptions.keys() == {TOPIC, f"%RETRY%{GROUP}"}
 
 
 # Its life.

@@ -120,3 +120,39 @@ async def test_who_has_a_listener_cannot_be_asked(cluster: LiveCluster) -> None:
     async with consumer(cluster, Inbox()) as reading:
         with pytest.raises(BadArgument, match="listener"):
             aiter(reading)
+
+
+async def test_closing_does_not_wait_for_what_the_closer_itself_took(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"1", b"2")
+    reading = consumer(cluster, close_timeout_s=600)
+    async with asyncio.timeout(30):
+        async with reading:
+            messages = aiter(reading)
+            await anext(messages)
+            await anext(messages)
+    assert committed(cluster) == 1
+
+
+async def test_closing_waits_for_what_another_task_works_on(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"1")
+    has_begun, may_end = asyncio.Event(), asyncio.Event()
+    reading = consumer(cluster, close_timeout_s=600)
+
+    async def work() -> None:
+        async for _ in reading:
+            has_begun.set()
+            await may_end.wait()
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        await reading.open()
+        group.create_task(work())
+        await has_begun.wait()
+        closing = group.create_task(reading.close())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        may_end.set()
+    assert committed(cluster) == 1

@@ -11,7 +11,7 @@ import pytest
 from roquet import AsyncProducer, Message
 from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
 from roquet.client.push import listening_tasks
-from roquet.client.push.consumer import Listener
+from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import DeadLetter
 from roquet.client.received import ReceivedMessage
 from roquet.client.trace.records import SubAfterRecord, SubBeforeRecord, parse_traces

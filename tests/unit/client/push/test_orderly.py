@@ -4,19 +4,21 @@ import asyncio
 import threading
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from roquet import AsyncProducer, Message, QueueRef
-from roquet.broker.tables.queue_locks import QueueKey, QueueLocks
+from roquet.broker.tables.queue_locks import LockTable, QueueKey
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.push import member, orderly
-from roquet.client.push.consumer import AsyncPushConsumer, Listener
+from roquet.client.push.consumer import AsyncPushConsumer
+from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import DeadLetter, RetryLater
-from roquet.client.push.statistics import QueueProgress
+from roquet.client.push.statistics import PushProgress
 from roquet.client.received import ReceivedMessage
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -165,7 +167,7 @@ async def test_of_a_batch_the_rest_comes_again(
     async def listen(messages: list[ReceivedMessage]) -> None:
         batches.append([int(message.body) for message in messages])
         if len(batches) == 1:
-            raise RetryLater(done_count=2, pause_s=0.0)
+            raise RetryLater(timedelta(0), done_count=2)
 
     async with consumer(cluster, listen, batch_size=3):
         await eventually(lambda: 4 in {number for batch in batches for number in batch})
@@ -300,7 +302,7 @@ async def test_nothing_is_delivered_under_a_lock_that_was_lost(
     assert not delivered
 
 
-def is_locked(progress: QueueProgress) -> bool:
+def is_locked(progress: PushProgress) -> bool:
     return progress.is_locked
 
 
@@ -422,7 +424,7 @@ async def test_a_lock_that_somebody_else_has_is_waited_for(
         await eventually(lambda: delivered == [b"0"])
 
 
-def owner_of(locks: QueueLocks, queue: QueueRef) -> str | None:
+def owner_of(locks: LockTable, queue: QueueRef) -> str | None:
     lock = locks._locks.get(lock_key(queue))
     return None if lock is None else lock.client_id
 

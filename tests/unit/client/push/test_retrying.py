@@ -7,9 +7,14 @@ import threading
 import pytest
 
 from roquet import AsyncProducer, Message
+from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.push import retrying
-from roquet.client.push.outcome import DeadLetter, RetryLater
-from roquet.client.received import ReceivedMessage
+from roquet.client.push.config import ENDLESS
+from roquet.client.push.outcome import AT_ONCE_DEAD, Consequence, DeadLetter, RetryLater
+from roquet.client.push.retrying import next_try, next_try_in_order
+from roquet.client.queue_ref import QueueRef
+from roquet.client.received import ReceivedMessage, received_messages
+from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import (
@@ -24,6 +29,7 @@ from tests.support.push_consumers import (
     numbers,
     send,
 )
+from tests.support.records import record_of
 
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
@@ -184,3 +190,56 @@ async def test_a_function_that_takes_too_long_is_given_up(
         await eventually(lambda: reading.statistics().running_count == 0)
     assert len(cluster.all_stored(f"%DLQ%{GROUP}")) == 1
     assert committed(cluster) == 1
+
+
+async def test_a_dead_letter_says_where_it_was_sent_and_why_it_is_dead(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await send(producer, b"rotten", b"broken", tags="red", keys=("k",))
+
+    async def listen(message: ReceivedMessage) -> None:
+        if message.body == b"rotten":
+            raise DeadLetter("nobody can \x02 cook this")
+        raise ZeroDivisionError("oh")
+
+    async with consumer(cluster, listen, retry_count_max=0):
+        await eventually(lambda: len(cluster.all_stored(f"%DLQ%{GROUP}")) == 2)
+    async with AsyncAdmin(cluster.name_server) as admin:
+        letters = {each.body: each for each in await admin.dead_letters(GROUP)}
+        assert {each.topic for each in letters.values()} == {TOPIC}
+        assert {each.queue.topic for each in letters.values()} == {f"%DLQ%{GROUP}"}
+        assert {(each.tags, each.keys) for each in letters.values()} == {("red", ("k",))}
+        assert letters[b"rotten"].death == ("nobody can   cook this", "DeadLetter", 1)
+        assert letters[b"broken"].death == ("oh", "ZeroDivisionError", 1)
+        (receipt, _) = await admin.resend([*letters.values()])
+        again = await admin.message(TOPIC, receipt.message_id)
+    assert (again.death, again.properties.keys() & {"DEAD_LETTER_REASON"}) == (None, set())
+
+
+async def test_a_failure_says_which_try_comes_when(
+    cluster: LiveCluster, producer: AsyncProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send(producer, b"x")
+    inbox = Inbox(ZeroDivisionError("oh"))
+    async with consumer(cluster, inbox):
+        await eventually(lambda: "try 2 of 17, again in 10 s" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("retry_count", "consequence", "said"),
+    [
+        (0, Consequence(0, 0), "try 2 of 17, again in 10 s"),
+        (1, Consequence(0, 0), "try 3 of 17, again in 30 s"),
+        (2, Consequence(0, 0), "try 4 of 17, again in 1 min"),
+        (15, Consequence(0, 0), "try 17 of 17, again in 2 h"),
+        (0, Consequence(0, 99), "try 2 of 17, again in 2 h"),
+        (16, Consequence(0, 0), "try 17 of 17 was its last, it is a dead letter now"),
+        (3, Consequence(0, AT_ONCE_DEAD), "try 4 of 17 was its last, it is a dead letter now"),
+    ],
+)
+def test_what_follows_is_said(retry_count: int, consequence: Consequence, said: str) -> None:
+    (message,) = received_messages(record_of(draft()), QueueRef(TOPIC, "a", 0))
+    message.local_retry_count = retry_count
+    assert next_try(message, 16, consequence) == said
+    if not consequence.is_dead and retry_count < 16:
+        assert next_try_in_order(message, ENDLESS, 1.0) == f"try {retry_count + 2}, again in 1 s"

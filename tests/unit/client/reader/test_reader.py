@@ -28,6 +28,7 @@ from roquet.protocol.subscription import Subscription
 from tests.support.live_cluster import LiveCluster
 
 TOPIC = "orders"
+PATIENT_S = 30.0
 QUEUE = QueueRef(TOPIC, "broker-a", 0)
 
 
@@ -49,7 +50,7 @@ async def send(
         Message(queue.topic, body, tags=tags[number % len(tags)])
         for number, body in enumerate(bodies)
     ]
-    await producer.send_batch(messages, queue=queue)
+    await producer.send_batch(messages, queue=queue, timeout_s=PATIENT_S)
 
 
 async def read(

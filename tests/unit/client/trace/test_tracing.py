@@ -8,6 +8,7 @@ import pytest
 from roquet import AsyncProducer, AsyncTransactionProducer, Message, QueueRef, TransactionState
 from roquet.client.errors import BadArgument, SendFailed
 from roquet.client.hooks import ConsumeOutcome, Consuming
+from roquet.client.moments import utc
 from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.sending import Target
@@ -87,14 +88,14 @@ def received(body: bytes = b"x", topic: str = TOPIC, **properties: str) -> Recei
 
 
 def consuming(*messages: ReceivedMessage) -> Consuming:
-    return Consuming("billing", QueueRef(TOPIC, "a", 0), messages, begin_ms=1700000000000)
+    return Consuming("billing", QueueRef(TOPIC, "a", 0), messages, begin=utc(1700000000000))
 
 
 async def test_sends_are_written_down_in_the_trace_topic(cluster: LiveCluster) -> None:
     messages = [Message(TOPIC, b"one", tags="red", keys=("k1", "k2")), Message(TOPIC, b"two")]
     async with AsyncProducer(cluster.name_server, "shop", trace=True) as producer:
         receipts = await producer.send_batch(messages)
-        delayed = await producer.send(messages[0], delay=1)
+        delayed = await producer.send(messages[0], delay_level=1)
     (trace,) = cluster.all_stored(TRACE_TOPIC)
     first, second, third = records(trace.body)
     assert isinstance(first, PubRecord)

@@ -1,21 +1,38 @@
 """What is decided about a session before there is one."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from roquet.pipeline.jobs.session import NoSession, _worker_python, spark_session
+from roquet.pipeline.jobs.session import (
+    NoSession,
+    _archive_conf,
+    _choose_python,
+    spark_session,
+)
 
 
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """That of this process, as it is for one test."""
+    changed = dict(os.environ)
+    monkeypatch.setattr(os, "environ", changed)
+    return changed
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
 def test_python_processes_of_this_machine_import_pyspark_from_where_it_is_installed(
-    tmp_path: Path,
+    tmp_path: Path, environment: dict[str, str], master: str
 ) -> None:
+    _choose_python(tmp_path, master, None)
     zipped = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
     program = "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"
     printed = subprocess.run(
-        [_worker_python(tmp_path, "local[2]"), "-c", program, "a b"],
+        [environment["PYSPARK_PYTHON"], "-c", program, "a b"],
         env={"PYTHONPATH": f"{zipped}:/jars/core.jar:/my code"},
         capture_output=True,
         check=True,
@@ -24,8 +41,38 @@ def test_python_processes_of_this_machine_import_pyspark_from_where_it_is_instal
     assert printed == "/jars/core.jar:/my code ['a b']\n"
 
 
-def test_other_machines_are_told_the_plain_python(tmp_path: Path) -> None:
-    assert _worker_python(tmp_path, "spark://host:7077") == Path(sys.executable)
+def test_other_machines_are_told_the_plain_python(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    _choose_python(tmp_path, "spark://host:7077", None)
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_with_an_archive_machines_take_their_own_python_and_this_one_takes_ours(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    _choose_python(tmp_path, "spark://host:7077", tmp_path / "site.zip")
+    assert environment["PYSPARK_PYTHON"] == "python3"
+    found = shutil.which("python3", path=environment["PATH"])
+    assert found == str(tmp_path / "python3")
+
+
+def test_executors_unpack_an_archive_and_import_from_it(tmp_path: Path) -> None:
+    archive = tmp_path / "roquet-site.zip"
+    assert _archive_conf(archive) == {
+        "spark.archives": f"{archive}#site",
+        "spark.executorEnv.PYTHONPATH": "site",
+    }
+    assert _archive_conf(None) == {}
+
+
+def test_an_archive_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+    archive = tmp_path / "site.zip"
+    with (
+        pytest.raises(NoSession, match="roquet spark package"),
+        spark_session("test", "local[1]", archive),
+    ):
+        pass
 
 
 def test_without_java_there_is_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,3 +150,19 @@ def test_a_topic_made_again_is_refused_or_taken_in_beside_the_old_one(
     lake.publish(stage(easy, start, next_batch(easy, start)))
     assert sum(found_in(lake).values()) == 16
     assert stage(easy, start, next_batch(easy, start)) == []
+
+
+def test_bodies_are_decoded_by_the_schema_and_what_does_not_fit_is_counted_apart(
+    cluster: BlockingCluster, lake: Lake
+) -> None:
+    topic = cluster.new_topic("orders", queues=1)
+    send(cluster, topic, 10)
+    with Producer(cluster.name_server, "sellers") as producer:
+        producer.send(Message(topic, b'{"price": 5}'))
+    reader = reader_of(cluster, lake, topic, jsonSchema="price int")
+    start = reader.initialOffset()
+    lake.publish(stage(reader, start, next_batch(reader, start)), "price int")
+    assert (lake.state.row_count, lake.state.quarantined_count) == (1, 10)
+    assert lake.state.covered(QueueRef(topic, "broker-a", 0)) == [(0, 11)]
+    table = ds.dataset(lake.path, format="parquet", partitioning="hive").to_table()
+    assert table["price"].to_pylist() == [5]

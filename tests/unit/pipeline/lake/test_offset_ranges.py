@@ -26,8 +26,6 @@ def test_what_was_added_and_what_is_missing_are_the_whole(
     assert ranges.count == len(model)
     missing = {offset for start, end in ranges.missing(*asked) for offset in range(start, end)}
     assert missing == set(range(*asked)) - model
-    ranges.discard(*asked)
-    assert offsets_of(ranges) == model - set(range(*asked))
 
 
 def test_ranges_that_touch_become_one() -> None:

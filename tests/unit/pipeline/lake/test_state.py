@@ -1,10 +1,11 @@
 """The state of a lake is the replay of its log."""
 
+import msgspec
 import pytest
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.entries import ENTRY_VERSION, Birth, Entry, Piece
+from roquet.pipeline.lake.entries import ENTRY_VERSION, Birth, Entry, Join, LakeFile, Piece
 from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.planning import QueueRange
 from tests.support.lake_pieces import QUEUE, piece
@@ -64,18 +65,42 @@ def test_a_gap_in_the_log_is_refused() -> None:
         LakeState().apply(Entry(ENTRY_VERSION, 2, 0, []))
 
 
-def test_what_an_entry_removes_can_be_added_again() -> None:
+def joined(rows: int, *removed: str) -> Entry:
+    return Entry(
+        ENTRY_VERSION, 2, 0, joined=[Join(list(removed), LakeFile("joined.parquet", "", rows, 0))]
+    )
+
+
+def test_joining_changes_files_and_neither_rows_nor_offsets() -> None:
     state = replayed([piece(0, 10), piece(10, 20)])
-    old = [piece(0, 10).path, piece(10, 20).path]
-    state.apply(Entry(ENTRY_VERSION, 2, 0, [piece(0, 20)], old))
+    state.apply(joined(20, piece(0, 10).path, piece(10, 20).path))
     assert state.covered(QUEUE) == [(0, 20)]
     assert state.row_count == 20
-    assert list(state.files) == [piece(0, 20).path]
+    assert list(state.files) == ["joined.parquet"]
+    state.apply(Entry(ENTRY_VERSION, 3, 0, [piece(20, 30)]))
+    assert state.row_count == 30
 
 
-def test_removing_what_is_not_there_is_refused() -> None:
-    with pytest.raises(BadLake, match=r"nothing\.parquet"):
-        LakeState().apply(Entry(ENTRY_VERSION, 1, 0, [], ["nothing.parquet"]))
+def test_joining_what_is_not_there_or_other_messages_is_refused() -> None:
+    for entry in (joined(10, "nothing.parquet"), joined(9, piece(0, 10).path)):
+        with pytest.raises(BadLake, match=r"joined\.parquet"):
+            replayed([piece(0, 10)]).apply(entry)
+
+
+def test_the_latest_schema_of_bodies_is_known() -> None:
+    state = replayed([piece(0, 10)])
+    assert state.json_schema is None
+    state.apply(Entry(ENTRY_VERSION, 2, 0, [piece(10, 20)], json_schema="`a` int"))
+    state.apply(
+        msgspec.structs.replace(joined(20, piece(0, 10).path, piece(10, 20).path), number=3)
+    )
+    assert state.json_schema == "`a` int"
+
+
+def test_messages_in_quarantine_are_counted_apart() -> None:
+    bad = LakeFile("bad.parquet", "", 3, 0)
+    state = replayed([msgspec.structs.replace(piece(0, 10), rows=7, quarantined=bad)])
+    assert (state.row_count, state.quarantined_count) == (7, 3)
 
 
 def test_pieces_that_overlap_each_other_are_not_new() -> None:
@@ -83,3 +108,9 @@ def test_pieces_that_overlap_each_other_are_not_new() -> None:
     state.check_new([piece(0, 10), piece(10, 20)])
     with pytest.raises(BadLake, match="twice"):
         state.check_new([piece(0, 10), piece(9, 20)])
+
+
+def test_a_queue_ends_behind_the_last_offset_of_any_of_its_lives() -> None:
+    state = replayed([piece(0, 10)], [piece(20, 30)], [piece(0, 4, generation=1)])
+    assert state.queue_ends() == {QUEUE: 30}
+    assert LakeState().queue_ends() == {}

@@ -17,6 +17,7 @@ from roquet.client.errors import (
 )
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.sink.delivering import Deliverer, Patience, attempted, in_parallel
+from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.pieces import Piece
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.batch_writing import encode_batch
@@ -93,7 +94,7 @@ async def test_pieces_of_one_queue_do_not_overtake_each_other(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     queue = QueueRef(TOPIC, "broker-a", 2)
-    deliverer = Deliverer(producer, PATIENT, looks_first=False, turn=0)
+    deliverer = Deliverer(producer, PATIENT, Pace(None), looks_first=False, turn=0)
     await deliverer.deliver([piece(number, queue) for number in range(50)], 16)
     assert [int(each.body) for each in cluster.stored(TOPIC, 2)] == [*range(50)]
 
@@ -104,7 +105,25 @@ async def test_a_piece_that_is_there_is_not_sent_again(
     """Wherever it is: the round through the queues begins elsewhere the second time."""
     pieces = [piece(number) for number in range(20)]
     for turn in (0, 3):
-        deliverer = Deliverer(producer, PATIENT, looks_first=True, turn=turn)
+        deliverer = Deliverer(producer, PATIENT, Pace(None), looks_first=True, turn=turn)
         await deliverer.deliver(pieces[: 10 + 5 * turn], 4)
     found = [each for queue_id in range(4) for each in cluster.stored(TOPIC, queue_id)]
     assert sorted(int(each.body) for each in found) == [*range(20)]
+
+
+async def test_a_limit_holds_for_what_is_sent_and_not_for_what_is_there(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    loop = asyncio.get_running_loop()
+    unlimited = Deliverer(producer, PATIENT, Pace(None), looks_first=True, turn=0)
+    await unlimited.deliver([piece(number) for number in range(100)], 4)
+    # What is there would take a hundred seconds otherwise.
+    async with asyncio.timeout(60):
+        slow = Deliverer(producer, PATIENT, Pace(1), looks_first=True, turn=0)
+        await slow.deliver([piece(number) for number in range(100)], 4)
+    started_s = loop.time()
+    limited = Deliverer(producer, PATIENT, Pace(50), looks_first=True, turn=0)
+    await limited.deliver([piece(number) for number in range(95, 111)], 4)
+    assert loop.time() - started_s >= 10 / 50
+    found = [each for queue_id in range(4) for each in cluster.stored(TOPIC, queue_id)]
+    assert sorted(int(each.body) for each in found) == [*range(111)]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from roquet.pipeline.errors import BadRow
-from roquet.pipeline.sink.single_rows import SingleRow, delay_of, single_rows
+from roquet.pipeline.sink.single_rows import SingleRow, delay_of, level_of, single_rows
 from roquet.protocol.messages.message import Message
 
 
@@ -42,13 +42,19 @@ def test_what_is_null_is_not_there() -> None:
         ({"delay": timedelta(days=1)}, timedelta(days=1)),
         ({"delay": datetime(2030, 1, 1, tzinfo=UTC)}, datetime(2030, 1, 1, tzinfo=UTC)),
         ({"delay": None}, None),
-        ({"delayLevel": 3}, 3),
-        ({"delayLevel": None}, None),
+        ({"delayLevel": 3}, None),
         ({}, None),
     ],
 )
-def test_a_delay_is_a_time_or_a_level(values: dict[str, Any], delay: object) -> None:
+def test_a_delay_is_a_time(values: dict[str, Any], delay: object) -> None:
     assert delay_of(values) == delay
+
+
+@pytest.mark.parametrize(
+    ("values", "level"), [({"delayLevel": 3}, 3), ({"delayLevel": None}, None), ({}, None)]
+)
+def test_a_level_is_no_delay(values: dict[str, Any], level: int | None) -> None:
+    assert level_of(values) == level
 
 
 @pytest.mark.parametrize(

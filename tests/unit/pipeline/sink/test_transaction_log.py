@@ -1,5 +1,7 @@
 """What is decided about a batch is decided once, and brokers are answered from it."""
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.transaction_producer import PreparedMessage
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.sink.transaction_log import (
+    BATCHES_KEPT,
+    KEPT_S,
     Decision,
     Mark,
     TransactionLog,
@@ -84,3 +88,28 @@ def test_nothing_is_left_beside_the_files(log: TransactionLog, tmp_path: Path) -
     log.abort(WRITE, 4, "run")
     names = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
     assert names == ["3.json", "4.run.aborted"]
+
+
+def test_what_no_broker_asks_for_and_spark_cannot_repeat_is_removed(
+    log: TransactionLog, tmp_path: Path
+) -> None:
+    for batch_id in range(4):
+        log.decide("stream", batch_id, Decision(frozenset({"one"})))
+    log.decide("stream", 4, OURS)
+    log.abort("stream", 0, "run")
+    [directory] = (tmp_path / "log").iterdir()
+    (directory / ".left-behind.tmp").touch()
+    for path in directory.iterdir():
+        if path.name != "1.json":
+            long_ago_s = time.time() - KEPT_S - 60
+            os.utime(path, (long_ago_s, long_ago_s))
+    log.prune("stream", BATCHES_KEPT)
+    # Batch 0 alone is far enough back.
+    assert sorted(path.name for path in directory.iterdir()) == [
+        *("1.json", "2.json", "3.json", "4.json")
+    ]
+    log.prune("stream", BATCHES_KEPT + 50)
+    assert len(list(directory.iterdir())) == 4
+    log.prune("stream", BATCHES_KEPT + 100)
+    # One is young, the other has messages that may have to be delivered.
+    assert sorted(path.name for path in directory.iterdir()) == ["1.json", "4.json"]

@@ -13,8 +13,8 @@ from roquet.protocol.messages.batch import BatchItem, decode_batch
 from roquet.protocol.record_columns import (
     BadColumn,
     BadProperty,
-    BadRow,
     RowTooLarge,
+    UnfitRow,
     encode_batches,
 )
 
@@ -196,7 +196,7 @@ class TestRefused:
         assert (refused.value.row, refused.value.size) == (1, 32768)
 
     def test_a_row_without_a_body(self) -> None:
-        with pytest.raises(BadRow, match="body") as refused:
+        with pytest.raises(UnfitRow, match="body") as refused:
             items_of({"body": pa.array([b"", None])})
         assert refused.value.row == 1
 

@@ -98,7 +98,7 @@ def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(
 def test_a_file_that_is_shorter_than_it_was_is_refused(snapshot: StoreSnapshot) -> None:
     path = snapshot.files[0].path
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(BadStoreDirectory, match="less than the 4096 bytes"):
+    with pytest.raises(BadStoreDirectory, match="fewer than the 4096 bytes"):
         list(snapshot.range(0, 4096).read())
 
 

@@ -13,8 +13,8 @@ from roquet.store.errors import BadRecord, BadStoreDirectory
 from roquet.store.log_scan import LogRecord
 from roquet.store.message_store import MessageStore
 from roquet.store.offline.reading import StoreReader
-from roquet.store.queue_reading import ReadLimits, ReadStatus
-from roquet.store.time_search import Boundary
+from roquet.store.reading.queue_reading import ReadLimits, ReadStatus
+from roquet.store.reading.time_search import Boundary
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.quick_disk import QuickDisk

@@ -1,6 +1,7 @@
 """The command line shows more of this: tests/unit/cli/test_store.py."""
 
 import shutil
+import tracemalloc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -67,13 +68,32 @@ def test_nothing_is_wrong_with_what_apache_left(name: str, tmp_path: Path) -> No
 
 
 def test_everything_is_counted(root: Path) -> None:
-    assert verified(root) == Verification(COUNT, 3, 2 * COUNT, [])
+    assert verified(root) == Verification(COUNT, 3, 2 * COUNT, 0, [])
+
+
+def test_the_holes_of_short_queues_are_not_read(tmp_path: Path) -> None:
+    with opened(tmp_path / "store", queue_file_size=20_000_000) as store:
+        fill(store)
+    with TemporaryDirectory() as scratch:
+        tracemalloc.start()
+        result = verify(tmp_path / "store", Path(scratch), SystemDisk())
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert result.faults == []
+    assert peak < 10 << 20
+
+
+def test_a_state_file_that_cannot_be_read_is_a_fault(root: Path) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_bytes(b'{"topicConfigTable":{')
+    (fault,) = fault_texts(root)
+    assert fault.startswith("state: config/topics.json: ")
 
 
 def test_an_empty_store_has_no_faults(tmp_path: Path) -> None:
     with opened(tmp_path):
         pass
-    assert verified(tmp_path) == Verification(0, 0, 0, [])
+    assert verified(tmp_path) == Verification(0, 0, 0, 0, [])
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""What programs hand in, looked at before anything is done with it.
+
+Each check raises BadArgument with the name of the argument, what it may be, and what it was.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from roquet.client.errors import BadArgument
+from roquet.client.queue_ref import QueueRef
+
+_SHOWN_SIZE: Final = 100
+
+
+def shown(value: object) -> str:
+    """A value in an error, short enough to be read."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_SIZE else f"{text[:_SHOWN_SIZE]}..."
+
+
+def bad(name: str, expected: str, value: object) -> BadArgument:
+    return BadArgument(f"`{name}` has to be {expected}, not {shown(value)}")
+
+
+def check_text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise bad(name, "a text", value)
+
+
+def check_number(name: str, value: Any, low: float, high: float) -> None:
+    """A number from `low` to `high`, and no bool."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad(name, "a number", value)
+    if not low <= value <= high:
+        raise bad(name, f"from {low:g} to {high:g}", value)
+
+
+def check_count(name: str, value: Any, low: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise bad(name, f"a whole number, {low} or more", value)
+
+
+def check_timeout(name: str, value: Any) -> None:
+    """A time that one can wait; the name says the unit."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        unit = "milliseconds" if name.endswith("_ms") else "seconds"
+        raise bad(name, f"a number of {unit}, more than 0", value)
+
+
+def check_moment(name: str, value: Any) -> None:
+    if not isinstance(value, datetime):
+        raise bad(name, "a datetime with a time zone", value)
+    if value.tzinfo is None:
+        raise BadArgument(f"`{name}` {value} has no time zone; give it one: datetime.now(UTC)")
+
+
+def check_queue(name: str, value: Any) -> None:
+    if not isinstance(value, QueueRef):
+        raise bad(name, "a QueueRef", value)
+
+
+def checked_queues(name: str, value: Any) -> tuple[QueueRef, ...]:
+    """Many of them; a single one is a tuple, too, and meant to be one of many."""
+    if isinstance(value, QueueRef) or not isinstance(value, Iterable):
+        raise bad(name, "a list of QueueRefs", value)
+    queues = tuple(value)
+    for queue in queues:
+        check_queue(f"each of {name}", queue)
+    return queues
+
+
+def check_offsets(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise bad(name, "a dict of QueueRefs and offsets", value)
+    for queue, offset in value.items():
+        check_queue(f"each key of {name}", queue)
+        check_count(f"each offset of {name}", offset, 0)
+
+
+def check_function(name: str, value: Any) -> None:
+    if not callable(value):
+        raise bad(name, "a function or a coroutine function", value)

@@ -1,0 +1,288 @@
+"""`audit`: what was sent against what was received and what a lake has.
+
+Each side is a set of ids, with a key and a place in an order where it has them. What is missing,
+there more often than it was sent, there without having been sent, or in another order than it was
+sent in, is counted and the first of it named.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession, Window, functions as sql
+
+from roquet.pipeline.connections import topic_reader
+from roquet.pipeline.errors import BadOption
+from roquet.pipeline.jobs.batch_queries import run_query
+from roquet.pipeline.jobs.message_frames import selected
+from roquet.pipeline.jobs.selection import Selection, pinned
+from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.source.rows import pull_group
+
+EXAMPLES: Final = 10
+ID_DEFAULT: Final = "coalesce(msgId, offsetMsgId)"
+KEY_DEFAULT: Final = "keys"
+# Where a message lies says more than its id where both sides have the same one.
+_PLACE: Final = "concat_ws('@', topic, brokerName, queueId, queueOffset)"
+_STORED_ORDER: Final = "struct(storeTimestamp, queueOffset)"
+
+_PROBLEMS: Final = ("missing", "twice", "unexpected")
+_RECEIVED: Final = "received"
+_LAKE: Final = "lake"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """Messages of a selection, or rows of Parquet files. `id`, `key` and `order` are Spark's SQL.
+
+    Without `key` or `order` nobody asks about the order.
+    """
+
+    selection: Selection | None = None
+    files: Path | None = None
+    id: str = ID_DEFAULT
+    key: str | None = None
+    order: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        if (self.selection is None) == (self.files is None):
+            raise BadOption("sent", "each side is a topic, a lake, or files: give one of them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditPlan:
+    """`group` stands for a side: what a group has passed of the topic that was sent to."""
+
+    sent: Side
+    received: Side | None = None
+    group: str | None = None
+    lake: Path | None = None
+    examples: int = EXAMPLES
+
+
+class SideReport(NamedTuple):
+    """`out_of_order` is None where nobody can tell."""
+
+    side: str
+    sent: int
+    found: int
+    missing: int
+    twice: int
+    unexpected: int
+    out_of_order: int | None
+
+    @property
+    def is_right(self) -> bool:
+        return not (self.missing or self.twice or self.unexpected or self.out_of_order)
+
+
+class Example(NamedTuple):
+    side: str
+    problem: str
+    id: str
+    key: str | None
+
+
+class AuditReport(NamedTuple):
+    sides: list[SideReport]
+    examples: list[Example]
+
+    @property
+    def is_right(self) -> bool:
+        return all(each.is_right for each in self.sides)
+
+
+class _Pair(NamedTuple):
+    """What is compared with what."""
+
+    name: str
+    sent: Side
+    found: Side
+
+
+def topic_side(
+    selection: Selection, id_sql: str = ID_DEFAULT, key: str | None = KEY_DEFAULT
+) -> Side:
+    return Side(selection=selection, id=id_sql, key=key, order=_STORED_ORDER)
+
+
+def check_audit(plan: AuditPlan) -> list[_Pair]:
+    """What has to be compared, all of it pinned: sent first, so that what comes meanwhile is
+    not missed. Raises BadOption, BadLake, and what the client raises.
+    """
+    sent = _pinned(plan.sent)
+    pairs = []
+    if plan.received is not None:
+        pairs.append(_Pair(_RECEIVED, sent, _pinned(plan.received)))
+    if plan.group is not None:
+        passed = _passed(sent, plan.group)
+        pairs.append(_Pair(f"group {plan.group}", replace(sent, id=_PLACE), passed))
+    if plan.lake is not None:
+        pairs.append(_lake_pair(sent, plan.lake))
+    if not pairs:
+        raise BadOption("received", "nothing to compare with: give what was received, or a lake")
+    return pairs
+
+
+def audit(spark: SparkSession, pairs: list[_Pair], examples: int = EXAMPLES) -> AuditReport:
+    """Raises QueryFailed."""
+    sides, found = [], list[Example]()
+    for pair in pairs:
+        side, its_examples = run_query(partial(_compared, spark, pair, examples))
+        sides.append(side)
+        found += its_examples
+    return AuditReport(sides, found)
+
+
+def _compared(spark: SparkSession, pair: _Pair, examples: int) -> tuple[SideReport, list[Example]]:
+    with (
+        _cached(_rows(spark, pair.sent)) as sent,
+        _cached(_rows(spark, pair.found)) as found,
+        _cached(_counted(sent, found)) as counted,
+    ):
+        (totals,) = counted.agg(
+            *(
+                sql.coalesce(sql.sum(each), sql.lit(0)).alias(each)
+                for each in ("sent", "found", *_PROBLEMS)
+            )
+        ).collect()
+        named = [
+            Example(pair.name, problem, row.id, row.key)
+            for problem in _PROBLEMS
+            if totals[problem]
+            for row in counted.where(sql.col(problem) > 0).orderBy("id").limit(examples).collect()
+        ]
+        wrong_order, misplaced = _order_problems(pair, sent, found, examples)
+        side = SideReport(
+            pair.name,
+            totals.sent,
+            totals.found,
+            totals.missing,
+            totals.twice,
+            totals.unexpected,
+            wrong_order,
+        )
+        return side, named + misplaced
+
+
+def _order_problems(
+    pair: _Pair, sent: DataFrame, found: DataFrame, examples: int
+) -> tuple[int | None, list[Example]]:
+    if not (_has_order(pair.sent) and _has_order(pair.found)):
+        return None, []
+    with _cached(out_of_order(sent, found)) as misplaced:
+        return misplaced.count(), [
+            Example(pair.name, "out of order", row.id, row.key)
+            for row in misplaced.orderBy("id").limit(examples).collect()
+        ]
+
+
+@contextmanager
+def _cached(frame: DataFrame) -> Iterator[DataFrame]:
+    """Read once, however often it is asked."""
+    frame.cache()
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+def _counted(sent: DataFrame, found: DataFrame) -> DataFrame:
+    """Each id with how often it was sent and found, and what is wrong with that."""
+
+    def counts(frame: DataFrame, name: str) -> DataFrame:
+        return frame.groupBy("id").agg(
+            sql.count(sql.lit(1)).alias(name), sql.first("key").alias(f"{name}_key")
+        )
+
+    both = counts(sent, "sent").join(counts(found, "found"), "id", "full_outer")
+    was_sent, was_found = sql.col("sent"), sql.col("found")
+    return both.select(
+        "id",
+        sql.coalesce("sent_key", "found_key").alias("key"),
+        sql.coalesce(was_sent, sql.lit(0)).alias("sent"),
+        sql.coalesce(was_found, sql.lit(0)).alias("found"),
+        sql.greatest(was_sent - sql.coalesce(was_found, sql.lit(0)), sql.lit(0)).alias("missing"),
+        sql.when(was_sent.isNotNull(), sql.greatest(was_found - was_sent, sql.lit(0)))
+        .otherwise(sql.lit(0))
+        .alias("twice"),
+        sql.when(was_sent.isNull(), was_found).otherwise(sql.lit(0)).alias("unexpected"),
+    )
+
+
+def out_of_order(sent: DataFrame, found: DataFrame) -> DataFrame:
+    """What came behind something of its key that was sent later. Of what came twice, the first."""
+    first_found = found.groupBy("id").agg(sql.min("order").alias("found_order"))
+    first_sent = sent.groupBy("id").agg(
+        sql.min("order").alias("sent_order"), sql.first("key").alias("key")
+    )
+    in_turn = Window.partitionBy("key").orderBy("found_order")
+    before = in_turn.rowsBetween(Window.unboundedPreceding, -1)
+    latest_before = sql.max("sent_order").over(before)
+    return (
+        first_sent.join(first_found, "id")
+        .where("key is not null and key != ''")
+        .withColumn("latest_before", latest_before)
+        .where("latest_before > sent_order")
+        .select("id", "key")
+    )
+
+
+def _rows(spark: SparkSession, side: Side) -> DataFrame:
+    if side.selection is not None:
+        frame = selected(spark, side.selection)
+    else:
+        frame = spark.read.parquet(str(side.files))
+    return frame.select(
+        sql.expr(side.id).cast("string").alias("id"),
+        sql.expr(side.key or "null").cast("string").alias("key"),
+        sql.expr(side.order or "null").alias("order"),
+    )
+
+
+def _has_order(side: Side) -> bool:
+    return side.key is not None and side.order is not None
+
+
+def _pinned(side: Side) -> Side:
+    if side.selection is not None:
+        return replace(side, selection=pinned(side.selection))
+    assert side.files is not None
+    if not side.files.exists():
+        raise BadOption("files", f"there is nothing at {side.files}")
+    return side
+
+
+def _passed(sent: Side, group: str) -> Side:
+    """What a group has passed: all before its offsets. Those are its own affair now."""
+    selection = sent.selection
+    if selection is None or selection.lake is not None:
+        raise BadOption("group", "a group reads a topic, so what was sent has to be one")
+    assert selection.ends is not None
+    reading = read_options(ReadOptions, selection.source)
+    reader = topic_reader(reading.cluster, pull_group(reading))
+    committed = reader.committed(group, list(selection.ends))
+    ends = {queue: min(end, committed[queue] or 0) for queue, end in selection.ends.items()}
+    return replace(sent, id=_PLACE, selection=replace(selection, ends=ends))
+
+
+def _lake_pair(sent: Side, lake: Path) -> _Pair:
+    source: Mapping[str, str] = {}
+    if sent.selection is None:
+        found = pinned(Selection(source=source, lake=lake))
+        return _Pair(
+            _LAKE, sent, Side(selection=found, key=sent.key and KEY_DEFAULT, order=_STORED_ORDER)
+        )
+    selection = sent.selection
+    # What the lake took since is not asked about; what it lacks is missing.
+    found = replace(selection, source=dict(_topic_names(selection)), lake=lake)
+    return _Pair(_LAKE, replace(sent, id=_PLACE), replace(sent, id=_PLACE, selection=found))
+
+
+def _topic_names(selection: Selection) -> Iterator[tuple[str, str]]:
+    return ((name, value) for name, value in selection.source.items() if name.startswith("topic"))

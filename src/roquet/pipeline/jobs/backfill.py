@@ -1,0 +1,243 @@
+"""`backfill`: the files of a broker into a lake, without the broker; what the lake has is left out.
+
+Tasks read parts of the log and write files; the driver publishes them some parts at a time. It may
+be killed at any moment and started again, before or after `ingest` or in turns with it: what one of
+them has put into the lake the other does not add.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Final, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from roquet.pipeline.errors import BadLake, BadOption, DataLoss
+from roquet.pipeline.jobs.lake_choice import (
+    check_settings,
+    format_of,
+    json_columns_of,
+    properties_of,
+)
+from roquet.pipeline.jobs.store_shares import (
+    ShareTask,
+    StoredQueue,
+    described,
+    needed_shares,
+    older_lives,
+    stage_share,
+    stored_queues,
+)
+from roquet.pipeline.jobs.task_runs import run_tasks
+from roquet.pipeline.lake.entries import Entry
+from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.publish_log import PublishLog
+from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings, read_settings
+from roquet.pipeline.lake.state import LakeState, Wanted
+from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.options.store import Include, StoreOptions
+from roquet.pipeline.queue_tables import queue_key
+from roquet.pipeline.store_source.finding import shares_of
+from roquet.pipeline.store_source.rows import StoreShare
+
+log = logging.getLogger(__name__)
+
+_PROPERTIES: Final = "properties"
+# What is published together: a kill costs no more than that.
+_SHARES_PER_CORE: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackfillPlan:
+    """`source` are options of format `rocketmq-store` by their names, with its `path`.
+
+    A store does not know the name of its broker, and `ingest` does: it has to be given as
+    `broker_name`, unless the lake has messages of the topics from one broker alone.
+    """
+
+    source: Mapping[str, str]
+    lake: Path
+    broker_name: str | None = None
+    ignore_data_loss: bool = False
+    grid: int = GRID_DEFAULT
+    format: str | None = None
+    json_schema: str | None = None
+
+
+class BackfillReport(NamedTuple):
+    """What was published, and what the lake has. Not complete is what was interrupted.
+
+    `missing` counts offsets of the store that the lake still lacks: damaged, or left out by time.
+    """
+
+    messages: int
+    files: int
+    bytes: int
+    quarantined: int
+    missing: int
+    lake_messages: int
+    lake_files: int
+    lake_quarantined: int
+    is_complete: bool
+
+
+def check_backfill(plan: BackfillPlan) -> LakeSettings:
+    """What a lake is made with by this plan. Needs no Spark.
+
+    Raises BadOption, BadSchema, BadLake, DamagedStore and StoreError.
+    """
+    options = _store_options(plan)
+    if options.include is Include.ALL:
+        raise BadOption("include", "a lake has what a consumer could read: leave it out")
+    found = read_settings(plan.lake)
+    if found and (found.tag_expression or found.sql_expression):
+        raise BadLake(
+            f"the lake {plan.lake} has a choice of messages, and files cannot be asked for one:"
+            " use another lake"
+        )
+    wanted = LakeSettings(
+        grid=plan.grid, format=format_of(plan.lake, plan.format), properties=options.properties
+    )
+    check_settings(plan.lake, wanted)
+    json_columns_of(plan.lake, plan.json_schema)
+    _look(plan)
+    return wanted
+
+
+def backfill(
+    spark: SparkSession,
+    plan: BackfillPlan,
+    on_published: Callable[[Entry, int], None] = lambda _entry, _wanted: None,
+    stop: Event | None = None,
+) -> BackfillReport:
+    """Returns when all is published, or soon after `stop` is set.
+
+    `on_published` is told how many offsets were wanted in all. Raises as `check_backfill`, and
+    DataLoss and QueryFailed.
+    """
+    settings = check_backfill(plan)
+    columns = json_columns_of(plan.lake, plan.json_schema)
+    shares, broker_name = _look(plan)
+    options = _store_options(plan, broker_name)
+    with Lake.open(plan.lake, settings) as lake:
+        queues = stored_queues(options, shares, broker_name)
+        wanted = _wanted(plan, lake.state, queues)
+        rows = sum(each.range.row_count for each in wanted)
+        entries: list[Entry] = []
+        is_complete = True
+        json_schema = columns.ddl if columns else None
+        for round_ in _rounds(spark, needed_shares(options, shares, wanted)):
+            if stop is not None and stop.is_set():
+                is_complete = False
+                break
+            entry = _publish(spark, lake, options, round_, wanted, json_schema)
+            if entry is not None:
+                entries.append(entry)
+                on_published(entry, rows)
+        return _report(lake.state, entries, queues, is_complete=is_complete)
+
+
+def _publish(
+    spark: SparkSession,
+    lake: Lake,
+    options: StoreOptions,
+    shares: Sequence[StoreShare],
+    wanted: Sequence[Wanted],
+    json_schema: str | None,
+) -> Entry | None:
+    tasks = [
+        ShareTask(
+            share=share,
+            wanted=wanted,
+            lake=lake.path,
+            run=lake.run,
+            grid=lake.settings.grid,
+            base=lake.state.entry_number,
+            json_schema=json_schema,
+        )
+        for share in shares
+    ]
+    staged = run_tasks(spark, partial(stage_share, options), tasks)
+    return lake.publish([each for of_task in staged for each in of_task], json_schema)
+
+
+def _rounds(spark: SparkSession, shares: Sequence[StoreShare]) -> list[Sequence[StoreShare]]:
+    size = _SHARES_PER_CORE * spark.sparkContext.defaultParallelism
+    return [shares[start : start + size] for start in range(0, len(shares), size)]
+
+
+def _wanted(plan: BackfillPlan, state: LakeState, queues: Sequence[StoredQueue]) -> list[Wanted]:
+    older = older_lives(
+        queues, {each.range.queue: state.birth_of(each.range.queue) for each in queues}
+    )
+    if older:
+        raise BadLake(
+            f"{', '.join(older)}: was deleted and made again since this store was written, and"
+            " the lake has messages of the later one: use another lake"
+        )
+    missing = state.missing([each.range for each in queues], described(queues))
+    losses = [
+        f"{queue_key(queue)} was deleted and made again since the lake took from it"
+        for queue in missing.made_again
+    ]
+    if losses and not plan.ignore_data_loss:
+        raise DataLoss(losses)
+    for loss in losses:
+        log.warning("both are in the lake: %s", loss)
+    return list(missing.wanted)
+
+
+def _look(plan: BackfillPlan) -> tuple[list[StoreShare], str]:
+    """What there is to be read, and whose it is. Raises as `check_backfill`."""
+    shares = shares_of(_store_options(plan))
+    topics = {topic for share in shares for topic in share.topics}
+    return shares, plan.broker_name or _known_broker(plan.lake, topics)
+
+
+def _known_broker(lake: Path, topics: set[str]) -> str:
+    """Raises BadOption."""
+    state = PublishLog(lake.absolute()).refresh()
+    found = set[str]().union(*(state.brokers_of(topic) for topic in topics))
+    if len(found) != 1:
+        raise BadOption(
+            "brokerName",
+            "a store does not know the name of its broker, and the lake has to, so that `ingest`"
+            " adds nothing twice: give --broker-name"
+            + (f" ({', '.join(sorted(found))})" if found else ""),
+        )
+    return found.pop()
+
+
+def _store_options(plan: BackfillPlan, broker_name: str | None = None) -> StoreOptions:
+    """What was given, and what holds for a lake where nothing was. Raises BadOption."""
+    options = dict(plan.source)
+    if _PROPERTIES not in {name.lower() for name in options}:
+        options[_PROPERTIES] = str(properties_of(plan.lake))
+    if broker_name is not None:
+        options["brokerName"] = broker_name
+    return read_options(StoreOptions, options)
+
+
+def _report(
+    state: LakeState,
+    entries: Sequence[Entry],
+    queues: Sequence[StoredQueue],
+    *,
+    is_complete: bool,
+) -> BackfillReport:
+    pieces = [piece for entry in entries for piece in entry.added]
+    left = state.missing([each.range for each in queues], described(queues))
+    return BackfillReport(
+        messages=sum(piece.rows for piece in pieces),
+        files=sum(bool(piece.path) for piece in pieces),
+        bytes=sum(piece.bytes for piece in pieces),
+        quarantined=sum(piece.quarantined.rows for piece in pieces if piece.quarantined),
+        missing=sum(each.range.row_count for each in left.wanted),
+        lake_messages=state.row_count,
+        lake_files=len(state.files),
+        lake_quarantined=state.quarantined_count,
+        is_complete=is_complete,
+    )

@@ -1,0 +1,105 @@
+"""`compact`: the small files of hours that are over become larger ones; no message changes.
+
+Tasks write the joined files aside; the driver lets them take the place of the others, some
+directories at a time. It may be killed at any moment and started again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Final, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from roquet.pipeline.jobs.task_runs import run_tasks
+from roquet.pipeline.lake.entries import Entry, Join, StagedJoin
+from roquet.pipeline.lake.joining import WantedJoin, in_rounds, wanted_joins, write_join
+from roquet.pipeline.lake.lake import Lake, no_lake
+from roquet.pipeline.lake.settings import read_settings
+
+TARGET_SIZE_DEFAULT: Final = 256 << 20
+# Clocks of brokers and ours differ, and messages of an hour take some time to get here.
+GRACE_DEFAULT: Final = timedelta(minutes=10)
+# What is joined before it is published: a kill costs no more than that.
+_ROUND_SIZE: Final = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactPlan:
+    """An hour is over when it ended `grace` before `now`; files grow up to `target_size` bytes."""
+
+    lake: Path
+    target_size: int = TARGET_SIZE_DEFAULT
+    grace: timedelta = GRACE_DEFAULT
+    now: datetime | None = None
+
+
+class CompactReport(NamedTuple):
+    """What was joined, and what the lake has. Not complete is what was interrupted."""
+
+    hours: int
+    messages: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    lake_messages: int
+    lake_files: int
+    is_complete: bool
+
+
+def check_compact(plan: CompactPlan) -> None:
+    """Before anybody waits for Spark. Raises BadLake."""
+    if read_settings(plan.lake) is None:
+        raise no_lake(plan.lake)
+
+
+def compact(
+    spark: SparkSession,
+    plan: CompactPlan,
+    on_published: Callable[[Entry, int], None] = lambda _entry, _wanted: None,
+    stop: Event | None = None,
+) -> CompactReport:
+    """Returns when all is joined, or soon after `stop` is set. Raises BadLake and QueryFailed.
+
+    `on_published` is told how many files are to be joined in all.
+    """
+    with Lake.open_existing(plan.lake) as lake:
+        closed_before = (plan.now or datetime.now(UTC)) - plan.grace
+        files = list(lake.state.files.values())
+        wanted = wanted_joins(files, closed_before, plan.target_size)
+        done: list[WantedJoin] = []
+        bytes_after = 0
+        for joins in in_rounds(wanted, _ROUND_SIZE):
+            if stop is not None and stop.is_set():
+                break
+            entry = _join(spark, lake, joins)
+            done += joins
+            bytes_after += sum(join.file.bytes for join in entry.joined)
+            on_published(entry, sum(len(join.files) for join in wanted))
+        return CompactReport(
+            hours=len({join.directory for join in done}),
+            messages=sum(join.row_count for join in done),
+            files_before=sum(len(join.files) for join in done),
+            files_after=len(done),
+            bytes_before=sum(join.size for join in done),
+            bytes_after=bytes_after,
+            lake_messages=lake.state.row_count,
+            lake_files=len(lake.state.files),
+            is_complete=len(done) == len(wanted),
+        )
+
+
+def _join(spark: SparkSession, lake: Lake, joins: list[WantedJoin]) -> Entry:
+    base = lake.state.entry_number
+    work = partial(_write, lake.path, lake.run, base + 1)
+    made = run_tasks(spark, work, list(enumerate(joins)))
+    return lake.join([StagedJoin(base, join) for join in made])
+
+
+def _write(lake: Path, run: str, entry_number: int, part: tuple[int, WantedJoin]) -> Join:
+    index, wanted = part
+    return write_join(lake, run, wanted, (entry_number, index))

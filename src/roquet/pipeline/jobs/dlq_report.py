@@ -1,0 +1,157 @@
+"""`dlq-report`: what groups gave up on, and why, as far as the messages say.
+
+A dead letter carries where it came from. Why it was given up says only a client that writes it
+down, ours among them; brokers do so without a word.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as sql
+
+from roquet.client.blocking.admin import Admin
+from roquet.client.blocking.reader import TopicReader
+from roquet.pipeline.errors import BadOption
+from roquet.pipeline.jobs.batch_queries import run_query
+from roquet.pipeline.jobs.message_frames import selected
+from roquet.pipeline.jobs.selection import Selection, pinned
+from roquet.protocol.messages.message import KEY_SEPARATOR, Property
+from roquet.protocol.names import DLQ_PREFIX
+
+log = logging.getLogger(__name__)
+
+TOP_DEFAULT: Final = 10
+
+# The first one that is there counts.
+_ORIGINS: Final = (Property.DLQ_ORIGIN_TOPIC, Property.RETRY_TOPIC, Property.REAL_TOPIC)
+_ORIGIN_IDS: Final = (Property.ORIGIN_MESSAGE_ID, Property.DLQ_ORIGIN_MESSAGE_ID)
+_REASON: Final = "DEAD_LETTER_REASON"
+_ERROR: Final = "DEAD_LETTER_ERROR"
+_TRIES: Final = "DEAD_LETTER_TRIES"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DlqPlan:
+    """All groups that have dead letters if none is named; `top` is how many of each are shown."""
+
+    name_server: str
+    groups: tuple[str, ...] = ()
+    start: str | None = None
+    end: str | None = None
+    top: int = TOP_DEFAULT
+
+
+class DlqReport(NamedTuple):
+    """Rows have the names that the command shows."""
+
+    messages: int
+    groups: list[Row]
+    reasons: list[Row]
+    topics: list[Row]
+    keys: list[Row]
+    last: list[Row]
+
+
+def dead_letter_topics(plan: DlqPlan) -> list[str]:
+    """Those that can be read. Raises BadOption for a group without dead letters, and what the
+    client raises.
+    """
+    with Admin(plan.name_server) as admin:
+        topics = admin.topics(with_internal=True)
+    there = {topic for topic in topics if topic.startswith(DLQ_PREFIX)}
+    wanted = [DLQ_PREFIX + group for group in plan.groups] or sorted(there)
+    for topic in wanted:
+        if topic not in there:
+            group = topic.removeprefix(DLQ_PREFIX)
+            raise BadOption("group", f"{group!r} has no dead letters")
+    with TopicReader(plan.name_server) as reader:
+        readable = [topic for topic in wanted if reader.queues(topic)]
+    for topic in wanted:
+        if topic not in readable:
+            log.warning("%s is left out: its brokers allow nobody to read it", topic)
+    return readable
+
+
+def dlq_report(spark: SparkSession, plan: DlqPlan, topics: Sequence[str]) -> DlqReport:
+    """Raises QueryFailed, and what the client raises."""
+    selection = pinned(
+        Selection(
+            source={"nameServer": plan.name_server, "topics": ",".join(topics)},
+            start=plan.start,
+            end=plan.end,
+        )
+    )
+
+    def look() -> DlqReport:
+        letters = dead_letters(selected(spark, selection)).cache()
+        try:
+            return _summed_up(letters, plan.top)
+        finally:
+            letters.unpersist()
+
+    return run_query(look)
+
+
+def dead_letters(messages: DataFrame) -> DataFrame:
+    """One row each, with what its properties say."""
+    return messages.select(
+        sql.substring(sql.col("topic"), len(DLQ_PREFIX) + 1, 1 << 20).alias("group"),
+        _first_of(_ORIGINS).alias("topic"),
+        _first_of(_ORIGIN_IDS).alias("origin_id"),
+        sql.col("msgId").alias("id"),
+        "tags",
+        "keys",
+        sql.coalesce(_property(_REASON), sql.lit("not said")).alias("reason"),
+        _property(_ERROR).alias("error"),
+        sql.coalesce(_property(_TRIES).try_cast("int"), sql.col("reconsumeTimes")).alias("tries"),
+        sql.col("bornTimestamp").alias("sent"),
+        sql.col("storeTimestamp").alias("given_up"),
+    )
+
+
+def _summed_up(letters: DataFrame, top: int) -> DlqReport:
+    count = sql.count(sql.lit(1)).alias("messages")
+    groups = (
+        letters.groupBy("group")
+        .agg(
+            count,
+            sql.min("given_up").alias("first"),
+            sql.max("given_up").alias("last"),
+            sql.max("tries").alias("tries_max"),
+            sql.count_distinct("topic").alias("topics"),
+        )
+        .orderBy(sql.desc("messages"), "group")
+        .collect()
+    )
+    keys = letters.select(
+        "group", sql.explode(sql.split("keys", KEY_SEPARATOR)).alias("key")
+    ).where("key != ''")
+    newest = letters.orderBy(sql.desc("given_up"), "id").limit(top)
+    return DlqReport(
+        sum(row.messages for row in groups),
+        groups,
+        _top(letters, ("group", "reason", "error"), top),
+        _top(letters, ("group", "topic"), top),
+        _top(keys, ("group", "key"), top),
+        newest.select(
+            "given_up", "group", "topic", "id", "origin_id", "tags", "keys", "tries", "reason"
+        ).collect(),
+    )
+
+
+def _top(frame: DataFrame, names: Sequence[str], top: int) -> list[Row]:
+    """The most frequent ones."""
+    counted = frame.groupBy(*names).agg(
+        sql.count(sql.lit(1)).alias("messages"),
+    )
+    return counted.orderBy(sql.desc("messages"), *names).limit(top).collect()
+
+
+def _property(name: str) -> Column:
+    return sql.col("properties")[name]
+
+
+def _first_of(names: Sequence[str]) -> Column:
+    return sql.coalesce(*(_property(name) for name in names))

@@ -1,0 +1,124 @@
+"""`export`: messages of a topic or a lake as files for others: Parquet, JSON lines or CSV.
+
+Files are written aside and get their directory when all of them are whole, so what has the name
+that was asked for is never half an export.
+"""
+
+import shutil
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions as sql
+from pyspark.sql.types import MapType
+
+from roquet.pipeline.errors import BadOption
+from roquet.pipeline.jobs.batch_queries import run_query
+from roquet.pipeline.jobs.message_frames import selected
+from roquet.pipeline.jobs.selection import Selection, pinned
+from roquet.pipeline.lake.durable import make_directories, sync_directory
+
+_COUNTED: Final = "rows"
+# Spark marks what it has finished, and sums up each file.
+_NOT_DATA: Final = ("_", ".")
+
+
+class FileFormat(StrEnum):
+    PARQUET = "parquet"
+    JSON = "json"
+    CSV = "csv"
+
+
+class BodyForm(StrEnum):
+    """How a body is written where there are only texts."""
+
+    BASE64 = "base64"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportPlan:
+    """`columns` are those of messages; all of them if none is named."""
+
+    selection: Selection
+    directory: Path
+    format: FileFormat = FileFormat.PARQUET
+    body: BodyForm = BodyForm.BASE64
+    columns: tuple[str, ...] = ()
+    files_max: int | None = None
+
+
+class ExportReport(NamedTuple):
+    messages: int
+    files: int
+    bytes: int
+    directory: str
+
+
+def check_export(plan: ExportPlan) -> ExportPlan:
+    """The plan with its selection pinned. Raises BadOption, and what `pinned` raises."""
+    if plan.directory.exists():
+        raise BadOption("to", f"{plan.directory} is there already: name a directory that is not")
+    return replace(plan, selection=pinned(plan.selection))
+
+
+def export(spark: SparkSession, plan: ExportPlan) -> ExportReport:
+    """Raises QueryFailed, BadOption and BadLake."""
+    target = plan.directory.absolute()
+    aside = target.with_name(f".{target.name}.{uuid4().hex}")
+    make_directories(target.parent)
+
+    def write() -> int:
+        shutil.rmtree(aside, ignore_errors=True)
+        frame = written_frame(selected(spark, plan.selection), plan)
+        if plan.files_max is not None:
+            frame = frame.coalesce(plan.files_max)
+        observed = Observation()
+        frame = frame.observe(observed, sql.count(sql.lit(1)).alias(_COUNTED))
+        writer = frame.write.format(plan.format)
+        if plan.format is FileFormat.CSV:
+            # Quotes are doubled, as all readers of CSV but Spark expect it.
+            writer = writer.option("header", value=True).option("escape", '"')
+        writer.save(str(aside))
+        count: int = observed.get[_COUNTED]
+        return count
+
+    try:
+        messages = run_query(write)
+        # Nobody else may have made it meanwhile: an empty directory would be replaced.
+        if target.exists():
+            raise BadOption("to", f"{target} was made by somebody else meanwhile")
+        aside.rename(target)
+        sync_directory(target.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    files = [each for each in target.iterdir() if not each.name.startswith(_NOT_DATA)]
+    size = sum(each.stat().st_size for each in files)
+    return ExportReport(messages, len(files), size, str(target))
+
+
+def written_frame(frame: DataFrame, plan: ExportPlan) -> DataFrame:
+    """With the columns that were asked for, as the files can have them. Raises BadOption."""
+    unknown = [name for name in plan.columns if name not in frame.columns]
+    if unknown:
+        there = ", ".join(frame.columns)
+        raise BadOption("columns", f"messages have no column {unknown[0]!r}, only {there}")
+    if plan.columns:
+        frame = frame.select(*plan.columns)
+    if plan.format is FileFormat.PARQUET:
+        return frame
+    if "body" in frame.columns:
+        encode = sql.base64 if plan.body is BodyForm.BASE64 else _as_text
+        frame = frame.withColumn("body", encode(sql.col("body")))
+    if plan.format is FileFormat.CSV and "properties" in frame.columns:
+        kind = frame.schema["properties"].dataType
+        if isinstance(kind, MapType):
+            frame = frame.withColumn("properties", sql.to_json("properties"))
+    return frame
+
+
+def _as_text(body: Column) -> Column:
+    """What is no UTF-8 is shown with replacement characters."""
+    return sql.make_valid_utf8(body.cast("string"))

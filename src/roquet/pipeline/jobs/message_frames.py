@@ -1,0 +1,126 @@
+"""A selection as a DataFrame, with all columns of messages, wherever they come from."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+from pyspark.sql import Column, DataFrame, SparkSession, functions as sql
+
+from roquet.client.errors import BadArgument
+from roquet.client.group.subscriptions import subscription_of
+from roquet.pipeline import register
+from roquet.pipeline.errors import BadOption
+from roquet.pipeline.jobs.selection import (
+    Selection,
+    chosen_topics,
+    ends_text,
+    lake_settings,
+    lake_state,
+    reading_options,
+)
+from roquet.pipeline.options.kinds import moment_ms
+from roquet.pipeline.queue_tables import flat_table
+from roquet.pipeline.schema import message_schema
+from roquet.protocol.messages.message import KEY_SEPARATOR
+
+_HOUR_MS: Final = 3_600_000
+_hour_in = re.compile(r"/dt=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/").search
+# Of a subscription of tags alone; the topic does not matter.
+_ANY_TOPIC: Final = "any"
+
+
+def selected(spark: SparkSession, selection: Selection) -> DataFrame:
+    """Raises BadOption and BadLake. What is read when is Spark's business."""
+    frame = (
+        _topic_frame(spark, selection) if selection.lake is None else _lake_frame(spark, selection)
+    )
+    if selection.ends is not None:
+        ends = sql.from_json(
+            sql.lit(msgspec.json.encode(flat_table(selection.ends)).decode()), "map<string,bigint>"
+        )
+        frame = frame.where(sql.col("queueOffset") < ends[_queue_column()])
+    if selection.keys:
+        wanted = sql.array(*(sql.lit(key) for key in selection.keys))
+        frame = frame.where(sql.arrays_overlap(sql.split("keys", KEY_SEPARATOR), wanted))
+    return frame if selection.where is None else frame.where(sql.expr(selection.where))
+
+
+def _topic_frame(spark: SparkSession, selection: Selection) -> DataFrame:
+    register(spark)
+    options = reading_options(selection)
+    if selection.ends is not None:
+        options["endingOffsets"] = ends_text(selection.ends)
+    elif selection.end is not None:
+        options["endingTimestamp"] = selection.end
+    return spark.read.format("rocketmq").options(**options).load()
+
+
+def _lake_frame(spark: SparkSession, selection: Selection) -> DataFrame:
+    """The files that the log lists now, not what lies in the directory."""
+    assert selection.lake is not None
+    lake = selection.lake.absolute()
+    schema = message_schema(lake_settings(lake).properties)
+    start_ms, end_ms = _moment("start", selection.start), _moment("end", selection.end)
+    state = lake_state(lake)
+    topics = chosen_topics(selection, {queue.topic for queue in state.queue_ends()})
+    files = [path for path in state.files if topic_of(path) in topics]
+    paths = [str(lake / path) for path in in_hours(files, start_ms, end_ms)]
+    if not paths:
+        return spark.createDataFrame([], schema)
+    frame = spark.read.schema(schema).option("basePath", str(lake)).parquet(*paths)
+    frame = frame.select(*schema.fieldNames())
+    if start_ms is not None:
+        frame = frame.where(sql.col("storeTimestamp") >= sql.lit(_at(start_ms)))
+    if end_ms is not None:
+        frame = frame.where(sql.col("storeTimestamp") < sql.lit(_at(end_ms)))
+    tags = tags_in(selection.tags)
+    return frame.where(sql.col("tags").isin(*tags)) if tags else frame
+
+
+def in_hours(paths: Iterable[str], start_ms: int | None, end_ms: int | None) -> list[str]:
+    """The files of a lake that may have messages which were stored in that time."""
+    found = []
+    for path in paths:
+        hour = _hour_in(f"/{path}")
+        if hour is not None:
+            begin = datetime.fromisoformat(f"{hour[1]}T{hour[2]}:00:00+00:00")
+            begin_ms = round(begin.timestamp() * 1000)
+            is_before = start_ms is not None and begin_ms + _HOUR_MS <= start_ms
+            is_behind = end_ms is not None and begin_ms >= end_ms
+            if is_before or is_behind:
+                continue
+        found.append(path)
+    return found
+
+
+def topic_of(path: str) -> str:
+    """Of a file below a lake."""
+    return unquote(path.partition("/")[0].removeprefix("topic="))
+
+
+def tags_in(expression: str | None) -> tuple[str, ...]:
+    """Of `new || paid`; none if all are meant. Raises BadOption."""
+    try:
+        return tuple(sorted(subscription_of(_ANY_TOPIC, expression).tags))
+    except BadArgument as error:
+        raise BadOption("tagExpression", str(error)) from None
+
+
+def _moment(name: str, text: str | None) -> int | None:
+    try:
+        moment: int | None = None if text is None else moment_ms.read(text)
+    except ValueError as error:
+        raise BadOption(name, f"{text!r} is not {error}") from None
+    return moment
+
+
+def _at(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def _queue_column() -> Column:
+    """As `queue_key` has it."""
+    return sql.concat_ws("@", "topic", "brokerName", sql.col("queueId").cast("string"))

@@ -1,0 +1,145 @@
+"""A lake as a table of Delta: each entry of its log is one transaction, by its number.
+
+What counts is the log of the lake: an entry that a crash kept out of the table gets there when the
+lake is opened next. The table says itself which entry it has, so none gets there twice. Files whose
+messages were joined stay for those who read an older version, until somebody vacuums the table.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import msgspec
+import pyarrow as pa
+
+from roquet.pipeline.errors import BadLake
+from roquet.pipeline.lake.ddl import read_ddl
+from roquet.pipeline.lake.entries import Entry, LakeFile
+from roquet.pipeline.lake.file_names import PARTITIONING, directory_of, partition_values
+from roquet.pipeline.lake.settings import LakeSettings
+from roquet.pipeline.lake.staging import lake_columns
+from roquet.protocol.record_columns import record_schema
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_PARTITION_TYPES: Final = (pa.string(), pa.date32(), pa.int32())
+
+
+def check_delta() -> None:
+    """Raises BadLake if the library is missing."""
+    if find_spec("deltalake") is None:
+        raise BadLake("tables of Delta need a library: pip install roquet[delta]")
+
+
+@final
+class DeltaMirror:
+    """The table in the directory of a lake. Raises BadLake where the library is missing."""
+
+    def __init__(self, lake: Path, settings: LakeSettings) -> None:
+        check_delta()
+        self._lake = lake
+        self._settings = settings
+
+    def make(self) -> None:
+        """If there is none. Raises BadLake."""
+        with self._told():
+            self._table()
+
+    def has(self, entry: Entry) -> bool:
+        """Raises BadLake."""
+        with self._told():
+            version = self._table().transaction_version(self._settings.id)
+        return version is not None and version >= entry.number
+
+    def commit(self, entry: Entry) -> None:
+        """Returns when readers of the table see what the entry says. Raises BadLake."""
+        if not self.has(entry):
+            with self._told():
+                self._commit(entry)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+        try:
+            yield
+        except DeltaError as error:
+            raise BadLake(f"the table of Delta in {self._lake}: {error}") from None
+
+    def _commit(self, entry: Entry) -> None:
+        from deltalake import CommitProperties, Transaction  # noqa: PLC0415
+
+        table = self._table_with(entry.json_schema)
+        actions = list(_actions(entry))
+        if actions:
+            transaction = Transaction(self._settings.id, entry.number, entry.published_ms)
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                list(PARTITIONING),
+                commit_properties=CommitProperties(app_transactions=[transaction]),
+            )
+
+    def _table(self) -> "DeltaTable":
+        from deltalake import DeltaTable  # noqa: PLC0415
+
+        if not DeltaTable.is_deltatable(str(self._lake)):
+            columns = record_schema(
+                lake_columns(self._settings.properties), self._settings.properties
+            )
+            partitions = zip(PARTITIONING, _PARTITION_TYPES, strict=True)
+            schema = pa.schema([*columns, *(pa.field(*each) for each in partitions)])
+            return DeltaTable.create(str(self._lake), schema, partition_by=list(PARTITIONING))
+        return DeltaTable(str(self._lake))
+
+    def _table_with(self, json_schema: str | None) -> "DeltaTable":
+        """The table, with all columns of decoded bodies."""
+        from deltalake import Field  # noqa: PLC0415
+
+        table = self._table()
+        there = {field.name for field in table.schema().fields}
+        missing = [
+            Field.from_arrow(field)
+            for field in (read_ddl(json_schema) if json_schema else ())
+            if field.name not in there
+        ]
+        if missing:
+            table.alter.add_columns(missing)
+            return self._table()
+        return table
+
+
+def _actions(entry: Entry) -> Iterator[Any]:
+    from deltalake.transaction import RemoveAction  # noqa: PLC0415
+
+    for piece in entry.added:
+        if piece.file is not None:
+            yield _added(piece.file, entry, is_new=True)
+    for join in entry.joined:
+        yield _added(join.file, entry, is_new=False)
+        values = _values(join.file.path)
+        for path in join.removed:
+            yield RemoveAction(path, False, entry.published_ms, None, values)
+
+
+def _added(file: LakeFile, entry: Entry, *, is_new: bool) -> Any:
+    from deltalake.transaction import AddAction  # noqa: PLC0415
+
+    return AddAction(
+        path=file.path,
+        size=file.bytes,
+        partition_values=_values(file.path),
+        modification_time=entry.published_ms,
+        # Those who follow the table skip what is only put elsewhere.
+        data_change=is_new,
+        stats=msgspec.json.encode({"numRecords": file.rows}).decode(),
+    )
+
+
+def _values(path: str) -> dict[str, str | None]:
+    values = partition_values(directory_of(path))
+    return {**values, "hour": str(int(values["hour"]))}

@@ -1,0 +1,224 @@
+"""Bodies that are JSON, decoded into columns by a schema; those that do not fit are set apart."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from roquet.pipeline.errors import BadSchema
+from roquet.pipeline.lake.ddl import read_ddl, type_name, write_ddl
+from roquet.protocol.record_columns import COLUMN_NAMES
+
+REASON_COLUMN: Final = "reason"
+_BODY_COLUMN: Final = "body"
+_MISFITS: Final = (pa.ArrowException, ValueError, OverflowError)
+_TAKEN: Final = {name.lower() for name in (*COLUMN_NAMES, REASON_COLUMN, "dt", "hour")}
+_PLAIN: Final[Mapping[pa.DataType, Any]] = {
+    pa.bool_(): bool,
+    pa.float32(): float,
+    pa.float64(): float,
+    pa.string(): str,
+    pa.binary(): bytes,
+    pa.date32(): date,
+    pa.timestamp("us", tz="UTC"): datetime,
+}
+
+
+class Decoded(NamedTuple):
+    """Rows with columns from their bodies, and rows with the reason why there are none."""
+
+    good: pa.RecordBatch
+    bad: pa.RecordBatch
+
+
+@final
+class JsonColumns:
+    """Fields of the schema that a body lacks are null; fields that the schema lacks are ignored."""
+
+    def __init__(self, ddl: str) -> None:
+        """Raises BadSchema."""
+        self.schema = read_ddl(ddl)
+        for name in self.schema.names:
+            if name.lower() in _TAKEN:
+                raise BadSchema(f"messages have a column {name!r} already: leave this one out")
+        row = _struct_of("Body", list(self.schema))
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(row).decode
+        self._columns = [_Column(index, field) for index, field in enumerate(self.schema)]
+
+    @property
+    def ddl(self) -> str:
+        return write_ddl(self.schema)
+
+    def decode(self, rows: pa.RecordBatch) -> Decoded:
+        """All rows are in one of both, in their order."""
+        read = [self._read(body) for body in rows.column(_BODY_COLUMN).to_pylist()]
+        try:
+            columns = self._filled(read)
+        except _MISFITS:
+            # Some value is JSON of the right kind, and still too large or too fine.
+            read = [self._checked(each) for each in read]
+            columns = self._filled(read)
+        is_good = pa.array([each.reason is None for each in read])
+        good, bad = rows.filter(is_good), rows.filter(pc.invert(is_good))
+        for field, column in zip(self.schema, columns, strict=True):
+            good = good.append_column(field, column)
+        reasons = [each.reason for each in read if each.reason is not None]
+        return Decoded(good, bad.append_column(REASON_COLUMN, pa.array(reasons, pa.string())))
+
+    def _read(self, body: bytes | None) -> "_Body":
+        try:
+            return _Body(self._decode(body or b""))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _Body(None, str(error))
+
+    def _filled(self, bodies: Sequence["_Body"]) -> list[pa.Array]:
+        good = [body.value for body in bodies if body.reason is None]
+        return [column.filled(good) for column in self._columns]
+
+    def _checked(self, body: "_Body") -> "_Body":
+        for column in self._columns if body.reason is None else ():
+            try:
+                column.filled([body.value])
+            except _MISFITS as error:
+                return _Body(None, f"{error} - at `$.{column.name}`")
+        return body
+
+
+class _Body(NamedTuple):
+    """What was decoded, or the reason why it could not be."""
+
+    value: Any
+    reason: str | None = None
+
+
+@final
+class _Column:
+    """A column of many bodies at once."""
+
+    def __init__(self, index: int, field: pa.Field) -> None:
+        self.name = field.name
+        self._type = field.type
+        self._value_of = attrgetter(_attribute(index))
+        self._converted = _conversion(field.type)
+
+    def filled(self, bodies: Sequence[Any]) -> pa.Array:
+        values = list(map(self._value_of, bodies))
+        if self._converted is not None:
+            values = [None if each is None else self._converted(each) for each in values]
+        return pa.array(values, self._type)
+
+
+def json_columns(given: str) -> JsonColumns:
+    """`given` is a file with the columns in it, or the columns themselves. Raises BadSchema."""
+    path = Path(given)
+    try:
+        text = path.read_text() if " " not in given and path.is_file() else given
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSchema(f"{given} cannot be read: {error}") from None
+    return JsonColumns(text)
+
+
+def check_evolution(before: str | None, now: JsonColumns) -> None:
+    """Columns may be added, and none of those that files have left out or changed.
+
+    Raises BadSchema.
+    """
+    for field in read_ddl(before) if before else ():
+        if field.name not in now.schema.names:
+            raise BadSchema(
+                f"the lake has a column {field.name!r} ({type_name(field.type)}), and the schema"
+                " does not: columns can be added, not left out"
+            )
+        found = now.schema.field(field.name).type
+        if found != field.type:
+            raise BadSchema(
+                f"column {field.name!r} of the lake is {type_name(field.type)}, not"
+                f" {type_name(found)}: it cannot change; use another name or another lake"
+            )
+
+
+def _struct_of(name: str, fields: Sequence[pa.Field]) -> type[msgspec.Struct]:
+    # In JSON any text can be a name, in Python it cannot.
+    attributes = [_attribute(index) for index in range(len(fields))]
+    return msgspec.defstruct(
+        name,
+        [
+            (attribute, _python_type(field.type) | None, None)
+            for attribute, field in zip(attributes, fields, strict=True)
+        ],
+        rename={attribute: field.name for attribute, field in zip(attributes, fields, strict=True)},
+        frozen=True,
+    )
+
+
+def _attribute(index: int) -> str:
+    return f"field_{index}"
+
+
+def _conversion(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What makes a value that is there one that Arrow takes; None if it does anyhow."""
+    if pa.types.is_timestamp(kind):
+        return _in_utc
+    if pa.types.is_struct(kind):
+        members = [
+            _Member(field.name, _attribute(index), _conversion(field.type) or _unchanged)
+            for index, field in enumerate(kind)
+        ]
+        return partial(_members, members)
+    if pa.types.is_list(kind):
+        inner = _conversion(kind.value_type)
+        return inner and partial(_elements, inner)
+    if pa.types.is_map(kind):
+        return partial(_pairs, _conversion(kind.item_type) or _unchanged)
+    return None
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """A time without a zone is meant so."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+class _Member(NamedTuple):
+    name: str
+    attribute: str
+    convert: Callable[[Any], Any]
+
+
+def _members(members: Sequence[_Member], value: Any) -> dict[str, Any]:
+    found = ((each, getattr(value, each.attribute)) for each in members)
+    return {each.name: None if inner is None else each.convert(inner) for each, inner in found}
+
+
+def _elements(convert: Callable[[Any], Any], value: Sequence[Any]) -> list[Any]:
+    return [None if each is None else convert(each) for each in value]
+
+
+def _pairs(convert: Callable[[Any], Any], value: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(key, None if each is None else convert(each)) for key, each in value.items()]
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _python_type(kind: pa.DataType) -> Any:
+    """What JSON has to hold for a type of Arrow."""
+    if pa.types.is_integer(kind):
+        most = 2 ** (kind.bit_width - 1)
+        return Annotated[int, msgspec.Meta(ge=-most, le=most - 1)]
+    if pa.types.is_decimal(kind):
+        return Decimal
+    if pa.types.is_list(kind):
+        return list[_python_type(kind.value_type) | None]  # type: ignore[misc]
+    if pa.types.is_map(kind):
+        return dict[str, _python_type(kind.item_type) | None]  # type: ignore[misc]
+    if pa.types.is_struct(kind):
+        return _struct_of("Nested", list(kind))
+    return _PLAIN[kind]

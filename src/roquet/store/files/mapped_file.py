@@ -1,0 +1,199 @@
+"""One file of fixed size in memory: written through a mapping, synced through its descriptor."""
+
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, final
+
+from roquet.disk import Disk
+from roquet.store.files.layout import aside
+from roquet.store.files.zeros import is_zero
+
+_CHUNK_SIZE: Final = 1 << 20
+_ZEROS: Final = bytes(_CHUNK_SIZE)
+# At most this much is given back at a time: other threads have to wait meanwhile.
+_GIVEN_BACK_SIZE: Final = 16 << 20
+
+
+@final
+class MappedFile:
+    """The bytes `start` to `end` of the address space that its directory is.
+
+    It is opened at the first use of `mapping`. A view of the mapping must not outlive the call
+    that made it, because a mapping with views cannot be closed.
+    """
+
+    __slots__ = (
+        "_descriptor",
+        "_disk",
+        "_is_writable",
+        "_mapping",
+        "end",
+        "is_touched",
+        "is_verified",
+        "path",
+        "reserved_size",
+        "size",
+        "start",
+    )
+
+    def __init__(
+        self, disk: Disk, path: Path, start: int, size: int, *, is_writable: bool = True
+    ) -> None:
+        self._disk = disk
+        self._is_writable = is_writable
+        self._descriptor: int | None = None
+        self._mapping: mmap.mmap | None = None
+        self.path = path
+        self.start = start
+        self.end = start + size
+        self.size = size
+        # How much of it can be written without asking the disk for space.
+        self.reserved_size = 0
+        # Whether all its records were checked, or written, since it was opened.
+        self.is_verified = False
+        # Whether somebody asked for the mapping since memory was given back.
+        self.is_touched = False
+
+    @property
+    def mapping(self) -> mmap.mmap:
+        self.is_touched = True
+        if self._mapping is None:
+            self._open()
+            assert self._mapping is not None
+        return self._mapping
+
+    def reserve(self, size: int, step: int) -> None:
+        """Make sure that the first `size` bytes can be written; if not, `step` bytes more at once.
+
+        Writing to a hole of a mapped file on a full disk kills the process; this raises OSError.
+        """
+        if size > self.reserved_size:
+            wanted = min(self.size, size + step)
+            descriptor = self._open()
+            with _naming(self.path, wanted - self.reserved_size):
+                self._disk.allocate(descriptor, self.reserved_size, wanted - self.reserved_size)
+            self.reserved_size = wanted
+
+    def sync(self) -> None:
+        """Return when everything written before the call survives a power cut."""
+        self._disk.sync(self._open())
+
+    def give_back_memory(self, end: int) -> None:
+        """Have the first `end` bytes no longer count as memory of this process.
+
+        They stay in the memory of the kernel as long as it likes, written to disk or not, and
+        come back from there when they are looked at.
+        """
+        self.is_touched = False
+        if self._mapping is not None:
+            for start in range(0, end - _GIVEN_BACK_SIZE + 1, _GIVEN_BACK_SIZE):
+                self._mapping.madvise(mmap.MADV_DONTNEED, start, _GIVEN_BACK_SIZE)
+
+    def is_zero_from(self, position: int) -> bool:
+        return not any(True for _ in self.written_chunks(position))
+
+    def written_end(self, position: int) -> int:
+        """Just past the last byte that is not zero; `position` if only zeros follow."""
+        for start, end in self.written_chunks(position):
+            position = start + len(self.mapping[start:end].rstrip(b"\0"))
+        return position
+
+    def zero_from(self, position: int) -> None:
+        """Raises OSError."""
+        descriptor = self._open()
+        for start, end in self.written_chunks(position):
+            # Not through the mapping: the chunk may have holes, and writing to one needs space.
+            self._disk.write(descriptor, start, _ZEROS[: end - start])
+
+    def write_again(self, start: int, end: int) -> None:
+        """Write what is there already, so that the next sync has to. Raises OSError."""
+        descriptor = self._open()
+        for position in range(start, end, _CHUNK_SIZE):
+            chunk = self.mapping[position : min(position + _CHUNK_SIZE, end)]
+            self._disk.write(descriptor, position, chunk)
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """Where there may be something other than zeros; see `Disk.data_ranges`."""
+        return self._disk.data_ranges(self._open(), 0)
+
+    def written_chunks(self, position: int) -> Iterator[tuple[int, int]]:
+        """The ranges from `position` on that are not all zero, in chunks."""
+        # All ranges are asked for before the first byte is read: reading ahead would turn
+        # space that was never written into pages that look written.
+        for range_start, range_end in self._disk.data_ranges(self._open(), position):
+            for start in range(range_start, range_end, _CHUNK_SIZE):
+                end = min(start + _CHUNK_SIZE, range_end)
+                if not is_zero(self.mapping, start, end):
+                    yield start, end
+
+    def close(self) -> None:
+        if self._mapping is not None:
+            self._mapping.close()
+            self._mapping = None
+        if self._descriptor is not None:
+            self._disk.close(self._descriptor)
+            self._descriptor = None
+
+    def let_go(self) -> None:
+        """Like `close`, but views of the mapping stay good: it goes with the last of them."""
+        self._mapping = None
+        self.close()
+
+    def remove(self) -> None:
+        self.unlink()
+        self.close()
+
+    def unlink(self) -> None:
+        """Take away the name. The space is given back by `close`, which may take its time."""
+        self._disk.remove(self.path)
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            descriptor = self._disk.open(self.path, writable=self._is_writable)
+            try:
+                self._mapping = self._disk.map(descriptor, self.size, writable=self._is_writable)
+            except OSError:
+                self._disk.close(descriptor)
+                raise
+            self._descriptor = descriptor
+        return self._descriptor
+
+
+def create_file(
+    disk: Disk, path: Path, start: int, size: int, *, allocated_size: int = 0
+) -> MappedFile:
+    """A new file of zeros, visible only in full size.
+
+    It is not safe until it and its directory are synced. Raises OSError, leaving nothing behind.
+    """
+    disk.make_directory(path.parent)
+    unfinished = aside(path.parent)
+    with _naming(path, allocated_size or size):
+        descriptor = disk.create(unfinished, size)
+    try:
+        if allocated_size:
+            with _naming(path, allocated_size):
+                disk.allocate(descriptor, 0, allocated_size)
+    except OSError:
+        # What was allocated so far is exactly what a full disk is short of.
+        disk.remove(unfinished)
+        raise
+    finally:
+        disk.close(descriptor)
+    disk.rename(unfinished, path)
+    file = MappedFile(disk, path, start, size)
+    file.reserved_size = allocated_size
+    return file
+
+
+@contextmanager
+def _naming(path: Path, size: int) -> Iterator[None]:
+    """Have an error of the block say for which file there was no room, and how much it wanted."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, f"{error.strerror}, {size} bytes wanted", str(path)) from None

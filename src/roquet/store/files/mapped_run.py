@@ -1,0 +1,96 @@
+"""Consecutive mapped files of one directory as one growing address space.
+
+Where the written part ends is known to the owner of the run (commit log, consume queue).
+"""
+
+from bisect import bisect_right
+from operator import attrgetter
+from pathlib import Path
+from typing import final
+
+from roquet.disk import DirectoryEntry, Disk
+from roquet.store.errors import BadStoreDirectory
+from roquet.store.files.layout import file_name, start_of
+from roquet.store.files.mapped_file import MappedFile, create_file
+
+_start_of_file = attrgetter("start")
+
+
+@final
+class MappedRun:
+    __slots__ = ("_disk", "directory", "file_size", "files")
+
+    def __init__(self, disk: Disk, directory: Path, file_size: int) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.file_size = file_size
+        # Sorted. Other threads may copy it at any time.
+        self.files: list[MappedFile] = []
+
+    def load(self, *, is_writable: bool = True) -> None:
+        """Find the files. Raises BadStoreDirectory if one has another size or a strange name."""
+        entries = [each for each in self._disk.entries(self.directory) if not each.is_directory]
+        if entries and entries[-1].size == 0:
+            # Making a file is the last thing Apache did before it crashed, or what it is doing now.
+            empty = entries.pop()
+            if is_writable:
+                self._disk.remove(self.directory / empty.name)
+        self.files = [self._file(each, is_writable=is_writable) for each in entries]
+
+    def file_at(self, offset: int) -> MappedFile | None:
+        """The file that holds this byte; None if there is none."""
+        files = self.files
+        # Most of what is asked for lies in the last one.
+        if files and offset >= files[-1].start:
+            file = files[-1]
+        else:
+            index = bisect_right(files, offset, key=_start_of_file) - 1
+            if index < 0:
+                return None
+            file = files[index]
+        return file if offset < file.end else None
+
+    def files_between(self, start: int, end: int) -> list[MappedFile]:
+        # A copy, because the owner may change the list while another thread syncs.
+        return [file for file in tuple(self.files) if file.start < end and file.end > start]
+
+    def create(self, start: int, allocated_size: int) -> MappedFile:
+        """See `create_file`; the new file is not part of the run yet."""
+        path = self.directory / file_name(start)
+        return create_file(self._disk, path, start, self.file_size, allocated_size=allocated_size)
+
+    def cut(self, end: int) -> None:
+        """Remove the files from `end` on and zero what follows it in its file.
+
+        The tail is zeroed because records of equal size line up: bytes that stay could come
+        back to life after the next crash.
+        """
+        gone = [file for file in self.files if file.start >= end]
+        del self.files[len(self.files) - len(gone) :]
+        for file in reversed(gone):
+            file.remove()
+        if gone:
+            # Files that come back after a power cut would be taken for what follows.
+            self._disk.sync_directory(self.directory)
+        if self.files and end < self.files[-1].end:
+            self.files[-1].zero_from(end - self.files[-1].start)
+
+    def sync(self, start: int, end: int) -> None:
+        for file in self.files_between(start, end):
+            file.sync()
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+        self.files = []
+
+    def _file(self, entry: DirectoryEntry, *, is_writable: bool) -> MappedFile:
+        path = self.directory / entry.name
+        start = start_of(entry.name)
+        if start is None or start % self.file_size:
+            raise BadStoreDirectory(path, f"not the name of a file of {self.file_size} bytes")
+        if entry.size != self.file_size:
+            raise BadStoreDirectory(
+                path, f"has {entry.size} bytes, the configuration says {self.file_size}"
+            )
+        return MappedFile(self._disk, path, start, entry.size, is_writable=is_writable)

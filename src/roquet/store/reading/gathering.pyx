@@ -1,0 +1,233 @@
+# cython: boundscheck=False, wraparound=False
+"""The records that entries of one queue lead to, as far as they are of the usual kind.
+
+Every message that anybody reads passes through here. An entry is compared with its record
+before it is taken, whatever bytes there are; what does not look as usual is left to the
+caller, who knows more kinds of records, and what to do about damage.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcmp, memcpy
+
+from roquet.protocol.binary cimport (
+    Span,
+    bytes_of,
+    get_int32,
+    get_int64,
+    int32_t,
+    int64_t,
+    span_of,
+    uint8_t,
+)
+from roquet.protocol.messages.record_layout cimport (
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+)
+from roquet.protocol.messages.record_parts cimport (
+    RecordParts,
+    has_right_body,
+    has_right_checksum,
+    is_usual,
+    locate_record,
+)
+from roquet.store.queue_entry cimport ENTRY_SIZE, entry_code, entry_offset, entry_size
+
+cdef enum:
+    # What lies below is no hash but an address in a file that we do not write: every filter
+    # has to let it pass.
+    _TAGS_CODE_MIN = -2147483648
+    _RUN_COUNT_MAX = 128
+    _AHEAD_COUNT = 4
+    _FETCHED_SIZE_MAX = 1024  # Past it the processor guesses right.
+    _LINE_SIZE = 64
+
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void* at) noexcept nogil
+
+cdef struct File:
+    const uint8_t* data
+    int64_t start  # in the log
+    int64_t size
+    bint is_verified
+
+
+@cython.final
+cdef class Gathering:
+    """What one read brings: never more than its limits, but one record however large it is.
+
+    `count` and `size` are those of the records so far, `offset` is that of the entry to come.
+    None as a filter lets everything pass.
+    """
+
+    cdef readonly Py_ssize_t count
+    cdef readonly int64_t size
+    cdef readonly int64_t offset
+    cdef Py_ssize_t count_max
+    cdef int64_t size_max
+    cdef object matches_code, matches_record
+    cdef bytes entries
+    cdef Py_ssize_t position
+    cdef int32_t queue_id
+    cdef bytes topic
+    cdef list pieces
+
+    def __init__(self, limits, bytes entries not None, int64_t offset, queue):
+        """`offset` is that of the first entry."""
+        self.count_max = limits.count_max
+        self.size_max = limits.size_max
+        self.matches_code = limits.matches_code
+        self.matches_record = limits.matches_record
+        self.entries = entries
+        self.offset = offset
+        self.queue_id = queue.queue_id
+        self.topic = queue.topic
+        self.pieces = []
+
+    def limit(self, count_max, size_max):
+        """Take less than was asked for."""
+        self.count_max = min(self.count_max, count_max)
+        self.size_max = min(self.size_max, size_max)
+
+    def next_entry(self):
+        """Physical offset and size of the next record that may be wanted; None at the end."""
+        cdef const uint8_t* entry = self._find_entry()
+        if entry is NULL:
+            return None
+        return entry_offset(entry), entry_size(entry)
+
+    def take_usual(self, mapping, int64_t file_start, int64_t end, bint is_verified):
+        """Take records that lie in this file, up to an unusual one; whether there were any.
+
+        The log ends at `end`, or later. Unless the file is verified, only records that have a
+        checksum, and a right one, are usual.
+        """
+        cdef Py_buffer view
+        cdef File file
+        cdef int64_t offset = self.offset
+        PyObject_GetBuffer(mapping, &view, PyBUF_SIMPLE)
+        try:
+            file.data = <const uint8_t*>view.buf
+            file.start = file_start
+            file.size = min(view.len, end - file_start)
+            file.is_verified = is_verified
+            while self._take_run(&file):
+                pass
+        finally:
+            PyBuffer_Release(&view)
+        return self.offset != offset
+
+    def take(self, bytes record not None):
+        """Take what was found for the next entry: a record, or nothing."""
+        self.position += ENTRY_SIZE
+        self.offset += 1
+        if record and (self.matches_record is None or self.matches_record(record)):
+            self.pieces.append(record)
+            self.count += 1
+            self.size += PyBytes_GET_SIZE(record)
+
+    def body(self):
+        """All records, one after another."""
+        if len(self.pieces) == 1:
+            return self.pieces[0]
+        return b"".join(self.pieces)
+
+    cdef const uint8_t* _find_entry(self) except? NULL:
+        """Passes over the entries that the filter drops; NULL at the end and at the limits."""
+        cdef const uint8_t* entry
+        cdef int64_t code
+        while PyBytes_GET_SIZE(self.entries) - self.position >= ENTRY_SIZE:
+            entry = <const uint8_t*>PyBytes_AS_STRING(self.entries) + self.position
+            if self.count and (
+                self.count >= self.count_max or self.size + entry_size(entry) > self.size_max
+            ):
+                return NULL
+            if self.matches_code is None:
+                return entry
+            code = entry_code(entry)
+            if code < _TAGS_CODE_MIN or self.matches_code(code):
+                return entry
+            self.position += ENTRY_SIZE
+            self.offset += 1
+        return NULL
+
+    cdef bint _take_run(self, const File* file) except -1:
+        """Take some records as one piece; whether there may be more of them."""
+        cdef Span found[_RUN_COUNT_MAX]
+        cdef Py_ssize_t count = 0
+        cdef Py_ssize_t run_size = 0
+        cdef const uint8_t* entry
+        cdef Span record
+        cdef bytes piece
+        cdef uint8_t* at
+        while count < _RUN_COUNT_MAX:
+            entry = self._find_entry()
+            if entry is NULL:
+                break
+            self._fetch_ahead(file)
+            record = _place_of(entry, file)
+            if not self._is_usual_record(record, file):
+                break
+            self.position += ENTRY_SIZE
+            self.offset += 1
+            if self.matches_record is not None and not self.matches_record(bytes_of(record)):
+                continue
+            found[count] = record
+            count += 1
+            run_size += record.size
+            self.count += 1
+            self.size += record.size
+        if not count:
+            return False
+        piece = PyBytes_FromStringAndSize(NULL, run_size)
+        at = <uint8_t*>PyBytes_AS_STRING(piece)
+        for index in range(count):
+            memcpy(at, found[index].start, <size_t>found[index].size)
+            at += found[index].size
+        self.pieces.append(piece)
+        return count == _RUN_COUNT_MAX
+
+    cdef void _fetch_ahead(self, const File* file) noexcept:
+        """Have the memory send a record that comes some entries later.
+
+        Those between the records of one queue belong to others, so the processor does not guess
+        where the next one lies, and most of the time would be spent waiting for it.
+        """
+        cdef Py_ssize_t position = self.position + _AHEAD_COUNT * ENTRY_SIZE
+        if PyBytes_GET_SIZE(self.entries) - position < ENTRY_SIZE:
+            return
+        cdef Span record = _place_of(
+            <const uint8_t*>PyBytes_AS_STRING(self.entries) + position, file
+        )
+        cdef Py_ssize_t line = 0
+        while line < record.size and line < _FETCHED_SIZE_MAX:
+            prefetch(record.start + line)
+            line += _LINE_SIZE
+
+    cdef bint _is_usual_record(self, Span place, const File* file) noexcept:
+        """Whether a usual record of this very message lies there and nowhere else."""
+        cdef Span topic = span_of(self.topic)
+        cdef RecordParts record
+        return (
+            locate_record(place.start, place.size, &record)
+            and record.size == place.size
+            and is_usual(record.start)
+            and get_int32(record.start + QUEUE_ID_AT) == self.queue_id
+            and get_int64(record.start + QUEUE_OFFSET_AT) == self.offset
+            and get_int64(record.start + PHYSICAL_OFFSET_AT)
+            == file.start + (record.start - file.data)
+            and record.topic.size == topic.size
+            and not memcmp(record.topic.start, topic.start, <size_t>topic.size)
+            and (file.is_verified or has_right_checksum(&record) and has_right_body(&record))
+        )
+
+
+cdef inline Span _place_of(const uint8_t* entry, const File* file) noexcept:
+    """Where the entry leads to; nowhere, if that is not in the file from its start to its end."""
+    cdef int64_t position = entry_offset(entry) - file.start
+    cdef int64_t size = entry_size(entry)
+    if entry_offset(entry) < file.start or size < 0 or position > file.size - size:
+        return Span(NULL, 0)
+    return Span(file.data + position, size)

@@ -1,0 +1,223 @@
+"""Reading messages of one queue: entries, filters, limits, and a look at every record.
+
+An entry says where a record lies. Before the record is handed out it has to say the same of
+itself: its place, its size, its topic, its queue and its offset in it. So a damaged entry
+never leads to a wrong message; as a rule it is repaired on the spot. In files that nobody
+has looked at since the store was opened the checksums are compared, too.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, final
+
+import msgspec
+
+from roquet.store.commit_log import CommitLog
+from roquet.store.config import StoreConfig
+from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry
+from roquet.store.damage import Damage
+from roquet.store.errors import BadRecord
+from roquet.store.reading.entry_repair import find_by_neighbours, is_message
+from roquet.store.reading.gathering import Gathering
+from roquet.store.recovery.dispatch import code_of
+
+# At most this many entries are looked at for one read when a filter drops most of them.
+_SCAN_COUNT_MIN: Final = 800
+
+
+class ReadStatus(Enum):
+    """Apache's names: they travel as remarks of pull replies.
+
+    Two of Apache's are missing: there is no queue that cannot be made, and a message that is
+    being removed is below the smallest offset already.
+    """
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+# Looking up a member of an enum takes as long as a call.
+_FOUND: Final = ReadStatus.FOUND
+
+
+@final
+class ReadResult(msgspec.Struct, gc=False):
+    status: ReadStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    # Records as stored, and how many: the body of a pull reply.
+    count: int = 0
+    body: bytes = b""
+
+    @property
+    def records(self) -> list[bytes]:
+        """One by one."""
+        body = self.body
+        found: list[bytes] = []
+        start = 0
+        while start < len(body):
+            # Each begins with its size, which was checked when it was read.
+            end = start + int.from_bytes(body[start : start + 4])
+            found.append(body[start:end])
+            start = end
+        return found
+
+
+@final
+class ReadLimits(msgspec.Struct, gc=False):
+    """What one read may bring, and what it looks for. None lets everything pass."""
+
+    count_max: int
+    size_max: int
+    matches_code: Callable[[int], bool] | None = None
+    matches_record: Callable[[bytes], bool] | None = None
+    # Whoever knows how much it wants gets it, whatever is usual for what lies in memory or on disk.
+    is_bulk: bool = False
+
+
+@final
+class MessageReader:
+    """Repairs entries, if it may write."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        config: StoreConfig,
+        on_damage: Callable[[Damage], None],
+        *,
+        is_writable: bool = True,
+    ) -> None:
+        self._is_writable = is_writable
+        self._log = log
+        self._on_damage = on_damage
+        self.obey(config)
+
+    def obey(self, config: StoreConfig) -> None:
+        self._config = config
+        self._in_memory_size = config.in_memory_size
+        # Of what is in memory and, less, of what has to come from disk: count and size.
+        self._bounds_in_memory = config.read_count_max_in_memory, config.read_size_max_in_memory
+        self._bounds_on_disk = config.read_count_max_on_disk, config.read_size_max_on_disk
+
+    def read(
+        self, queue: ConsumeQueue, offset: int, max_offset: int, limits: ReadLimits
+    ) -> ReadResult:
+        """Messages from `offset` on, but before `max_offset`.
+
+        If there is a message at all, one comes back, however large it is.
+        """
+        min_offset = queue.min_offset
+        if max_offset == 0:
+            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, min_offset, max_offset)
+        if offset < min_offset:
+            return ReadResult(ReadStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset)
+        if offset == max_offset:
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, min_offset, max_offset)
+        if offset > max_offset:
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
+        entries = queue.entries(offset, min(_scan_count(limits), max_offset - offset))
+        if not entries:
+            next_offset = queue.next_file_offset(offset)
+            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset)
+        result = ReadResult(_FOUND, offset, min_offset, max_offset)
+        self._collect(queue, entries, limits, result)
+        return result
+
+    def read_usual(
+        self, queue: ConsumeQueue, offset: int, max_offset: int, limits: ReadLimits
+    ) -> Gathering | None:
+        """The same messages, if they are there and of the usual kind, and lie in one file.
+
+        If not, None, and nothing has happened: `read` says what is the matter.
+        """
+        if not queue.min_offset <= offset < max_offset:
+            return None
+        entries = queue.entries(offset, min(_scan_count(limits), max_offset - offset))
+        if not entries:
+            return None
+        file = self._log.file_at(int.from_bytes(entries[:8]))
+        if file is None:
+            return None
+        gathering = self._gathering(queue, entries, offset, limits)
+        gathering.take_usual(file.mapping, file.start, self._log.end, file.is_verified)
+        return gathering if gathering.count and gathering.next_entry() is None else None
+
+    def _gathering(
+        self, queue: ConsumeQueue, entries: bytes, offset: int, limits: ReadLimits
+    ) -> Gathering:
+        gathering = Gathering(limits, entries, offset, queue)
+        if not limits.is_bulk:
+            is_old = self._log.end - int.from_bytes(entries[:8]) > self._in_memory_size
+            gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
+        return gathering
+
+    def _collect(
+        self, queue: ConsumeQueue, entries: bytes, limits: ReadLimits, result: ReadResult
+    ) -> None:
+        """Add the records of `entries` to the result."""
+        log = self._log
+        gathering = self._gathering(queue, entries, result.next_offset, limits)
+        while (entry := gathering.next_entry()) is not None:
+            physical_offset, size = entry
+            file = log.file_at(physical_offset)
+            if file is not None and gathering.take_usual(
+                file.mapping, file.start, log.end, file.is_verified
+            ):
+                continue
+            gathering.take(self._look_closer(queue, gathering.offset, physical_offset, size))
+        result.next_offset = gathering.offset
+        result.count = gathering.count
+        result.body = gathering.body()
+        if not result.count:
+            result.status = ReadStatus.NO_MATCHED_MESSAGE
+
+    def _look_closer(
+        self, queue: ConsumeQueue, offset: int, physical_offset: int, size: int
+    ) -> bytes:
+        """The record of an entry that is unusual, unchecked or wrong; empty if there is none."""
+        if size == BLANK_SIZE:
+            return b""
+        try:
+            record = self._log.record_at(physical_offset)
+            if record.size == size and is_message(record, queue, offset):
+                return self._log.bytes_at(physical_offset, size) or b""
+            reason = "is not the message that its queue says"
+        except BadRecord as bad:
+            reason = bad.reason
+        self._on_damage(Damage(physical_offset, reason))
+        return self._repaired(queue, offset)
+
+    def _repaired(self, queue: ConsumeQueue, offset: int) -> bytes:
+        """The record of a message whose entry was wrong; the entry is right from now on."""
+        record = find_by_neighbours(self._log, queue, offset)
+        if record is None:
+            return b""
+        if self._is_writable:
+            code = code_of(record, self._config.delay_levels_ms)
+            queue.replace(offset, QueueEntry(record.physical_offset, record.size, code))
+        return self._log.bytes_at(record.physical_offset, record.size) or b""
+
+
+def _scan_count(limits: ReadLimits) -> int:
+    """How many entries are looked at."""
+    count = max(1, limits.count_max)
+    if limits.matches_code is not None or limits.matches_record is not None:
+        return max(_SCAN_COUNT_MIN, count)
+    return count
+
+
+def store_time_of(log: CommitLog, queue: ConsumeQueue, offset: int) -> int | None:
+    """When a message was stored; None for one that cannot be read."""
+    entry = queue.entry(offset)
+    if entry is None or entry.is_blank:
+        return None
+    try:
+        return log.record_at(entry.physical_offset).store_timestamp
+    except BadRecord:
+        return None

@@ -1,0 +1,271 @@
+"""Bringing a store into order when it is opened, whatever state it was left in.
+
+The log is the truth. Its last part is read and every record checked: what is good is kept, what
+follows is cut off, and the queues are made to agree with it. How much has to
+be read is decided by what the last owner left: after a clean end the last files, after a
+crash everything since the checkpoint, and more if a queue turns out to lack entries.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import inf
+from typing import Final, final
+
+import msgspec
+
+from roquet.store.commit_log import CommitLog
+from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.damage import DamagedRange
+from roquet.store.errors import BadRecord
+from roquet.store.log_scan import LogRecord
+from roquet.store.queues import ConsumeQueues
+from roquet.store.recovery.checkpoint import Checkpoint
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.dispatch import Dispatcher, EntriesMissing
+
+# A store that was closed is complete: only its end has to be found. Apache reads three files,
+# which would take us ten seconds; what is not read here is checked when it is used.
+CLEAN_SCAN_FILES: Final = 1
+
+
+class RecoveryReport(msgspec.Struct, frozen=True):
+    was_clean: bool
+    log_start: int
+    log_end: int
+    scanned_from: int
+    record_count: int
+    # Bytes past the end that looked like something, and are gone.
+    cut_size: int
+    cut_reason: str
+    damages: tuple[DamagedRange, ...]
+    # Physical offsets of records that contradict their queue.
+    misfits: tuple[int, ...]
+
+
+def recover(
+    log: CommitLog,
+    queues: ConsumeQueues,
+    deletions: Deletions,
+    checkpoint: Checkpoint,
+    *,
+    was_clean: bool,
+    delay_levels_ms: tuple[int, ...],
+    distrust_queues: Callable[[], None],
+) -> RecoveryReport:
+    """Log and queues are loaded from their files here. Raises BadStoreDirectory, or OSError.
+
+    `distrust_queues` takes back what the checkpoint says of the queues.
+    """
+    log.load()
+    suspect_from = queues.load()
+    if suspect_from is not None and log.files:
+        # Should this recovery be cut off, the next one finds queues that are sound, but not whole.
+        distrust_queues()
+    for queue in queues:
+        if queue.last_physical_end() <= deletions.end_of(queue.topic, queue.queue_id):
+            queue.clear()
+    start = _scan_start(log, checkpoint, was_clean=was_clean, suspect_from=suspect_from)
+    durable_timestamp = None if was_clean else checkpoint.log_timestamp
+    lengths = {queue: queue.max_offset for queue in queues}
+    while True:
+        for queue in queues:
+            queue.cut(start)
+            _drop_strays(log, queue)
+        dispatcher = Dispatcher(
+            queues, deletions, delay_levels_ms, log_start=log.start, dispatched_from=start
+        )
+        tail = _TailPass(log, dispatcher, durable_timestamp)
+        try:
+            tail.run(start)
+            for queue in queues:
+                if queue.max_offset < lengths.get(queue, 0):
+                    _check_dropped(log, queue, tail.end, start, was_clean=was_clean)
+            break
+        except EntriesMissing as missing:
+            start = _file_start(log, missing.physical_offset)
+    cut_size = log.written_end(tail.end) - tail.end
+    _keep_what_was_found(log, queues, tail, start)
+    return RecoveryReport(
+        was_clean=was_clean,
+        log_start=log.start,
+        log_end=log.end,
+        scanned_from=start,
+        record_count=tail.record_count,
+        cut_size=cut_size,
+        cut_reason=tail.cut_reason if cut_size else "",
+        damages=(*_missing_files(log), *tail.damages),
+        misfits=tuple(sorted(dispatcher.misfits)),
+    )
+
+
+def first_file_to_scan(first_timestamps: Sequence[int | None], complete_timestamp: int) -> int:
+    """After a crash: the last file that began when everything was known to be complete.
+
+    The store timestamps are those of the first records of the files, None without one.
+    """
+    for index in range(len(first_timestamps) - 1, 0, -1):
+        timestamp = first_timestamps[index]
+        if timestamp is not None and 0 < timestamp <= complete_timestamp:
+            return index
+    return 0
+
+
+def is_lost_in_between(
+    after: LogRecord | None, last_timestamp: int, durable_timestamp: int | None
+) -> bool:
+    """Whether a bad spot is damage with good records after it, or the end of the log.
+
+    Past the end of a log there may be records, too: pages that reached the disk while those
+    before them did not, or what Apache left when it cut the log. The former are not older than
+    what is known to be durable (None: everything is), the latter older than what lies before.
+    """
+    if after is None or after.store_timestamp < last_timestamp:
+        return False
+    # Some of the very millisecond of the checkpoint may have come after the sync.
+    return durable_timestamp is None or after.store_timestamp < durable_timestamp
+
+
+@final
+class _TailPass:
+    """One pass over the end of the log."""
+
+    def __init__(
+        self, log: CommitLog, dispatcher: Dispatcher, durable_timestamp: int | None
+    ) -> None:
+        self._log = log
+        self._dispatch_all = dispatcher.dispatch_all
+        self._durable_timestamp = durable_timestamp
+        self.end = 0
+        self.cut_reason = ""
+        self.record_count = 0
+        self.last_timestamp = 0
+        # All records before it are known to be durable; None if all are.
+        self.unsafe_from: int | None = None
+        self.damages: list[DamagedRange] = []
+
+    def run(self, start: int) -> None:
+        """Find the end, dispatching everything before it. Raises EntriesMissing, or OSError."""
+        while True:
+            try:
+                self._dispatch_good(start)
+            except BadRecord as bad:
+                after = self._log.find_record(bad.physical_offset + 1)
+                if is_lost_in_between(after, self.last_timestamp, self._durable_timestamp):
+                    assert after is not None
+                    start = after.physical_offset
+                    self.damages.append(DamagedRange(bad.physical_offset, start, bad.reason))
+                    continue
+                self.end = bad.physical_offset
+                self.cut_reason = bad.reason
+            else:
+                self.end = self._log.files_end
+            return
+
+    def _dispatch_good(self, start: int) -> None:
+        # No time is late enough for the records of a store that was closed.
+        durable_timestamp = inf if self._durable_timestamp is None else self._durable_timestamp
+        for stretch in self._log.stretches(start, self._log.files_end):
+            self._dispatch_all(stretch)
+            self.last_timestamp = stretch.last_timestamp
+            self.record_count += stretch.record_count
+            if stretch.latest_timestamp >= durable_timestamp and self.unsafe_from is None:
+                # Some records before it may be durable: to write them again does no harm.
+                self.unsafe_from = stretch.start
+
+
+def _scan_start(
+    log: CommitLog, checkpoint: Checkpoint, *, was_clean: bool, suspect_from: int | None
+) -> int:
+    files = log.files
+    if not files:
+        return 0
+    if was_clean:
+        index = max(0, len(files) - CLEAN_SCAN_FILES)
+    else:
+        timestamps = [_first_timestamp(log, file.start) for file in files]
+        index = first_file_to_scan(timestamps, checkpoint.recovery_timestamp)
+    start = files[index].start
+    return start if suspect_from is None else min(start, _file_start(log, suspect_from))
+
+
+def _first_timestamp(log: CommitLog, file_start: int) -> int | None:
+    try:
+        return log.record_at(file_start).store_timestamp
+    except BadRecord:
+        return None
+
+
+def _file_start(log: CommitLog, physical_offset: int) -> int:
+    """The start of the last file that begins at or before an offset; else of the first one."""
+    return max(
+        (file.start for file in log.files if file.start <= physical_offset), default=log.start
+    )
+
+
+def _check_dropped(
+    log: CommitLog, queue: ConsumeQueue, log_end: int, dispatched_from: int, *, was_clean: bool
+) -> None:
+    """Raises EntriesMissing if a queue that got shorter may lack messages that are in the log.
+
+    A crash loses messages whose entries were written already: they lead past the end of the
+    log. Any other entry that was dropped is damaged, and its message may lie before the
+    dispatched part.
+    """
+    known_from = max(queue.last_physical_end(), log.start)
+    entry = queue.dropped_entry()
+    is_lost = not was_clean and entry and log_end <= entry.physical_offset < log.files_end
+    if not is_lost and known_from < dispatched_from:
+        raise EntriesMissing(known_from)
+
+
+def _drop_strays(log: CommitLog, queue: ConsumeQueue) -> None:
+    """Drop entries at the end of a queue that do not lead to their record.
+
+    Apache leaves some behind when it cuts a queue, and finds them again after a restart.
+    """
+    while (entry := queue.entry(queue.max_offset - 1)) is not None:
+        if entry.is_blank or entry.physical_offset < log.start:
+            return
+        try:
+            record = log.record_at(entry.physical_offset)
+        except BadRecord:
+            queue.drop_last()
+            continue
+        if (record.topic, record.queue_id, record.queue_offset, record.size) == (
+            queue.topic,
+            queue.queue_id,
+            queue.max_offset - 1,
+            entry.size,
+        ):
+            return
+        queue.drop_last()
+
+
+def _keep_what_was_found(
+    log: CommitLog, queues: ConsumeQueues, tail: _TailPass, start: int
+) -> None:
+    """Cut the log, and make sure that what was found stays."""
+    for file in log.files:
+        file.is_verified = file.start >= start and not any(
+            file.start < damage.end and damage.start < file.end for damage in tail.damages
+        )
+    log.cut(tail.end)
+    # A killed process leaves much that is in memory only; it counts as stored from now on.
+    if tail.unsafe_from is not None:
+        log.write_again(tail.unsafe_from)
+    log.synced_end = start
+    log.sync()
+    log.last_store_timestamp = tail.last_timestamp
+    for queue in queues:
+        queue.wipe_dropped()
+        for gone in queue.forget(log.start):
+            gone.remove()
+    queues.sync()
+
+
+def _missing_files(log: CommitLog) -> list[DamagedRange]:
+    return [
+        DamagedRange(before.end, after.start, "a file is missing")
+        for before, after in pairwise(log.files)
+        if before.end != after.start
+    ]

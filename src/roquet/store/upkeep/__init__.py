@@ -1,0 +1,1 @@
+"""Old files go, or are looked at again."""

@@ -1,0 +1,74 @@
+"""Directories that end with the process that made them, however it ends.
+
+    roquet-XXXX/.owner   locked for as long as the process lives
+
+A process that is killed cannot tidy up. The next one does it: what carries our name, is ours, and
+is locked by nobody was left by the dead.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PREFIX: Final = "roquet-"
+_OWNER: Final = ".owner"
+_BLOCK_SIZE: Final = 512  # in which the kernel counts what a file takes
+
+
+class Leftover(NamedTuple):
+    """A directory that is gone now."""
+
+    path: Path
+    size: int
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A new directory, removed at the end of the block. Raises OSError."""
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+        directory = Path(name)
+        unlocked = directory / f"{_OWNER}.new"
+        descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Only now: a file that is there and not locked says that its owner is dead.
+            unlocked.rename(directory / _OWNER)
+            yield directory
+        finally:
+            os.close(descriptor)
+
+
+def remove_leftovers() -> list[Leftover]:
+    """Removes what dead processes of this user left behind; what cannot be removed stays."""
+    found = []
+    with os.scandir(tempfile.gettempdir()) as entries:
+        names = [Path(each.path) for each in entries if each.name.startswith(_PREFIX)]
+    for path in names:
+        size = _removed_size(path)
+        if size is not None:
+            found.append(Leftover(path, size))
+    return found
+
+
+def _removed_size(path: Path) -> int | None:
+    """None for what has an owner, or none that we know of."""
+    try:
+        if path.is_symlink() or path.stat().st_uid != os.geteuid():
+            return None
+        descriptor = os.open(path / _OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        size = sum(each.lstat().st_blocks * _BLOCK_SIZE for each in path.rglob("*"))
+        shutil.rmtree(path, ignore_errors=True)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return size

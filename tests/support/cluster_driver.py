@@ -1,0 +1,126 @@
+"""A program that uses everything on a cluster, and prints what it saw as JSON.
+
+It is the driver, in a process of its own: a process has one Spark session. Executors have no
+package `tests`, so what they run is in this file, which is a program and no module to them.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812
+
+import roquet.pipeline
+from roquet.pipeline.jobs.ingest import IngestPlan, ingest
+from roquet.pipeline.jobs.query_failures import is_slow_start
+from roquet.pipeline.jobs.session import spark_session
+
+T = TypeVar("T")
+
+TRIES = 5
+CONF = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "512m",
+}
+
+
+def main() -> None:
+    given: dict[str, str] = json.loads(sys.argv[1])
+    directory = Path(given["directory"])
+    with spark_session("cluster", given["master"], Path(given["archive"]), CONF) as spark:
+        roquet.pipeline.register(spark)
+        source, target, stored = given["source"], given["target"], directory / "lake"
+        reading = {"nameServer": given["name_server"], "topic": source}
+        found: dict[str, Any] = {}
+        found["places"] = places(spark)
+        numbered = spark.range(0, int(given["count"]), 1, 4).select(F.expr("string(id) AS body"))
+        with_workers(lambda: write(numbered, reading))
+        found["batch"] = sorted(with_workers(lambda: bodies(load(spark, reading))))
+        copying = reading | {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000"}
+        copy(spark, copying, reading | {"topic": target}, directory)
+        copied = load(spark, reading | {"topic": target})
+        found["copied"] = sorted(with_workers(lambda: bodies(copied)))
+        found["killed"] = (directory / "killed").exists()
+        plan = IngestPlan(
+            source=reading, lake=stored, checkpoint=directory / "checkpoint", available_now=True
+        )
+        found["ingest"] = ingest(spark, plan)._asdict()
+    sys.stdout.write(json.dumps(found))
+
+
+def places(spark: SparkSession) -> list[str]:
+    """Where executors have roquet from."""
+
+    def place(_: int) -> str:
+        import roquet  # noqa: PLC0415  In an executor.
+
+        return str(roquet.__file__)
+
+    return with_workers(lambda: spark.sparkContext.parallelize(range(8), 8).map(place).collect())
+
+
+def load(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    return spark.read.format("rocketmq").options(**options).load()
+
+
+def bodies(frame: DataFrame) -> list[int]:
+    return [int(row.body) for row in frame.select("body").collect()]
+
+
+def write(frame: DataFrame, options: dict[str, str]) -> None:
+    frame.write.format("rocketmq").options(**options).mode("append").save()
+
+
+def copy(
+    spark: SparkSession, source: dict[str, str], target: dict[str, str], directory: Path
+) -> None:
+    """A stream from topic to topic; once, half way, the executor of a task is killed."""
+    marker = str(directory / "killed")
+
+    def pass_on(body: bytes) -> bytes:
+        if int(body) == 700 and not Path(marker).exists():
+            Path(marker).touch()
+            # A task is a child of the process that forks them, and that one of the executor.
+            status = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(status.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        return bytes(body)
+
+    def run() -> None:
+        frame = spark.readStream.format("rocketmq").options(**source).load()
+        passed = F.udf(pass_on, "binary", useArrow=False)("body")
+        query = (
+            frame.select(passed.alias("body"))
+            .writeStream.format("rocketmq")
+            .options(**target, deliveryMode="idempotent", batchCount="64")
+            .option("checkpointLocation", str(directory / "copying"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    with_workers(run)
+
+
+def with_workers(act: Callable[[], T]) -> T:
+    """Tried again where Spark's Python was too slow to start."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return act()
+        except PySparkException as error:
+            if not tries_left or not is_slow_start(str(error)):
+                raise
+    raise AssertionError("there is a last try")
+
+
+if __name__ == "__main__":
+    main()

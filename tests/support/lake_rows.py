@@ -1,0 +1,88 @@
+"""Lakes with real messages in them, without brokers and Spark, and what readers find there."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.lake.entries import Birth, Staged, StagedJoin
+from roquet.pipeline.lake.joining import wanted_joins, write_join
+from roquet.pipeline.lake.json_columns import JsonColumns
+from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.staging import StagedWriter
+from roquet.pipeline.lake.state import Wanted
+from roquet.pipeline.planning import QueueRange
+
+NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+TOPIC = "orders"
+# Queue and offset of messages, and how often they are there.
+Found = Counter[tuple[int, int]]
+
+
+def message_batch(
+    queue_id: int, offsets: Sequence[int], hour: int = 0, bodies: Sequence[bytes] | None = None
+) -> pa.RecordBatch:
+    stored = [NOON + timedelta(hours=hour, seconds=offset % 3600) for offset in offsets]
+    return pa.RecordBatch.from_pydict(
+        {
+            "queueId": pa.array([queue_id] * len(offsets), pa.int32()),
+            "queueOffset": pa.array(offsets, pa.int64()),
+            "body": pa.array(bodies or [b"%d" % offset for offset in offsets], pa.binary()),
+            "storeTimestamp": pa.array(stored, pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+def staged_rows(
+    lake: Lake, rows: pa.RecordBatch, json_columns: JsonColumns | None = None
+) -> list[Staged]:
+    """The rows of one queue and hour, as a task stages them."""
+    offsets = rows.column("queueOffset").to_pylist()
+    queue = QueueRef(TOPIC, "broker-a", rows.column("queueId")[0].as_py())
+    wanted = Wanted(QueueRange(queue, offsets[0], offsets[-1] + 1), 0, Birth())
+    pieces = StagedWriter(lake.path, lake.run, json_columns).write(wanted, [rows])
+    return [Staged(lake.state.entry_number, piece) for piece in pieces]
+
+
+def publish_small_files(lake: Lake, *, hours: int, files: int, rows: int) -> Found:
+    """Of two queues, for each hour as many files with as many rows; what is in them."""
+    sent: Found = Counter()
+    for queue_id in range(2):
+        for number in range(hours * files):
+            offsets = range(number * rows, (number + 1) * rows)
+            batch = message_batch(queue_id, offsets, hour=number // files)
+            lake.publish(staged_rows(lake, batch))
+            sent.update((queue_id, offset) for offset in offsets)
+    return sent
+
+
+def join_all(lake: Lake, target_size: int = 1 << 30) -> int:
+    """All hours, one after the other, each with an entry of its own; how many."""
+    wanted = wanted_joins(lake.state.files.values(), NOON + timedelta(days=9), target_size)
+    for join in wanted:
+        base = lake.state.entry_number
+        made = write_join(lake.path, lake.run, join, (base + 1, 0))
+        lake.join([StagedJoin(base, made)])
+    return len(wanted)
+
+
+def found_by_arrow(lake: Path) -> Found:
+    table = ds.dataset(lake, format="parquet", partitioning="hive").to_table(
+        columns=["queueId", "queueOffset"]
+    )
+    return Counter(zip(table["queueId"].to_pylist(), table["queueOffset"].to_pylist(), strict=True))
+
+
+def found_by_duckdb(lake: Path) -> Found:
+    """In every directory below."""
+    with duckdb.connect() as connection:
+        rows = connection.execute(
+            "select queueId, queueOffset from read_parquet(?, hive_partitioning = true)",
+            [f"{lake}/**/*.parquet"],
+        ).fetchall()
+    return Counter((queue_id, offset) for queue_id, offset in rows)

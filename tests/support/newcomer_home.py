@@ -1,0 +1,158 @@
+"""What a newcomer has: a directory, a fresh environment with the built wheel in it, and a shell.
+
+The wheel is made of the files that git tracks. What is compiled is taken along, with its times, so
+that it is compiled again only where it is out of date.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.eventually import wait_until
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60.0
+
+
+class Finished(NamedTuple):
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class Running:
+    """A process that goes on until it is told to stop."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        wait_until(
+            lambda: self._process.poll() is not None or re.search(pattern, self.said()), PATIENCE_S
+        )
+        found = re.search(pattern, self.said())
+        assert found, self.said()
+        return found
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> int:
+        """How it ended."""
+        self._process.send_signal(how)
+        return self._process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+class Home:
+    """A directory with `.venv` in it, whose programs are found first."""
+
+    def __init__(self, directory: Path, wheel: Path) -> None:
+        self.directory = directory
+        self.wheel = wheel
+        self._numbers = iter(range(1_000_000))
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        kept = {key: os.environ[key] for key in ("LANG", "SSL_CERT_FILE") if key in os.environ}
+        pip = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
+        return {
+            **kept,
+            **pip,
+            "HOME": str(self.directory),
+            "TMPDIR": str(self.directory),
+            "PATH": f"{self.directory / '.venv' / 'bin'}:{os.environ['PATH']}",
+            # The versions that are tested together: a new one elsewhere must not fail a test here.
+            "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+            # Not so narrow that lines are broken.
+            "COLUMNS": "200",
+        }
+
+    def run(self, command: str) -> Finished:
+        """A line as it is typed."""
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.directory,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=3 * PATIENCE_S,
+            check=False,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def running(self, command: str) -> Iterator[Running]:
+        """Killed at the end, unless it was stopped before."""
+        log = self.directory / f"output-{next(self._numbers)}"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.directory,
+                env={**self._environment, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        running = Running(process, log)
+        try:
+            yield running
+        finally:
+            if process.poll() is None:
+                running.kill()
+
+
+def built_wheel(directory: Path) -> Path:
+    """Of the sources as they are now."""
+    source = directory / "source"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "src", "*.toml", "*.py", "README.md", "LICENSE"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\0")
+    for name in filter(None, listed):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "bench/")):
+            _copy(ROOT / name, source / name)
+    tag = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    for path in (ROOT / "src").rglob("*.pyx"):
+        place = path.relative_to(ROOT / "src")
+        made = path.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
+        for found, target in (
+            (path.with_suffix(".c"), source / "src" / place.with_suffix(".c")),
+            (made, source / "build" / f"lib.{tag}" / place.parent / made.name),
+        ):
+            if found.exists():
+                _copy(found, target)
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"),
+            *("--no-build-isolation", "--wheel-dir", str(directory), str(source)),
+        ],
+        check=True,
+    )
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def prepared_home(directory: Path) -> Home:
+    """Without an environment: that is the first thing README tells how to make."""
+    return Home(directory, built_wheel(directory / "wheel"))
+
+
+def _copy(path: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(path, target)

@@ -1,0 +1,16 @@
+"""Jobs without Spark: what its tasks would do is done in this process, one after the other."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+
+
+def run_tasks_here(patched: pytest.MonkeyPatch, job: str) -> None:
+    """For the job of this name, as a command."""
+    patched.setattr(f"roquet.cli.spark.{job}.session", lambda *_: nullcontext(_SESSION))
+    patched.setattr(
+        f"roquet.pipeline.jobs.{job}.run_tasks", lambda _, work, parts: list(map(work, parts))
+    )

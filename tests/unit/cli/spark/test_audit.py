@@ -1,0 +1,29 @@
+"""`roquet spark audit` as far as it comes without Spark."""
+
+from pathlib import Path
+
+from tests.support.command_line import roquet
+
+
+def test_a_topic_needs_a_cluster(tmp_path: Path) -> None:
+    finished = roquet("spark", "audit", "--topic", "orders", "--lake", tmp_path)
+    assert finished.exit_code == 2
+    assert "--name-server" in finished.stderr
+
+
+def test_nothing_to_compare_with_is_told(tmp_path: Path) -> None:
+    finished = roquet("spark", "audit", "--sent", tmp_path)
+    assert finished.exit_code == 1
+    assert "nothing to compare with" in finished.stderr
+
+
+def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
+    finished = roquet("spark", "audit", "--sent", tmp_path / "none", "--lake", tmp_path)
+    assert finished.exit_code == 1
+    assert str(tmp_path / "none") in finished.stderr
+
+
+def test_a_group_reads_no_files(tmp_path: Path) -> None:
+    finished = roquet("spark", "audit", "--sent", tmp_path, "--group", "billing")
+    assert finished.exit_code == 1
+    assert "a group reads a topic" in finished.stderr

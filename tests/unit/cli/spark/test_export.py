@@ -1,0 +1,29 @@
+"""`roquet spark export` as far as it comes without Spark."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import roquet
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--topic", "orders"), "give --name-server, or --lake"),
+        (("-n", "localhost:9876"), "say which messages"),
+        (("--lake", "lake", "--topic", "a", "--topics", "b"), "not allowed with"),
+    ],
+)
+def test_what_does_not_say_which_messages_is_refused(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    finished = roquet("spark", "export", *words, "--to", tmp_path / "files")
+    assert finished.exit_code == 2
+    assert said in finished.stderr
+
+
+def test_a_directory_that_is_no_lake_is_one_line(tmp_path: Path) -> None:
+    finished = roquet("spark", "export", "--lake", tmp_path, "--to", tmp_path / "files")
+    assert finished.exit_code == 1
+    assert finished.stderr == f"roquet spark export: there is no lake in {tmp_path}\n"

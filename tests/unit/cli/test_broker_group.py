@@ -1,0 +1,90 @@
+"""`roquet broker --processes`: several brokers that start, stop and fail together."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from roquet import Admin, Message, Producer
+from roquet.broker.settings.config import BrokerConfig
+from roquet.cli.broker_group import members_of
+from roquet.store.config import StoreConfig
+from tests.support.command_line import roquet
+from tests.support.eventually import wait_until
+from tests.support.our_cluster import OurNameServer, OurServer
+
+
+class OurBrokers(OurServer):
+    def __init__(self, directory: Path, name_server: str) -> None:
+        super().__init__(directory, r"serves at (?s:.*) serves at \S+\n")
+        self._name_server = name_server
+
+    def command(self) -> list[str]:
+        settings = self.directory / "broker.conf"
+        settings.write_text("brokerName=group\nmappedFileSizeCommitLog=8388608\n")
+        places = ["-n", self._name_server, "--dir", str(self.directory / "store"), "--port", "0"]
+        return ["broker", "-c", str(settings), *places, "--processes", "2"]
+
+    @property
+    def children(self) -> list[int]:
+        task = f"/proc/{self.process_id}/task/{self.process_id}/children"
+        return [int(child_id) for child_id in Path(task).read_text().split()]
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> Iterator[str]:
+    with OurNameServer(tmp_path / "names") as server:
+        yield server.address
+
+
+def broker_names(names: str) -> list[str]:
+    with Admin(names) as admin:
+        return sorted(each.broker_name for each in admin.brokers())
+
+
+def test_clients_see_as_many_brokers_as_there_are_processes(tmp_path: Path, names: str) -> None:
+    with OurBrokers(tmp_path / "group", names):
+        assert broker_names(names) == ["group-0", "group-1"]
+        with Admin(names) as admin, Producer(names, "shop") as producer:
+            admin.create_topic("orders")
+            used = {producer.send(Message("orders", b"x")).queue.broker_name for _ in range(8)}
+        assert used == {"group-0", "group-1"}
+    assert broker_names(names) == []
+    assert (tmp_path / "group" / "store" / "group-1" / "commitlog").is_dir()
+
+
+def test_when_one_ends_by_itself_all_end(tmp_path: Path, names: str) -> None:
+    brokers = OurBrokers(tmp_path / "group", names)
+    brokers.start()
+    first, second = brokers.children
+    os.kill(first, signal.SIGKILL)
+    wait_until(brokers._has_ended)
+    assert "roquet broker: ended by itself: group-0 (exit code -9)" in brokers.log_tail()
+    assert not Path(f"/proc/{second}").exists()
+
+
+def test_none_outlives_the_command(tmp_path: Path, names: str) -> None:
+    brokers = OurBrokers(tmp_path / "group", names)
+    brokers.start()
+    children = brokers.children
+    brokers.kill()
+    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+def test_each_has_a_name_a_directory_and_ports_of_its_own(tmp_path: Path) -> None:
+    store = StoreConfig(root=tmp_path, commit_log_directory=tmp_path / "log")
+    config = BrokerConfig(store=store, broker_name="b", listen_port=10911)
+    _, second = members_of(config, 2)
+    assert (second.broker_name, second.listen_port) == ("b-1", 10921)
+    assert second.store.root == tmp_path / "b-1"
+    assert second.store.commit_log_directory == tmp_path / "log" / "b-1"
+    assert [each.listen_port for each in members_of(replace(config, listen_port=0), 2)] == [0, 0]
+
+
+def test_their_count_has_an_end() -> None:
+    result = roquet("broker", "--processes", 65)
+    assert result.exit_code == 2
+    assert "--processes" in result.stderr

@@ -1,0 +1,90 @@
+"""Programs that consume until they are told to end."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from roquet import AsyncPushConsumer, PushConsumer
+from roquet.client.blocking.signals import stop_signals
+from roquet.client.errors import BadArgument, NothingToRead
+from roquet.testing import BlockingCluster
+
+BLOCKING = """
+import sys
+from roquet import Message, Producer, PushConsumer
+
+with Producer(sys.argv[1], "shop") as producer:
+    producer.send(Message("orders", b"one coffee"), timeout_s=30)
+consumer = PushConsumer(sys.argv[1], "billing")
+
+@consumer.on("orders")
+def bill(message):
+    print("billed", message.body, flush=True)
+
+consumer.run()
+print("closed", flush=True)
+"""
+ASYNC = BLOCKING.replace("PushConsumer", "AsyncPushConsumer").replace(
+    "consumer.run()", "import asyncio; asyncio.run(consumer.run())"
+)
+assert ASYNC != BLOCKING
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[BlockingCluster]:
+    with BlockingCluster() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+@pytest.mark.parametrize("program", [BLOCKING, ASYNC], ids=["blocking", "async"])
+def test_a_program_consumes_until_a_signal_and_closes_in_order(
+    cluster: BlockingCluster, program: str, number: signal.Signals
+) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", program, cluster.name_server], stdout=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    try:
+        assert running.stdout.readline() == "billed b'one coffee'\n"
+        running.send_signal(number)
+        said, _ = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert (said, running.returncode) == ("closed\n", 0)
+
+
+def test_a_second_signal_does_what_it_always_did() -> None:
+    with stop_signals(print) as wait:
+        os.kill(os.getpid(), signal.SIGINT)
+        wait()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_signals_are_for_the_main_thread() -> None:
+    refused = []
+
+    def run() -> None:
+        consumer = PushConsumer("127.0.0.1:1", "g", print)
+        consumer.subscribe("t")
+        try:
+            consumer.run()
+        except BadArgument as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert refused == ["run() belongs to the main thread, which gets signals; in others use `with`"]
+
+
+async def test_nothing_is_run_that_would_do_nothing() -> None:
+    with pytest.raises(NothingToRead, match="no listener: give it one"):
+        PushConsumer("127.0.0.1:1", "g").run()
+    with pytest.raises(NothingToRead, match="no topic; call subscribe"):
+        await AsyncPushConsumer("127.0.0.1:1", "g", print).run()

@@ -1,0 +1,136 @@
+"""A consumer that reads nothing says why, once and with the remedy; on request it raises."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from roquet import AsyncProducer, AsyncPullConsumer, AsyncPushConsumer, Message
+from roquet.client.errors import NoNameServer, NothingToRead, SendFailed, TopicNotFound
+from roquet.client.group.obstacles import Obstacles
+from roquet.client.push import iteration
+from tests.support.eventually import eventually
+from tests.support.live_cluster import LiveCluster
+from tests.support.ports import free_port
+from tests.support.push_consumers import GROUP, TOPIC, Inbox, consumer, new_topic, send
+
+KINDS = [AsyncPushConsumer, AsyncPullConsumer]
+QUICK: dict[str, Any] = {"balance_interval_s": 0.01}
+LONG_S = 30.0
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    return [
+        each.message
+        for each in caplog.records
+        if each.levelno == logging.WARNING and text in each.message
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_without_a_server_it_says_so_once(
+    kind: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    reading = kind(nobody, GROUP, **QUICK)
+    reading.subscribe(TOPIC)
+    async with reading:
+        rounds = reading._life.member.membership.rebalance
+        rounds.has_begun.clear()
+        await rounds.has_begun.wait()
+        assert "no name server answered" in reading.last_error
+        assert "check `name_server`" in reading.last_error
+    assert len(warnings_of(caplog, "cannot read yet")) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_on_request_opening_raises_what_is_in_the_way(kind: Any) -> None:
+    reading = kind(f"127.0.0.1:{free_port()}", GROUP, **QUICK)
+    reading.subscribe(TOPIC)
+    with pytest.raises(NoNameServer):
+        await reading.open(timeout_s=0.2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_topic_that_is_not_there_is_named(
+    kind: Any, cluster: LiveCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading = kind(cluster.name_server, GROUP, **QUICK)
+    reading.subscribe("typo")
+    with pytest.raises(TopicNotFound, match="'typo': no broker has it; it is misspelt, or"):
+        await reading.open(timeout_s=0.3)
+    assert warnings_of(caplog, "topic 'typo'")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_without_a_topic_it_says_what_to_call(
+    kind: Any, cluster: LiveCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(NothingToRead, match=r"no topic; call subscribe\(topic\)"):
+        await kind(cluster.name_server, GROUP).open(timeout_s=0.3)
+    async with kind(cluster.name_server, "others") as reading:
+        assert reading.last_error == "it has no topic; call subscribe(topic)"
+    assert len(warnings_of(caplog, "group others cannot read yet")) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_opening_with_a_timeout_returns_as_soon_as_it_reads(
+    kind: Any, cluster: LiveCluster
+) -> None:
+    await new_topic(cluster, 2)
+    reading = kind(cluster.name_server, GROUP, **QUICK)
+    reading.subscribe(TOPIC)
+    async with asyncio.timeout(LONG_S):
+        await reading.open(timeout_s=600)
+    assert reading.last_error is None
+    await reading.close()
+
+
+async def test_what_was_in_the_way_is_gone_when_the_topic_comes(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    inbox = Inbox()
+    async with consumer(cluster, inbox, **QUICK) as reading:
+        assert reading.last_error is not None
+        await send(producer, b"x")
+        await inbox.has(1)
+        member = reading._life.usable()
+        await eventually(lambda: member.membership.obstacles.first is None)
+
+
+async def test_messages_that_nobody_takes_are_spoken_of(
+    cluster: LiveCluster,
+    producer: AsyncProducer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(iteration, "UNASKED_S", 0.01)
+    await send(producer, b"x")
+    async with consumer(cluster) as reading:
+        await eventually(lambda: warnings_of(caplog, "give the consumer a listener"))
+        assert "nobody takes them" in (reading.last_error or "")
+
+
+async def test_a_broker_is_not_taken_for_a_name_server(cluster: LiveCluster) -> None:
+    broker = f"127.0.0.1:{cluster.brokers['broker-a'].config.listen_port}"
+    async with AsyncProducer(broker, "shop") as producer:
+        with pytest.raises(SendFailed, match=f"{broker} is no name server but probably a broker"):
+            await producer.send(Message(TOPIC, b"x"))
+    reading = AsyncPushConsumer(broker, GROUP, print)
+    reading.subscribe(TOPIC)
+    with pytest.raises(NoNameServer, match="listen at port 9876"):
+        await reading.open(timeout_s=0.2)
+
+
+def test_one_thing_in_the_way_of_many_topics_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    obstacles = Obstacles("it")
+    for topic in ("a", "b"):
+        for _ in range(3):
+            obstacles.meet(topic, NoNameServer(["gone"]))
+    assert len(caplog.records) == 1
+    obstacles.pass_by("a")
+    obstacles.pass_by("b")
+    assert obstacles.first is None
+    obstacles.meet("a", NoNameServer(["gone"]))
+    assert len(caplog.records) == 2

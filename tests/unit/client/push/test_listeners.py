@@ -1,0 +1,132 @@
+"""Which function gets the messages of which topic."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roquet import AsyncProducer, AsyncPushConsumer, Message, RetryLater, StartFrom
+from roquet.client.errors import BadArgument
+from roquet.client.received import ReceivedMessage
+from tests.support.eventually import eventually
+from tests.support.live_cluster import LiveCluster
+from tests.support.push_consumers import GROUP, PATIENT_S
+
+ROOT = Path(__file__).parents[4]
+
+
+def new(cluster: LiveCluster, **options: Any) -> AsyncPushConsumer:
+    return AsyncPushConsumer(
+        cluster.name_server, GROUP, start_from=StartFrom.FIRST, error_pause_s=0.05, **options
+    )
+
+
+async def test_each_topic_has_its_listener(cluster: LiveCluster, producer: AsyncProducer) -> None:
+    reading = new(cluster)
+    got: list[tuple[str, bytes]] = []
+
+    @reading.on("orders", tags="new || paid")
+    async def bill(message: ReceivedMessage) -> None:
+        if not message.retry_count:
+            raise RetryLater(delay_level=1)
+        got.append(("bill", message.body))
+
+    @reading.on("parcels")
+    async def ship(message: ReceivedMessage) -> None:
+        got.append(("ship", message.body))
+
+    for topic, body, tags in (
+        ("orders", b"1", "new"),
+        ("orders", b"2", "old"),
+        ("parcels", b"3", ""),
+    ):
+        await producer.send(Message(topic, body, tags or None), timeout_s=PATIENT_S)
+    async with reading:
+        await eventually(lambda: len(got) == 2)
+    # Also when it comes again, by the topic of all retries.
+    assert sorted(got) == [("bill", b"1"), ("ship", b"3")]
+    assert callable(bill)
+    assert callable(ship)
+
+
+@pytest.mark.parametrize("is_coroutine", [True, False])
+async def test_batches_are_of_one_topic(
+    cluster: LiveCluster, producer: AsyncProducer, is_coroutine: bool
+) -> None:
+    reading = new(cluster, batch_size=10)
+    got: list[set[str]] = []
+    failed: set[str] = set()
+
+    def take(messages: list[ReceivedMessage]) -> None:
+        topics = {message.topic for message in messages}
+        got.append(topics)
+        if not topics <= failed:
+            failed.update(topics)
+            raise RetryLater(delay_level=1)
+
+    async def take_in_loop(messages: list[ReceivedMessage]) -> None:
+        take(messages)
+
+    for topic in ("orders", "parcels"):
+        reading.on(topic)(take_in_loop if is_coroutine else take)
+        await producer.send(Message(topic, b"x"), timeout_s=PATIENT_S)
+    async with reading:
+        await eventually(lambda: len(got) == 4)
+    assert all(len(topics) == 1 for topics in got)
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    def function(message: ReceivedMessage) -> None: ...
+
+    async def coroutine(message: ReceivedMessage) -> None: ...
+
+    reading = AsyncPushConsumer("127.0.0.1:1", GROUP)
+    reading.on("a")(function)
+    with pytest.raises(BadArgument, match="all functions or all coroutines"):
+        reading.on("b")(coroutine)
+    with pytest.raises(BadArgument, match="`listener` has to be a function"):
+        reading.on("b")("print")  # type: ignore[type-var]
+    with pytest.raises(BadArgument, match="has a listener for all topics"):
+        AsyncPushConsumer("127.0.0.1:1", GROUP, function).on("a")(function)
+
+
+async def test_listeners_are_known_before_the_consumer_opens(cluster: LiveCluster) -> None:
+    async with new(cluster) as reading:
+        with pytest.raises(BadArgument, match="open already"):
+            reading.on("a")
+
+
+PROGRAM = """
+from roquet import AsyncPushConsumer, PushConsumer, ReceivedMessage
+
+def one(message: ReceivedMessage) -> None: ...
+async def many(messages: list[ReceivedMessage]) -> None: ...
+
+PushConsumer("a:1", "g", one)
+PushConsumer("a:1", "g", one, concurrency=3)
+AsyncPushConsumer("a:1", "g", many, batch_size=3)
+PushConsumer("a:1", "g", lambda message: print(message.body))
+PushConsumer("a:1", "g", many)  # wrong
+AsyncPushConsumer("a:1", "g", one, batch_size=3)  # wrong
+"""
+
+
+def test_a_type_checker_sees_a_listener_that_does_not_fit_the_batch_size(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    finished = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary", "--follow-imports=silent", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    errors = [line for line in finished.stdout.splitlines() if " error: " in line]
+    lines = {int(line.split(":")[1]) for line in errors}
+    wrong = {
+        number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")
+    }
+    assert lines == wrong, finished.stdout

@@ -1,0 +1,52 @@
+"""What others are told about where a server is."""
+
+import socket
+from ipaddress import ip_address
+
+import pytest
+
+from roquet.net.errors import UnknownHost
+from roquet.net.own_addresses import (
+    ip_of,
+    is_loopback,
+    is_wildcard,
+    local_host,
+    reachable_host,
+)
+
+WILDCARDS = ["0.0.0.0", "::", "0:0:0:0:0:0:0:0", ""]  # noqa: S104
+
+
+@pytest.mark.parametrize("host", WILDCARDS)
+def test_nobody_is_sent_to_all_addresses_at_once(host: str) -> None:
+    assert is_wildcard(host)
+    assert not is_wildcard(reachable_host(host))
+    assert ip_address(reachable_host(host)).version == (6 if ":" in host else 4)
+    assert is_loopback(local_host(host))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "::1", "broker.example"])
+def test_an_address_that_is_named_is_told_as_it_is(host: str) -> None:
+    assert not is_wildcard(host)
+    assert reachable_host(host) == local_host(host) == host
+
+
+def test_a_machine_without_a_network_finds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Alone(socket.socket):
+        def connect(self, _address: object) -> None:
+            raise OSError(101, "Network is unreachable")
+
+    monkeypatch.setattr(socket, "socket", Alone)
+    assert reachable_host("0.0.0.0") == "127.0.0.1"  # noqa: S104
+    assert reachable_host("::") == "::1"
+
+
+def test_names_are_looked_up() -> None:
+    assert ip_of("localhost") == "127.0.0.1"
+    assert ip_of("10.1.2.3") == "10.1.2.3"
+    assert ip_of("::1") == "::1"
+
+
+def test_a_name_that_nobody_knows_is_told() -> None:
+    with pytest.raises(UnknownHost, match=r"^no address is known for host 'nowhere.invalid'$"):
+        ip_of("nowhere.invalid")

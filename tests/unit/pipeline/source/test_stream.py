@@ -1,0 +1,209 @@
+"""What a stream answers when Spark asks, at a real broker and without Spark.
+
+Spark asks in ways that lose messages if nobody thinks of it; each claim here is one of them.
+"""
+
+import json
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from roquet import Message, Producer, QueueRef, TopicReader
+from roquet.pipeline.source.data_source import RocketmqDataSource
+from roquet.pipeline.source.stream import StreamReader
+from roquet.testing.blocking import BlockingCluster
+
+QUEUE_COUNT = 2
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[BlockingCluster]:
+    with BlockingCluster() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def producer(cluster: BlockingCluster) -> Iterator[Producer]:
+    with Producer(cluster.name_server, "senders") as producer:
+        yield producer
+
+
+@pytest.fixture
+def topic(cluster: BlockingCluster) -> str:
+    return cluster.new_topic(queues=QUEUE_COUNT)
+
+
+def stream(cluster: BlockingCluster, topic: str, **more: str) -> StreamReader:
+    source = RocketmqDataSource({"nameServer": cluster.name_server, "topic": topic} | more)
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, StreamReader)
+    return reader
+
+
+def send(producer: Producer, topic: str, *numbers: int, queue_id: int = 0) -> None:
+    queue = QueueRef(topic, "broker-a", queue_id)
+    for number in numbers:
+        producer.send(Message(topic, b"%d" % number), queue=queue)
+
+
+def latest(reader: StreamReader, start: dict[str, Any], limit: ReadLimit = ALL) -> dict[str, Any]:
+    """What Spark gets to see of it: its text."""
+    answer: dict[str, Any] = json.loads(json.dumps(reader.latestOffset(start, limit)))
+    return answer
+
+
+def batches(
+    reader: StreamReader, start: dict[str, Any], end: dict[str, Any]
+) -> list[pa.RecordBatch]:
+    """By tasks, which get the reader and their partition by pickle."""
+    planned = pickle.loads(pickle.dumps((reader, reader.partitions(start, end))))  # noqa: S301
+    in_task, partitions = planned
+    return [batch for each in partitions for batch in in_task.read(each)]
+
+
+def numbers(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    found = batches(reader, start, end)
+    return sorted(int(body) for batch in found for body in batch.column("body").to_pylist())
+
+
+def test_the_initial_offset_stays_the_same_however_often_it_is_asked(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    reader = stream(cluster, topic)
+    first = reader.initialOffset()
+    send(producer, topic, 1)
+    assert reader.initialOffset() == first
+
+
+def test_a_first_batch_that_is_planned_again_after_a_restart_begins_where_it_began(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    send(producer, topic, 1)
+    reader = stream(cluster, topic)
+    start = reader.initialOffset()
+    send(producer, topic, 2, 3)
+    end = latest(reader, start)
+    # The query dies before it is finished. Its offset is written down, its initial one is not.
+    restarted = stream(cluster, topic)
+    asked_again = restarted.initialOffset()
+    assert asked_again != start
+    assert numbers(restarted, asked_again, end) == [2, 3]
+
+
+def test_nothing_new_is_the_same_offset_to_the_letter(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    send(producer, topic, 1, 2)
+    reader = stream(cluster, topic, startingOffsets="earliest")
+    end = latest(reader, reader.initialOffset())
+    again = latest(stream(cluster, topic, startingOffsets="earliest"), end)
+    assert json.dumps(again) == json.dumps(end)
+    assert reader.partitions(end, again) == []
+
+
+def test_offsets_of_a_group_follow_what_is_finished_although_the_last_commit_never_comes(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    send(producer, topic, 1, 2, 3)
+    reader = stream(cluster, topic, startingOffsets="earliest", groupId=f"{topic}-query")
+    queues = [QueueRef(topic, "broker-a", queue_id) for queue_id in range(QUEUE_COUNT)]
+    end = latest(reader, reader.initialOffset())
+    with TopicReader(cluster.name_server) as plain:
+        assert plain.committed(f"{topic}-query", queues)[queues[0]] != 3
+        # Spark asks once more, and says by it that the batch is finished.
+        latest(reader, end)
+        assert plain.committed(f"{topic}-query", queues)[queues[0]] == 3
+
+
+def test_rows_are_arrow_batches_of_exactly_the_types_that_spark_expects(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    send(producer, topic, 1)
+    source = RocketmqDataSource({"nameServer": cluster.name_server, "topic": topic})
+    reader = stream(cluster, topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    (batch,) = batches(reader, start, latest(reader, start))
+    assert isinstance(batch, pa.RecordBatch)
+    # Spark writes times as UTC, whatever its session says.
+    expected = to_arrow_schema(source.schema(), timezone="UTC")
+    assert batch.schema.names == expected.names
+    assert batch.schema.types == expected.types
+
+
+def test_replies_of_small_pulls_are_joined_before_they_are_decoded(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    queue = QueueRef(topic, "broker-a", 0)
+    for start in range(0, 10_000, 1000):
+        bodies = [b"%d" % number for number in range(start, start + 1000)]
+        producer.send_batch([Message(topic, body) for body in bodies], queue=queue)
+    reader = stream(cluster, topic, startingOffsets="earliest")
+    begin = reader.initialOffset()
+    sizes = [batch.num_rows for batch in batches(reader, begin, latest(reader, begin))]
+    assert sum(sizes) == 10_000
+    assert max(sizes) >= 1024
+
+
+def test_a_broker_that_is_away_keeps_its_queues_and_ends_nothing(
+    producer: Producer,
+) -> None:
+    with BlockingCluster(brokers=2) as cluster, Producer(cluster.name_server, "s") as sender:
+        topic = cluster.new_topic(queues=1)
+        near, far = (QueueRef(topic, name, 0) for name in cluster.broker_names)
+        for queue in (near, far):
+            sender.send(Message(topic, b"1"), queue=queue)
+        reader = stream(cluster, topic, startingOffsets="earliest", retryTimeout="200ms")
+        start = reader.initialOffset()
+        cluster.stop_broker(far.broker_name)
+        end = latest(reader, start)
+        assert end["q"][f"{topic}@{near.broker_name}@0"] == 1
+        assert end["q"][f"{topic}@{far.broker_name}@0"] == 0
+        cluster.start_broker(far.broker_name)
+        assert numbers(reader, end, latest(reader, end)) == [1]
+
+
+def test_a_limit_is_kept_and_all_that_is_available_wins_over_it(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    send(producer, topic, *range(10))
+    reader = stream(cluster, topic, startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    start = reader.initialOffset()
+    limit = reader.getDefaultReadLimit()
+    assert isinstance(limit, ReadMaxRows)
+    assert len(numbers(reader, start, latest(reader, start, limit))) == 4
+    assert len(numbers(reader, start, latest(reader, start, ALL))) == 10
+
+
+def test_what_is_available_now_does_not_grow(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    send(producer, topic, 1, 2)
+    reader = stream(cluster, topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    send(producer, topic, 3)
+    end = latest(reader, start)
+    assert numbers(reader, start, end) == [1, 2]
+    assert latest(reader, end) == end
+
+
+def test_progress_shows_how_far_a_query_is_behind(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    reader = stream(cluster, topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    assert reader.reportLatestOffset() is None
+    send(producer, topic, *range(7))
+    send(producer, topic, *range(3), queue_id=1)
+    limited = stream(cluster, topic, startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    latest(limited, start, limited.getDefaultReadLimit())
+    shown = limited.reportLatestOffset()
+    assert shown is not None
+    assert shown["q"] == {f"{topic}@broker-a@0": 7, f"{topic}@broker-a@1": 3}
+    assert shown["lag"] == 6 == sum(shown["behind"].values())

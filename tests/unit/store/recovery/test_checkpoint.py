@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+
+from roquet.disk import SystemDisk
+from roquet.store.recovery.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tests.support.faulty_disk import FaultyDisk
+
+
+def test_a_checkpoint_is_three_big_endian_numbers_in_4096_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    save_checkpoint(SystemDisk(), path, Checkpoint(1, 2, 3))
+    assert path.read_bytes() == (
+        (1).to_bytes(8) + (2).to_bytes(8) + (3).to_bytes(8) + bytes(4096 - 24)
+    )
+    assert load_checkpoint(SystemDisk(), path) == Checkpoint(1, 2, 3)
+
+
+def test_what_another_version_keeps_in_the_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(bytes(24) + b"\x07" * (4096 - 24))
+    save_checkpoint(SystemDisk(), path, Checkpoint(1, 2, 3))
+    assert path.read_bytes()[24:] == b"\x07" * (4096 - 24)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\1\2\3"], ids=["missing", "empty", "short"])
+def test_without_a_checkpoint_nothing_is_known(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "checkpoint"
+    if content is not None:
+        path.write_bytes(content)
+    assert load_checkpoint(SystemDisk(), path) == Checkpoint(0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("log", "queue", "timestamp"),
+    [(10_000, 20_000, 7_000), (20_000, 10_000, 7_000), (10_000, 0, 0), (2_000, 2_000, 0)],
+)
+def test_recovery_begins_where_log_and_queues_are_both_complete(
+    log: int, queue: int, timestamp: int
+) -> None:
+    assert Checkpoint(log, queue, 5).recovery_timestamp == timestamp
+
+
+def test_a_saved_checkpoint_is_safe(tmp_path: Path) -> None:
+    disk = FaultyDisk(tmp_path)
+    save_checkpoint(disk, tmp_path / "checkpoint", Checkpoint(1, 2, 3))
+    assert disk.unsynced() == []
+    save_checkpoint(disk, tmp_path / "checkpoint", Checkpoint(4, 5, 6))
+    assert disk.unsynced() == []

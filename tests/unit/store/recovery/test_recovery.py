@@ -1,0 +1,313 @@
+from collections.abc import Callable
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from roquet.store.log_scan import LogRecord
+from roquet.store.message_store import MessageStore
+from roquet.store.recovery.recovery import RecoveryReport, first_file_to_scan, is_lost_in_between
+from tests.support.drafts import draft
+from tests.support.fake_clock import FakeClock
+from tests.support.stores import bodies, crash, messages, open_store, opened
+
+BODIES = [b"message %d" % number for number in range(60)]
+
+
+def fill(store: MessageStore, *, clock: FakeClock | None = None) -> list[int]:
+    """Sixty messages, three of four in one queue; their physical offsets."""
+    offsets = []
+    for number, body in enumerate(BODIES):
+        if clock is not None:
+            clock.advance(1)
+        topic = "TopicB" if number % 4 == 3 else "TopicA"
+        offsets.append(
+            store.append(
+                draft(body, topic=topic, properties={"KEYS": f"key-{number}"})
+            ).physical_offset
+        )
+    return offsets
+
+
+def expected(topic: str, numbers: range | list[int] | None = None) -> list[bytes]:
+    return [
+        BODIES[number]
+        for number in (range(60) if numbers is None else numbers)
+        if (number % 4 == 3) == (topic == "TopicB")
+    ]
+
+
+def report_of(store: MessageStore) -> RecoveryReport:
+    assert store.recovery is not None
+    return store.recovery
+
+
+def log_file(root: Path, physical_offset: int) -> Path:
+    return root / "commitlog" / f"{physical_offset - physical_offset % 4096:020d}"
+
+
+def damage_log(root: Path, physical_offset: int, size: int = 1) -> None:
+    path = log_file(root, physical_offset)
+    content = bytearray(path.read_bytes())
+    for position in range(physical_offset % 4096, physical_offset % 4096 + size):
+        content[position] ^= 0xFF
+    path.write_bytes(content)
+
+
+def test_a_new_store_is_empty_and_clean(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        assert report_of(store).was_clean
+        assert report_of(store).record_count == 0
+        assert (store.log_start, store.log_end) == (0, 0)
+        assert (tmp_path / "abort").exists()
+    assert not (tmp_path / "abort").exists()
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash], ids=["clean", "crash"])
+def test_a_reopened_store_has_everything_and_goes_on(
+    tmp_path: Path, end: Callable[[MessageStore], None]
+) -> None:
+    store = open_store(tmp_path)
+    offsets = fill(store)
+    log_end = store.log_end
+    end(store)
+    with opened(tmp_path) as store:
+        assert report_of(store).was_clean == (end is MessageStore.close)
+        assert report_of(store).cut_size == 0
+        assert report_of(store).damages == ()
+        assert store.log_end == log_end
+        assert bodies(store) == expected("TopicA")
+        assert bodies(store, "TopicB") == expected("TopicB")
+        appended = store.append(draft(b"new"))
+        assert (appended.queue_offset, appended.physical_offset >= log_end) == (45, True)
+        assert bodies(store) == [*expected("TopicA"), b"new"]
+        assert len(store.query("TopicA", "key-0", 9, 0, 2**60).records) == 1
+        assert store.query("TopicA", "key-0", 9, 0, 2**60).records == [store.record_at(offsets[0])]
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash], ids=["clean", "crash"])
+@pytest.mark.parametrize("gone", ["consumequeue", "index", "checkpoint", "consumequeue/TopicA/0"])
+def test_whatever_is_made_from_the_log_can_be_lost(
+    tmp_path: Path, gone: str, end: Callable[[MessageStore], None]
+) -> None:
+    clock = FakeClock()
+    store = open_store(tmp_path, clock=clock)
+    fill(store, clock=clock)
+    store.flush()
+    end(store)
+    path = tmp_path / gone
+    rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    with opened(tmp_path) as store:
+        assert bodies(store) == expected("TopicA")
+        assert bodies(store, "TopicB") == expected("TopicB")
+        assert store.file_keys()
+        assert len(store.query("TopicB", "key-3", 9, 0, 2**60).records) == 1
+
+
+def test_a_crash_is_recovered_from_the_checkpoint_on(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = open_store(tmp_path, clock=clock)
+    fill(store, clock=clock)
+    store.flush()
+    fill(store, clock=clock)
+    crash(store)
+    with opened(tmp_path) as store:
+        assert 0 < report_of(store).scanned_from < store.log_end // 2 + 4096
+        assert bodies(store) == expected("TopicA") * 2
+
+
+def test_a_torn_last_record_is_cut_off_and_zeroed(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    offsets = fill(store)
+    crash(store)
+    damage_log(tmp_path, offsets[-1] + 100)
+    with opened(tmp_path) as store:
+        report = report_of(store)
+        assert store.log_end == report.log_end == offsets[-1]
+        assert report.cut_size > 0
+        assert "checksum" in report.cut_reason
+        assert bodies(store, "TopicB") == expected("TopicB")[:-1]
+        content = log_file(tmp_path, offsets[-1]).read_bytes()
+        assert not any(content[offsets[-1] % 4096 :])
+        assert store.append(draft(b"new", topic="TopicB")).queue_offset == 14
+
+
+def test_what_lies_behind_a_torn_record_does_not_come_back(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    offsets = fill(store)
+    crash(store)
+    damage_log(tmp_path, offsets[30] + 100)
+    for _ in range(2):
+        store = open_store(tmp_path)
+        assert store.log_end == offsets[30]
+        assert bodies(store) == expected("TopicA", range(30))
+        crash(store)
+    with opened(tmp_path) as store:
+        # A record of the very size of the torn one, so that the old ones behind it line up.
+        assert (
+            store.append(draft(BODIES[30], properties={"KEYS": "key-30"})).physical_offset
+            == (offsets[30])
+        )
+        crash(store)
+    with opened(tmp_path) as store:
+        assert bodies(store) == expected("TopicA", range(31))
+
+
+def test_a_record_damaged_after_it_was_safe_costs_only_itself(tmp_path: Path) -> None:
+    store = open_store(tmp_path, commit_log_file_size=1 << 14)
+    offsets = fill(store)
+    store.close()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[offsets[40] + 100] ^= 0xFF
+    path.write_bytes(content)
+    with opened(tmp_path, commit_log_file_size=1 << 14) as store:
+        (damage,) = report_of(store).damages
+        assert (damage.start, damage.end) == (offsets[40], offsets[41])
+        assert bodies(store) == expected("TopicA", [*range(40), *range(41, 60)])
+        assert [message.queue_offset for message in messages(store)] == [
+            *range(30),
+            *range(31, 45),
+            # Offset 30 names the lost message for ever.
+        ]
+        assert store.append(draft(b"new")).queue_offset == 45
+
+
+def test_a_damaged_blank_costs_nothing(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    offsets = fill(store)
+    store.close()
+    last_in_file = max(offset for offset in offsets if offset < 4096)
+    blank = last_in_file + store_size(offsets, last_in_file)
+    damage_log(tmp_path, blank, 8)
+    with opened(tmp_path) as store:
+        assert bodies(store) == expected("TopicA")
+
+
+def store_size(offsets: list[int], offset: int) -> int:
+    # All records of a topic have one size, but for the digits of their numbers.
+    index = offsets.index(offset)
+    return offsets[index - 3] - offsets[index - 4]
+
+
+def test_damage_in_a_queue_is_repaired_from_the_log(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    store.close()
+    for path in (tmp_path / "consumequeue" / "TopicA" / "0").iterdir():
+        content = path.read_bytes()
+        for position in range(0, 200, 7):
+            damaged = bytearray(content)
+            damaged[position] ^= 0xFF
+            path.write_bytes(damaged)
+            with opened(tmp_path) as store:
+                assert bodies(store) == expected("TopicA")
+                assert store.append(draft(b"new", topic="TopicC")).queue_offset >= 0
+
+
+@pytest.mark.parametrize("position", range(12))
+def test_the_last_entry_of_an_idle_queue_is_repaired_though_its_message_is_old(
+    tmp_path: Path, position: int
+) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    for _ in range(120):
+        store.append(draft(b"other", topic="TopicC"))
+    store.close()
+    path = tmp_path / "consumequeue" / "TopicA" / "0" / f"{800:020d}"
+    content = bytearray(path.read_bytes())
+    content[4 * 20 + position] ^= 0xFF
+    path.write_bytes(content)
+    with opened(tmp_path) as store:
+        assert bodies(store) == expected("TopicA")
+        assert store.append(draft(b"new")).queue_offset == 45
+
+
+def test_a_message_that_a_crash_lost_does_not_make_the_whole_log_be_read(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = open_store(tmp_path, clock=clock)
+    store.append(draft(b"first", topic="Idle"))
+    for _ in range(120):
+        clock.advance(1)
+        store.append(draft(b"other"))
+    store.flush()
+    lost = store.append(draft(b"second", topic="Idle")).physical_offset
+    crash(store)
+    damage_log(tmp_path, lost + 100)
+    with opened(tmp_path, clock=clock) as store:
+        assert report_of(store).scanned_from > 0
+        assert bodies(store, "Idle") == [b"first"]
+        assert store.append(draft(b"third", topic="Idle")).queue_offset == 1
+
+
+def test_a_lost_log_file_costs_its_messages_only(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    offsets = fill(store)
+    store.close()
+    log_file(tmp_path, 4096).unlink()
+    kept = [number for number in range(60) if not 4096 <= offsets[number] < 8192]
+    with opened(tmp_path) as store:
+        assert [damage.start for damage in report_of(store).damages] == [4096]
+        assert bodies(store) == expected("TopicA", kept)
+
+
+def test_without_any_log_the_queues_begin_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    store.close()
+    rmtree(tmp_path / "commitlog")
+    with opened(tmp_path) as store:
+        assert store.queues() == {}
+        appended = store.append(draft(b"new"))
+        assert (appended.queue_offset, appended.physical_offset) == (0, 0)
+
+
+def test_entries_that_apache_left_behind_a_cut_are_dropped(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    offsets = fill(store)
+    store.close()
+    # An entry behind the last one, which points into the middle of a record.
+    path = tmp_path / "consumequeue" / "TopicB" / "0" / f"{200:020d}"
+    content = bytearray(path.read_bytes())
+    content[100:120] = (offsets[-1] + 10).to_bytes(8) + (100).to_bytes(4) + bytes(8)
+    path.write_bytes(content)
+    with opened(tmp_path) as store:
+        assert store.max_offset("TopicB", 0) == 15
+        assert bodies(store, "TopicB") == expected("TopicB")
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "complete", "index"),
+    [
+        ([10], 100, 0),
+        ([10, 20, 30], 25, 1),
+        ([10, 20, 30], 30, 2),
+        ([10, 20, 30], 5, 0),
+        ([10, 20, None], 100, 1),
+        ([10, 0, None], 100, 0),
+        ([None, None], 100, 0),
+        ([10, 20, 30], 0, 0),
+    ],
+)
+def test_a_crash_is_recovered_from_the_last_complete_file(
+    timestamps: list[int | None], complete: int, index: int
+) -> None:
+    assert first_file_to_scan(timestamps, complete) == index
+
+
+@pytest.mark.parametrize(
+    ("after", "last", "durable", "is_damage"),
+    [
+        (None, 0, None, False),
+        (50, 40, None, True),
+        (50, 50, None, True),
+        (50, 51, None, False),  # older than what lies before: left by an earlier life
+        (50, 40, 51, True),
+        (50, 40, 50, False),  # maybe newer than what is known to be durable: a torn tail
+    ],
+)
+def test_a_bad_spot_is_damage_only_if_what_follows_belongs_to_the_log(
+    after: int | None, last: int, durable: int | None, is_damage: bool
+) -> None:
+    record = None if after is None else LogRecord(0, 100, b"T", 0, 0, 0, after, b"")
+    assert is_lost_in_between(record, last, durable) == is_damage

@@ -1,0 +1,73 @@
+"""Temporary directories: gone at the end, and what the dead left is gone at the next start."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from roquet.temporary import remove_leftovers, temporary_directory
+
+OWNER = """
+import sys, tempfile
+from roquet.temporary import temporary_directory
+tempfile.tempdir = sys.argv[1]
+with temporary_directory() as directory:
+    (directory / "large").write_bytes(bytes(1 << 20))
+    print(directory, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def temporary_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def owner(place: Path) -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, place],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().rstrip())
+
+
+def end(process: subprocess.Popen[str], how: signal.Signals) -> None:
+    process.send_signal(how)
+    process.communicate(timeout=30)
+
+
+def test_a_directory_is_gone_at_the_end() -> None:
+    with temporary_directory() as directory:
+        assert directory.is_dir()
+        assert remove_leftovers() == []
+    assert not directory.exists()
+
+
+def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
+    dead, left = owner(tmp_path)
+    alive, used = owner(tmp_path)
+    try:
+        assert remove_leftovers() == []
+        end(dead, signal.SIGKILL)
+        ((path, size),) = remove_leftovers()
+        assert path == left
+        assert size >= 1 << 20
+        assert not left.exists()
+        assert (used / "large").exists()
+    finally:
+        end(alive, signal.SIGKILL)
+
+
+def test_directories_of_others_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "roquet-of-somebody").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / ".owner").touch()
+    (tmp_path / "roquet-link").symlink_to(tmp_path / "elsewhere")
+    assert remove_leftovers() == []
+    assert len(list(tmp_path.iterdir())) == 3

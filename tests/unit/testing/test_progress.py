@@ -1,0 +1,152 @@
+"""What a topic has received, and when a group is done."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from roquet import (
+    AsyncProducer,
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    Message,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    RetryLater,
+    StartFrom,
+)
+from roquet.client.errors import BadArgument
+from roquet.testing import BlockingCluster, Cluster, NotConsumed
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster(brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def producer(cluster: Cluster) -> AsyncIterator[AsyncProducer]:
+    async with AsyncProducer(cluster.name_server, "shop") as producer:
+        yield producer
+
+
+async def send(producer: AsyncProducer, topic: str, count: int = 20) -> list[bytes]:
+    bodies = [b"%d" % number for number in range(count)]
+    for body in bodies:
+        await producer.send(Message(topic, body, tags="even" if int(body) % 2 == 0 else "odd"))
+    return bodies
+
+
+def bodies(messages: list[ReceivedMessage]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+async def test_what_a_topic_received_is_there_in_order(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic(queues=1)
+    assert cluster.received(topic) == cluster.received("never-heard-of") == []
+    sent = await send(producer, topic)
+    assert sorted(bodies(cluster.received(topic))) == sorted(sent)
+    first = cluster.received(topic)[0]
+    assert (first.topic, first.tags, first.body) == (topic, "even", b"0")
+
+
+async def test_a_group_is_done_when_every_message_was_listened_to(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic()
+    seen = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        await asyncio.sleep(0)
+        seen.append(message.body)
+
+    consumer = AsyncPushConsumer(cluster.name_server, "billing", listen, start_from=StartFrom.FIRST)
+    consumer.subscribe(topic)
+    sent = await send(producer, topic)
+    async with consumer:
+        await cluster.consumed("billing")
+        assert sorted(seen) == sorted(sent)
+        # Not only what was there when it began.
+        sent += await send(producer, topic)
+        await cluster.consumed("billing")
+        assert sorted(seen) == sorted(sent)
+    await cluster.consumed("billing")
+
+
+async def test_messages_that_a_filter_leaves_out_are_not_waited_for(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic()
+    seen: list[ReceivedMessage] = []
+    consumer = AsyncPushConsumer(
+        cluster.name_server, "billing", seen.append, start_from=StartFrom.FIRST
+    )
+    consumer.subscribe(topic, tags="even")
+    await send(producer, topic)
+    async with consumer:
+        await cluster.consumed("billing")
+    assert len(seen) == 10
+
+
+async def test_a_retry_that_waits_is_waited_for(cluster: Cluster, producer: AsyncProducer) -> None:
+    topic = await cluster.new_topic()
+    tries = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        tries.append(message.body)
+        if len(tries) == 1:
+            raise RetryLater
+
+    consumer = AsyncPushConsumer(cluster.name_server, "billing", listen, start_from=StartFrom.FIRST)
+    consumer.subscribe(topic)
+    await send(producer, topic, 1)
+    async with consumer:
+        with pytest.raises(NotConsumed, match="1 that failed wait for their next try; move the"):
+            await cluster.consumed("billing", timeout_s=2)
+        cluster.clock.advance(timedelta(minutes=1))
+        await cluster.consumed("billing")
+    assert tries == [b"0", b"0"]
+
+
+async def test_a_group_without_consumers_is_told_by_name(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic()
+    with pytest.raises(
+        NotConsumed,
+        match=r"^group 'typo' is not done after 0.1 s: no consumer of it was ever connected$",
+    ):
+        await cluster.consumed("typo", timeout_s=0.1)
+    consumer = AsyncPullConsumer(cluster.name_server, "billing", start_from=StartFrom.FIRST)
+    consumer.subscribe(topic)
+    async with consumer:
+        while not (await send(producer, topic) and await consumer.poll()):
+            pass
+        await consumer.commit()
+    with pytest.raises(NotConsumed, match=f" of {topic} at broker-.*; nobody of the group is conn"):
+        await cluster.consumed("billing", timeout_s=0.1)
+
+
+def test_programs_without_a_loop_wait_as_well() -> None:
+    seen: list[ReceivedMessage] = []
+    with BlockingCluster() as cluster, Producer(cluster.name_server, "shop") as producer:
+        topic = cluster.new_topic()
+        producer.send(Message(topic, b"coffee"))
+        assert bodies(cluster.received(topic)) == [b"coffee"]
+        consumer = PushConsumer(
+            cluster.name_server, "billing", seen.append, start_from=StartFrom.FIRST
+        )
+        consumer.subscribe(topic)
+        with consumer:
+            cluster.consumed("billing")
+    assert bodies(seen) == [b"coffee"]
+
+
+async def test_a_loop_is_not_made_to_wait_for_itself(roquet_cluster: BlockingCluster) -> None:
+    with pytest.raises(BadArgument, match=r"asyncio\.to_thread"):
+        roquet_cluster.consumed("billing")
