@@ -17,7 +17,9 @@ from roquet.protocol.fields import read_header
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.sending import SendMessageReplyHeader
+from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.store.config import FlushMode
+from roquet.store.errors import SyncFailed
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.lane_traffic import command, frame_of, heartbeat, send_fields
 from tests.support.late_disk import stop_disk, sync_disk, until_late
@@ -99,6 +101,63 @@ async def test_the_first_message_of_a_queue_is_left_to_the_handler(bed: BrokerBe
         client.connection.data_received(frame)
         assert (await client.replied()).code == ResponseCode.SUCCESS
     assert ways(bed) == (1, 1, 0, 0)
+
+
+def batch(*bodies: bytes, queue_id: str = "0", cut: int = 0) -> bytes:
+    """With `cut`, the last bytes are missing."""
+    body = encode_batch([(0, each, b"TAGS\x01red") for each in bodies])
+    fields = send_fields("TopicA", queue_id, "WAIT\x01true", m="true")
+    return frame_of(command(320, fields, 4), body[: len(body) - cut])
+
+
+async def test_a_batch_goes_through_the_lane(bed: BrokerBed) -> None:
+    client = bed.connect()
+    client.connection.data_received(batch(b"1", b"2", b"3"))
+    reply = await client.replied()
+    stored = messages(bed.broker.store)[1:]
+    receipt = read_header(SendMessageReplyHeader, reply.fields)
+    assert [each.body for each in stored] == [b"1", b"2", b"3"]
+    assert [each.properties["TAGS"] for each in stored] == ["red"] * 3
+    assert (receipt.queue_offset, receipt.msg_id.count(",")) == (1, 2)
+    assert ways(bed) == (1, 0, 0, 0)
+
+
+async def test_a_batch_that_does_not_add_up_is_left_and_refused(bed: BrokerBed) -> None:
+    client = bed.connect()
+    client.connection.data_received(batch(b"1", b"2", cut=1))
+    assert (await client.replied()).code == ResponseCode.SYSTEM_ERROR
+    assert len(messages(bed.broker.store)) == 1
+    assert ways(bed) == (0, 1, 0, 0)
+
+
+async def test_a_queue_that_was_deleted_takes_nothing_any_more(bed: BrokerBed) -> None:
+    client = bed.connect()
+    client.connection.data_received(sends(1))
+    bed.broker.store.delete_topic("TopicA")
+    client.connection.data_received(sends(2, 3))
+    replies = [await client.replied() for _ in range(3)]
+    offsets = [read_header(SendMessageReplyHeader, each.fields).queue_offset for each in replies]
+    # Its successor begins anew, and is made by the handler.
+    assert offsets == [1, 0, 1]
+    assert ways(bed) == (2, 1, 0, 0)
+
+
+async def test_a_store_that_takes_nothing_is_not_written_to(bed: BrokerBed) -> None:
+    client = bed.connect()
+    bed.broker.store._admission.set_disk_full(99)
+    client.connection.data_received(sends(1))
+    assert (await client.replied()).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert len(messages(bed.broker.store)) == 1
+
+
+async def test_what_is_sent_plainly_is_found_by_its_key(bed: BrokerBed) -> None:
+    client = bed.connect()
+    fields = send_fields("TopicA", "0", "KEYS\x01blue\x02UNIQ_KEY\x01A7")
+    client.connection.data_received(frame_of(command(310, fields, 1), b"body"))
+    await client.replied()
+    for key in ("blue", "A7"):
+        assert len(bed.broker.store.query("TopicA", key, 9, 0, 2**62).records) == 1
+    assert ways(bed) == (1, 0, 0, 0)
 
 
 async def test_a_pull_with_its_own_subscription_goes_through_the_lane(bed: BrokerBed) -> None:
@@ -258,6 +317,16 @@ async def test_a_disk_that_is_late_is_told_to_each(sync_bed: BrokerBed) -> None:
     # It says where the message lies, for it may still get there.
     offsets = [read_header(SendMessageReplyHeader, each.fields).queue_offset for each in replies]
     assert offsets == [1, 2]
+    assert client.connection.parked_count == 0
+
+
+async def test_a_disk_that_has_failed_is_told_to_each(sync_bed: BrokerBed) -> None:
+    client = sync_bed.connect()
+    client.connection.data_received(sends(1, 2))
+    sync_bed.broker.safety.flush_failed(SyncFailed("broken"))
+    replies = [await client.replied() for _ in range(2)]
+    assert [each.opaque for each in replies] == [1, 2]
+    assert {each.code for each in replies} == {ResponseCode.SERVICE_NOT_AVAILABLE}
     assert client.connection.parked_count == 0
 
 
