@@ -1,5 +1,6 @@
 """Compiles every `.pyx`; all else about the package is said in pyproject.toml."""
 
+import os
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -13,4 +14,7 @@ def extension(path: Path) -> Extension:
     return Extension(name, [str(path)], depends=declarations, libraries=["z"])
 
 
-setup(ext_modules=[extension(path) for path in sorted(SOURCE.rglob("*.pyx"))])
+setup(
+    ext_modules=[extension(path) for path in sorted(SOURCE.rglob("*.pyx"))],
+    options={"build_ext": {"parallel": os.cpu_count()}},
+)
