@@ -139,6 +139,7 @@ class Membership:
             queue,
             self.config.start_from,
             siblings,
+            now_ms=self.clock.now_ms(),
             is_new_topic=queue.topic in self.rebalance.missing,
         )
 

@@ -2,11 +2,11 @@
 
     it committed there                what it committed
     a retry topic, or FIRST           the first message
-    a moment                          the first message that is not older
+    a moment that has passed          the first message that is not older
     the topic came after the member   the first message: all of them are newer
     a queue that was added later      the first message: all of them are new to the group
     AUTO, and the topic is young      the first message, as the broker says
-    AUTO or LAST                      the end
+    AUTO, LAST, or a moment to come   the end, which 4.9 does not tell who asks for such a time
 
 Where the end was is kept at once: a group that dies before its first commit must not begin at
 another end, and leave out what came between.
@@ -45,6 +45,7 @@ async def start_offset(
     start: Start,
     siblings: Iterable[QueueRef],
     *,
+    now_ms: int,
     is_new_topic: bool = False,
 ) -> int:
     """`siblings` are all queues of the topic. Raises Unreachable or RequestRefused."""
@@ -54,8 +55,8 @@ async def start_offset(
         return kept
     if queue.topic.startswith(RETRY_PREFIX) or start is StartFrom.FIRST:
         return 0
-    if isinstance(start, datetime):
-        return await brokers.offset_at(queue, round(start.timestamp() * 1000))
+    if isinstance(start, datetime) and (moment_ms := round(start.timestamp() * 1000)) <= now_ms:
+        return await brokers.offset_at(queue, moment_ms)
     if is_new_topic or await _has_kept(keeper, queue, siblings):
         return await brokers.min_offset(queue)
     end = await brokers.max_offset(queue)
