@@ -172,7 +172,7 @@ _ALONE: Final = "set it to false; brokers have no replicas here"
 _ACCESS_CONTROL: Final = Promise(
     read_truth,
     "access control",
-    "set it to false, and let nobody reach the server whom you do not trust",
+    "set it to false, and let nobody you do not trust reach the server",
 )
 PROMISES: Final = {
     "aclEnable": _ACCESS_CONTROL,

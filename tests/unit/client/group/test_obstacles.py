@@ -49,7 +49,7 @@ async def test_on_request_opening_raises_what_is_in_the_way(kind: Any) -> None:
     reading = kind(f"127.0.0.1:{free_port()}", GROUP, **QUICK)
     reading.subscribe(TOPIC)
     with pytest.raises(NoNameServer):
-        await reading.open(timeout_s=0.2)
+        await reading.open(timeout_s=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,7 +59,7 @@ async def test_a_topic_that_is_not_there_is_named(
     reading = kind(cluster.name_server, GROUP, **QUICK)
     reading.subscribe("typo")
     with pytest.raises(TopicNotFound, match="'typo': no broker has it; it is misspelt, or"):
-        await reading.open(timeout_s=0.3)
+        await reading.open(timeout_s=2)
     assert warnings_of(caplog, "topic 'typo'")
 
 
@@ -68,7 +68,7 @@ async def test_without_a_topic_it_says_what_to_call(
     kind: Any, cluster: LiveCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(NothingToRead, match=r"no topic; call subscribe\(topic\)"):
-        await kind(cluster.name_server, GROUP).open(timeout_s=0.3)
+        await kind(cluster.name_server, GROUP).open(timeout_s=2)
     async with kind(cluster.name_server, "others") as reading:
         assert reading.last_error == "it has no topic; call subscribe(topic)"
     assert len(warnings_of(caplog, "group others cannot read yet")) == 1
@@ -120,7 +120,7 @@ async def test_a_broker_is_not_taken_for_a_name_server(cluster: LiveCluster) -> 
     reading = AsyncPushConsumer(broker, GROUP, print)
     reading.subscribe(TOPIC)
     with pytest.raises(NoNameServer, match="listen at port 9876"):
-        await reading.open(timeout_s=0.2)
+        await reading.open(timeout_s=2)
 
 
 def test_one_thing_in_the_way_of_many_topics_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
