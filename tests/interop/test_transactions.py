@@ -165,7 +165,7 @@ def test_open_transactions_survive_a_kill(
             broker.start()
             with JavaPullConsumer(java, names, new_name("pullers")) as puller:
                 assert bodies(puller.pull_or_wait(queue, 1).messages) == [b"asked"]
-                assert_nothing_comes_twice(producer, puller, queue, [b"done", b"asked"])
+                assert_nothing_else_comes(producer, puller, queue, [b"done", b"asked"], list)
 
 
 # --- a directory that changes hands ---
@@ -212,15 +212,16 @@ def heirloom(
 def test_apache_goes_on_with_our_transactions(heirloom: Heirloom) -> None:
     with heirloom.ours as broker:
         leave_transactions(heirloom, broker)
+    # Apache asks again while an answer is on its way, and then delivers twice.
     with heirloom.theirs:
-        assert_transactions_end(heirloom)
+        assert_transactions_end(heirloom, each_once=unique)
 
 
 def test_we_go_on_with_the_transactions_of_a_killed_apache(heirloom: Heirloom) -> None:
     with heirloom.theirs as broker:
         leave_transactions(heirloom, broker)
     with heirloom.ours:
-        assert_transactions_end(heirloom)
+        assert_transactions_end(heirloom, each_once=list)
 
 
 def leave_transactions(heirloom: Heirloom, broker: OurBroker | ApacheBroker) -> None:
@@ -236,24 +237,31 @@ def leave_transactions(heirloom: Heirloom, broker: OurBroker | ApacheBroker) -> 
         assert {check.body for check in producer.checks(2)} == {b"asked"}
 
 
-def assert_transactions_end(heirloom: Heirloom) -> None:
+def unique(found: list[bytes]) -> list[bytes]:
+    return list(dict.fromkeys(found))
+
+
+def assert_transactions_end(
+    heirloom: Heirloom, each_once: Callable[[list[bytes]], list[bytes]]
+) -> None:
     java, names, queue = heirloom.java, heirloom.names, heirloom.queue
     with (
         Deputy(java, names, "bequeathers", options=OPTIONS) as deputy,
         JavaPullConsumer(java, names, "heirs") as puller,
     ):
         deputy.send(Outgoing(queue.topic, b"own"), ROLLBACK)  # Now our broker knows it.
-        assert bodies(puller.pull_or_wait(queue, 1).messages) == [b"asked"]
-        assert_nothing_comes_twice(deputy, puller, queue, [b"done", b"asked"])
+        assert each_once(bodies(puller.pull_or_wait(queue, 1).messages)) == [b"asked"]
+        assert_nothing_else_comes(deputy, puller, queue, [b"done", b"asked"], each_once)
 
 
-def assert_nothing_comes_twice(
+def assert_nothing_else_comes(
     producer: JavaTransactionProducer,
     puller: JavaPullConsumer,
     queue: Queue,
     expected: list[bytes],
+    each_once: Callable[[list[bytes]], list[bytes]],
 ) -> None:
     """A transaction that begins now is asked about after all that are older."""
     producer.send(Outgoing(queue.topic, b"last"), UNKNOWN, COMMIT)
     wait_until(lambda: b"last" in bodies(puller.pull(queue, 0).messages))
-    assert bodies(puller.pull(queue, 0).messages) == [*expected, b"last"]
+    assert each_once(bodies(puller.pull(queue, 0).messages)) == [*expected, b"last"]
