@@ -18,7 +18,7 @@ class JobCommands:
 
     def __init__(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         @contextmanager
-        def shared(name: str, master: str) -> Iterator[SparkSession]:
+        def shared(*_: object) -> Iterator[SparkSession]:
             yield spark
 
         monkeypatch.setattr("roquet.pipeline.jobs.session.spark_session", shared)
