@@ -40,7 +40,7 @@ HUGE = FRAME_SIZE_MAX + 1
 GARBAGE = {
     "noise": Random(1).randbytes(1000),
     "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(600),
     "negative length": b"\xff" * 8,
     "no length": bytes(8),
     "huge length": HUGE.to_bytes(4) + bytes(100),

@@ -34,7 +34,8 @@ COMMANDS = {
     ),
     "roquet namesrv -c tls.conf": (
         "roquet namesrv: tlsEnable='true' promises encrypted connections, and this server cannot"
-        " keep that: take it out, and put a proxy that speaks TLS in front of the server"
+        " keep that: the keys for that are tls.server.mode, tls.enable and others, which"
+        " docs/security.md lists"
     ),
     "roquet store inspect nowhere": ("roquet store inspect: nowhere: No such file or directory"),
     "roquet store inspect empty": "roquet store inspect: empty: there is no commitlog in it",

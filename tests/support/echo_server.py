@@ -4,11 +4,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from roquet.clock import SystemClock
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import Parked, Reply, Request, Router, on
 from roquet.net.serving import CONNECTION_COUNT_MAX, Server
+from roquet.net.tls import ServerTls
+from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.fields import Header, field_texts, fields_of
@@ -38,6 +41,7 @@ class EchoServer:
         self.clock = FakeClock()
         self.port = 0
         self.listener: Server
+        self.tls: ServerTls | None = None
 
 
 def echo(server: EchoServer, request: Request[EchoHeader]) -> Reply:
@@ -78,14 +82,17 @@ ROUTES = (
 async def running_echo_server(
     limits: ConnectionLimits = DEFAULT_LIMITS,
     connection_count_max: int = CONNECTION_COUNT_MAX,
+    tls: TlsSettings | None = None,
 ) -> AsyncIterator[EchoServer]:
     server = EchoServer()
+    server.tls = None if tls is None else ServerTls(tls, SystemClock())
     server.listener = Server(
         Router(server, ROUTES),
         server.clock,
         limits=limits,
         connection_count_max=connection_count_max,
         on_closed=server.closed.append,
+        tls=server.tls,
     )
     server.port = await server.listener.start("127.0.0.1", 0)
     try:

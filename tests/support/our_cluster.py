@@ -88,6 +88,13 @@ class OurServer:
         if process is not None and (process.returncode or " ERROR " in self._log(0)):
             raise OurServerFailed(f"{self} ended with {process.returncode}:\n{self.log_tail()}")
 
+    def reload(self) -> None:
+        """SIGHUP; returns when the server has read its certificates again."""
+        assert self._process is not None, "not started"
+        log_start = self._log_path.stat().st_size
+        self._process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "read certificates again" in self._log(log_start))
+
     def kill(self) -> None:
         """SIGKILL: the process has no chance to tidy up."""
         self._end(signal.SIGKILL)
@@ -136,14 +143,17 @@ class OurServer:
 
 
 class OurNameServer(OurServer):
-    def __init__(self, directory: Path) -> None:
+    """`arguments` are further words of the command line."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
         super().__init__(directory, r"name server listens on \S+\n")
         # Not port 0: after a restart it has to be the same one, and nobody's meanwhile.
         self._port = free_port()
         self.address = f"{HOST}:{self._port}"
+        self._arguments = arguments
 
     def command(self) -> list[str]:
-        return ["namesrv", "--port", str(self._port)]
+        return ["namesrv", "--port", str(self._port), *self._arguments]
 
     def __str__(self) -> str:
         return f"our name server at {self.address}"

@@ -22,6 +22,7 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.service import Services
+from roquet.net.tls import ServerTls
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
 from roquet.settings.changes import ChangedSettings
@@ -56,6 +57,7 @@ class Broker(msgspec.Struct):
     timer_saver: Saver
     changed_settings: ChangedSettings
     settings_saver: Saver
+    tls: ServerTls
     # The owner of what a request leaves to be done after its handler has returned.
     services: Services
     # Where clients find this broker, packed as in records; message ids begin with it.

@@ -45,6 +45,7 @@ from roquet.net.ports import at_free_port
 from roquet.net.router import Route, Router
 from roquet.net.service import Services
 from roquet.net.serving import Server
+from roquet.net.tls import ServerTls
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address, pack_host
@@ -68,7 +69,8 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
     When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, StateFileError,
-    AttributeNotKept, and OSError, NoFreePort or UnknownHost when an address cannot be had.
+    AttributeNotKept, TlsNotUsable, and OSError, NoFreePort or UnknownHost when an address cannot
+    be had.
     """
     ip_of(config.bind_host)
     config = replace(
@@ -137,6 +139,7 @@ def _listener(broker: Broker, routes: Sequence[Route[Broker]], lane: Lane) -> Se
         limits=ConnectionLimits(idle_timeout_s=broker.config.idle_timeout_s),
         on_closed=lambda connection: connection_lost(broker, connection),
         lane=lane,
+        tls=broker.tls,
     )
 
 
@@ -146,6 +149,7 @@ class _LoadedTable(SavedTable, Protocol):
 
 def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitStack) -> Broker:
     """The broker with its tables loaded and its store open."""
+    tls = ServerTls(config.tls, clock)
     lost: set[str] = set()
 
     def kept(name: str, table: _LoadedTable) -> Saver:
@@ -196,11 +200,9 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
     pending_halves.load()
-    peers = Peers(Router(None, ()), clock)
-    stack.push_async_callback(peers.close)
     store_host = pack_host(_store_ip(config), config.listen_port)
     registrar = Registrar(
-        peers,
+        _peers(tls, clock, stack),
         clock,
         config.name_servers,
         _identity(config),
@@ -242,12 +244,19 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         timer_saver=timer_saver,
         changed_settings=changed_settings,
         settings_saver=settings_saver,
+        tls=tls,
         services=Services(config.broker_name),
         store_host=store_host,
         cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),
         send_reply=SendReplyTemplate(store_host, config.region_id, is_traced=config.trace_on),
     )
     return broker
+
+
+def _peers(tls: ServerTls, clock: Clock, stack: AsyncExitStack) -> Peers:
+    peers = Peers(Router(None, ()), clock, tls=tls.outgoing)
+    stack.push_async_callback(peers.close)
+    return peers
 
 
 def _identity(config: BrokerConfig) -> Identity:

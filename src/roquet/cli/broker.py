@@ -8,6 +8,7 @@ from roquet.cli.broker_group import PROCESS_COUNT_MAX
 from roquet.cli.broker_process import BrokerOptions, run_broker
 from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
+from roquet.cli.tls_options import define_tls, tls_given
 from roquet.errors import RoquetError
 
 
@@ -43,6 +44,7 @@ def define(parser: ArgumentParser) -> None:
         help="How many brokers, each with a name, a directory and ports (10 apart) of its own; one"
         " if left out. A core is for one of them.",
     )
+    define_tls(parser)
     parser.set_defaults(run=_run)
 
 
@@ -57,6 +59,7 @@ def _run(given: Namespace) -> int:
                 advertised_host=given.advertise,
                 port=given.port,
                 process_count=given.processes,
+                tls=tls_given(given),
             )
         )
     except (RoquetError, OSError) as error:

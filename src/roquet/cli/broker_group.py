@@ -65,7 +65,7 @@ def run_group(members: list[BrokerConfig], serve: Callable[[BrokerConfig], None]
             serve(member)
             return
         children[child_id] = member.broker_name
-    _watch(children)
+    _watch(children, reloads=members[0].tls.has_files)
 
 
 def _follow(parent_id: int) -> None:
@@ -76,13 +76,19 @@ def _follow(parent_id: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _watch(children: dict[int, str]) -> None:
+def _watch(children: dict[int, str], *, reloads: bool) -> None:
     def stop_all(*_: object) -> None:
         for child_id in children:
             os.kill(child_id, signal.SIGTERM)
 
+    def reload_all(*_: object) -> None:
+        for child_id in children:
+            os.kill(child_id, signal.SIGHUP)
+
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop_all)
+    if reloads:
+        signal.signal(signal.SIGHUP, reload_all)
     failed: list[str] = []
     while children:
         child_id, status = os.wait()

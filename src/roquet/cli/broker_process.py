@@ -15,6 +15,7 @@ from roquet.broker.settings.config import BrokerConfig
 from roquet.cli.broker_group import members_of, run_group
 from roquet.cli.log_lines import log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
+from roquet.cli.tls_options import reloads_on_hangup, tls_from_file
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
@@ -34,6 +35,7 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     advertised_host: str | None
     port: int | None
     process_count: int = 1
+    tls: dict[str, str] = {}  # under Apache's names
 
 
 class BrokerFailed(RoquetError):
@@ -43,8 +45,8 @@ class BrokerFailed(RoquetError):
 def run_broker(options: BrokerOptions) -> None:
     """Returns after SIGINT or SIGTERM.
 
-    Raises BrokerFailed, GroupMemberFailed, OSError, ConfigError, PromiseNotKept, BadBody and what
-    `serve_broker` raises.
+    Raises BrokerFailed, GroupMemberFailed, OSError, ConfigError, BadTlsSetting, PromiseNotKept,
+    BadBody and what `serve_broker` raises.
     """
     log_to_stderr()
     raise_file_limit()
@@ -82,6 +84,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
         settings["namesrvAddr"] = options.name_servers
     if options.directory is not None:
         settings["storePathRootDir"] = str(options.directory)
+    settings |= tls_from_file(settings) | options.tls
     config, ignored = read_config(settings, root)
     if options.config_file is not None:
         warn_of_settings(
@@ -97,7 +100,8 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 
 
 async def _serve(config: BrokerConfig) -> None:
-    with stop_signals() as stop:
+    with stop_signals() as stop, reloads_on_hangup(config.tls) as reloading:
         async with serve_broker(config, SystemClock(), SystemDisk()) as broker:
+            reloading.append(broker.tls)
             relax_garbage_collection()
             await until_stopped(stop, [broker])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from roquet.cli.namesrv_process import run_name_server
 from roquet.cli.numbers import port_number
+from roquet.cli.tls_options import define_tls, tls_given
 from roquet.errors import RoquetError
 
 
@@ -19,6 +20,7 @@ def define(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--host", help="The address to listen on. Without it, this machine only.")
     parser.add_argument("--port", type=port_number, help="The port to listen on; 0 takes any.")
+    define_tls(parser)
     # Taken because Apache takes it; means nothing here.
     parser.add_argument("-n", help=SUPPRESS)
     parser.set_defaults(run=_run)
@@ -26,7 +28,7 @@ def define(parser: ArgumentParser) -> None:
 
 def _run(given: Namespace) -> int:
     try:
-        run_name_server(given.config, given.host, given.port)
+        run_name_server(given.config, given.host, given.port, tls_given(given))
     except (RoquetError, OSError) as error:
         print(f"roquet namesrv: {error}", file=sys.stderr)
         return 1

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from roquet.cli.log_lines import log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
+from roquet.cli.tls_options import reloads_on_hangup, tls_from_file
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig, doubtful_truths, is_known, read_config
@@ -14,14 +15,17 @@ from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, sto
 from roquet.protocol.bodies.properties_text import read_properties_text
 
 
-def run_name_server(config_file: Path | None, host: str | None, port: int | None) -> None:
-    """Returns after SIGINT or SIGTERM.
+def run_name_server(
+    config_file: Path | None, host: str | None, port: int | None, tls: dict[str, str]
+) -> None:
+    """Returns after SIGINT or SIGTERM; `tls` are settings under Apache's names.
 
-    Raises OSError, BadBody, BadSetting, PromiseNotKept or BadStateFile.
+    Raises OSError, BadBody, BadSetting, BadTlsSetting, TlsNotUsable, PromiseNotKept or
+    BadStateFile.
     """
     log_to_stderr()
     raise_file_limit()
-    config = _read_file(config_file) if config_file else NameServerConfig()
+    config = _config(config_file, tls)
     run(
         _serve(
             replace(
@@ -33,15 +37,18 @@ def run_name_server(config_file: Path | None, host: str | None, port: int | None
     )
 
 
-def _read_file(path: Path) -> NameServerConfig:
-    settings = read_properties_text(path.read_bytes())
+def _config(path: Path | None, tls: dict[str, str]) -> NameServerConfig:
+    settings = {} if path is None else read_properties_text(path.read_bytes())
+    settings |= tls_from_file(settings) | tls
     config, ignored = read_config(settings)
-    warn_of_settings(path, ignored, is_known, doubtful_truths(settings))
+    if path is not None:
+        warn_of_settings(path, ignored, is_known, doubtful_truths(settings))
     return config
 
 
 async def _serve(config: NameServerConfig) -> None:
-    with stop_signals() as stop:
-        async with serve_names(config, SystemClock(), SystemDisk()):
+    with stop_signals() as stop, reloads_on_hangup(config.tls) as reloading:
+        async with serve_names(config, SystemClock(), SystemDisk()) as server:
+            reloading.append(server.tls)
             relax_garbage_collection()
             await stop.wait()

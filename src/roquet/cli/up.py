@@ -54,6 +54,12 @@ def define(parser: ArgumentParser) -> None:
         metavar="COUNT",
         help="How many brokers; one if left out.",
     )
+    parser.add_argument(
+        "--tls",
+        action="store_true",
+        help="Speak nothing but TLS, with a certificate that is made for it; the line that says"
+        " ready names its file.",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -67,6 +73,7 @@ def _run(given: Namespace) -> int:
                 name_server_port=given.name_server_port,
                 broker_port=given.broker_port,
                 broker_count=given.brokers,
+                is_encrypted=given.tls,
             )
         )
     except (RoquetError, OSError) as error:

@@ -23,6 +23,7 @@ from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.net.own_addresses import local_host, reachable_host
+from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.host import Address
 from roquet.temporary import remove_leftovers, temporary_directory
 
@@ -46,6 +47,7 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     name_server_port: int
     broker_port: int
     broker_count: int
+    is_encrypted: bool = False
 
 
 def run_cluster(plan: ClusterPlan) -> None:
@@ -73,6 +75,7 @@ def _directory(plan: ClusterPlan) -> Iterator[Path]:
 
 async def _serve(plan: ClusterPlan, directory: Path) -> None:
     clock, disk = SystemClock(), SystemDisk()
+    tls = _tls(plan, directory, clock.now_ms())
     with stop_signals() as stop:
         async with AsyncExitStack() as stack:
             names = await stack.enter_async_context(
@@ -81,6 +84,7 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
                         host=plan.host,
                         port=plan.name_server_port,
                         kv_config_path=directory / "namesrv" / "kvConfig.json",
+                        tls=tls,
                     ),
                     clock,
                     disk,
@@ -89,22 +93,37 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
             # Brokers need no way around that others may have to take.
             name_server = str(Address(local_host(plan.host), names.config.port))
             brokers = [
-                await stack.enter_async_context(
-                    serve_broker(_broker_config(plan, directory, index, name_server), clock, disk)
+                await stack.enter_async_context(serve_broker(replace(config, tls=tls), clock, disk))
+                for config in (
+                    _broker_config(plan, directory, index, name_server)
+                    for index in range(plan.broker_count)
                 )
-                for index in range(plan.broker_count)
             ]
             relax_garbage_collection()
             ports = [each.config.listen_port for each in brokers]
-            print(_ready_line(plan, names.config.port, ports), flush=True)
+            print(_ready_line(plan, names.config.port, ports, tls), flush=True)
             await until_stopped(stop, brokers)
 
 
-def _ready_line(plan: ClusterPlan, name_server_port: int, broker_ports: Sequence[int]) -> str:
+def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:
+    if not plan.is_encrypted:
+        return TlsSettings()
+    # Only who wants to encrypt pays for loading what makes certificates.
+    from roquet.cli.development_tls import development_tls  # noqa: PLC0415
+
+    host = plan.advertised_host or reachable_host(plan.host)
+    return development_tls(directory / "tls", [host, local_host(plan.host)], now_ms)
+
+
+def _ready_line(
+    plan: ClusterPlan, name_server_port: int, broker_ports: Sequence[int], tls: TlsSettings
+) -> str:
     """Scripts wait for it: what clients are given, and where that is not what is listened on."""
     host = plan.advertised_host or reachable_host(plan.host)
     brokers = ",".join(str(Address(host, port)) for port in broker_ports)
     line = f"ready name-server={Address(host, name_server_port)} broker={brokers}"
+    if tls.server.certificate is not None:
+        line += f" tls-ca={tls.server.certificate}"
     if host == plan.host:
         return line
     if plan.advertised_host is None:

@@ -13,13 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.namesrv.errors import BadSetting, NotChangeable
-from roquet.settings.promises import (
-    OUTGOING_TLS,
-    Promise,
-    is_about_tls,
-    is_false,
-    refuse_what_is_not_kept,
-)
+from roquet.net.tls_settings import TLS_KEYS, TlsSettings, read_tls
+from roquet.settings.promises import Promise, is_false, refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth, read_truth, truth_text
 
 PORT_DEFAULT: Final = 9876
@@ -31,6 +26,7 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: int = PORT_DEFAULT
     kv_config_path: Path = Path("~/namesrv/kvConfig.json")
     idle_timeout_s: int = 120
+    tls: TlsSettings = TlsSettings()
     expiry_period_ms: int = 5_000
     # Whether routes tell clients the fixed queue numbers of ordered topics.
     routes_show_order: bool = False
@@ -46,7 +42,11 @@ class ReadConfig(NamedTuple):
 
 
 def read_config(settings: Mapping[str, str]) -> ReadConfig:
-    """Obeys the settings we know and names the others. Raises BadSetting and PromiseNotKept."""
+    """Obeys the settings we know and names the others.
+
+    Raises BadSetting, BadTlsSetting and PromiseNotKept.
+    """
+    tls, settings = read_tls(settings)
     refuse_what_is_not_kept(PROMISES, settings)
     values = {
         setting.attribute: setting.parse(name, settings[name])
@@ -54,7 +54,7 @@ def read_config(settings: Mapping[str, str]) -> ReadConfig:
         if name in settings
     }
     ignored = [name for name in settings if name not in _SETTINGS]
-    return ReadConfig(NameServerConfig(**values), ignored)
+    return ReadConfig(NameServerConfig(tls=tls, **values), ignored)
 
 
 def change_config(config: NameServerConfig, settings: Mapping[str, str]) -> NameServerConfig:
@@ -92,7 +92,7 @@ def doubtful_truths(settings: Mapping[str, str]) -> list[str]:
 
 def is_known(name: str) -> bool:
     """Whether Apache has such a setting."""
-    return name in _SETTINGS or name in PROMISES or name in HARMLESS or is_about_tls(name)
+    return name in _SETTINGS or name in PROMISES or name in HARMLESS or name in TLS_KEYS
 
 
 def changeable_texts(config: NameServerConfig) -> dict[str, str]:
@@ -166,7 +166,7 @@ _SETTINGS: Final = {
 CHANGEABLE: Final = frozenset(name for name, each in _SETTINGS.items() if each.is_changeable)
 assert {setting.attribute for setting in _SETTINGS.values()} == {
     *NameServerConfig.__struct_fields__
-}
+} - {"tls"}
 
 _ALONE: Final = "set it to false; brokers have no replicas here"
 _ACCESS_CONTROL: Final = Promise(
@@ -178,7 +178,6 @@ PROMISES: Final = {
     "aclEnable": _ACCESS_CONTROL,
     "authenticationEnabled": _ACCESS_CONTROL,
     "authorizationEnabled": _ACCESS_CONTROL,
-    "useTLS": OUTGOING_TLS,
     "supportActingMaster": Promise(read_truth, "that a slave steps in for its master", _ALONE),
     "enableControllerInNamesrv": Promise(read_truth, "to elect masters", _ALONE),
     "enableTopicList": Promise(is_false, "to keep the names of topics secret", "set it to true"),

@@ -6,6 +6,7 @@ from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.kv_config import KvConfig
 from roquet.namesrv.route_table import RouteTable
 from roquet.namesrv.saving import Saving
+from roquet.net.tls import ServerTls
 from roquet.settings.changes import ChangedSettings
 
 
@@ -15,3 +16,4 @@ class NameServer(msgspec.Struct):
     kv_config: KvConfig
     changed_settings: ChangedSettings
     settings_saving: Saving
+    tls: ServerTls

@@ -21,6 +21,7 @@ from roquet.net.own_addresses import ip_of
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
+from roquet.net.tls import ServerTls
 from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings
 from roquet.state_file import StateFile
@@ -34,9 +35,11 @@ async def serve_names(
 ) -> AsyncIterator[NameServer]:
     """A name server that answers while the block runs; `config.port` is the port it got.
 
-    Raises BadStateFile, and OSError, NoFreePort or UnknownHost when the address cannot be had.
+    Raises BadStateFile, TlsNotUsable, and OSError, NoFreePort or UnknownHost when the address
+    cannot be had.
     """
     ip_of(config.host)
+    tls = ServerTls(config.tls, clock)
     kv_config_path = config.kv_config_path.expanduser()
     kv_config = KvConfig(StateFile(disk, kv_config_path))
     changed_settings = ChangedSettings(changeable_texts(config))
@@ -46,12 +49,15 @@ async def serve_names(
     settings_saving = Saving(changes_file, changed_settings.to_bytes)
     if changed_settings.change_count:
         await settings_saving.save_now()  # What was forgotten must not come back.
-    server = NameServer(config, RouteTable(clock), kv_config, changed_settings, settings_saving)
+    server = NameServer(
+        config, RouteTable(clock), kv_config, changed_settings, settings_saving, tls
+    )
     listener = Server(
         Router(server, ROUTES),
         clock,
         limits=ConnectionLimits(idle_timeout_s=config.idle_timeout_s),
         on_closed=partial(_lose_connection, server),
+        tls=tls,
     )
     async with Services("name server") as services:
         for saving in (kv_config.saving, settings_saving):

@@ -5,6 +5,8 @@ RoquetError
 ├── NoFreePort               any port would do, and none was found
 ├── AddressTaken             an OSError, too: somebody else listens there
 ├── UnknownHost              a server is to be at a host that has no address
+├── BadTlsSetting            a setting of encrypted connections that means nothing
+├── TlsNotUsable             files with certificates or keys that cannot be used
 └── NetError                 a call of ours got no answer
     ├── BadAddress           the text is not "host:port": our caller's fault
     ├── ConnectFailed        nobody answered there: nothing was sent
@@ -52,6 +54,21 @@ class UnknownHost(RoquetError):
     def __init__(self, host: str) -> None:
         super().__init__(f"no address is known for host {host[:255]!r}")
         self.host = host
+
+
+class BadTlsSetting(RoquetError):
+    def __init__(self, key: str, text: str, reason: str) -> None:
+        super().__init__(f"{key}={text[:150]!r}: {reason}")
+        self.key = key
+        self.text = text
+        self.reason = reason
+
+
+class TlsNotUsable(RoquetError):
+    def __init__(self, files: str, reason: str) -> None:
+        super().__init__(f"no encrypted connections with {files}: {reason}")
+        self.files = files
+        self.reason = reason
 
 
 class NetError(RoquetError):

@@ -12,6 +12,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     header_size_max: int = HEADER_SIZE_MAX
     # A frame that has begun must end; one byte a second holds memory forever.
     frame_timeout_s: float = 10.0
+    # From the first byte of a TLS handshake to its end.
+    handshake_timeout_s: float = 10.0
     idle_timeout_s: float = 120.0
     # Above this many unread bytes we answer no more requests, below a quarter of it we go on.
     unread_size_high: int = 1024 * 1024

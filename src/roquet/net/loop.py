@@ -42,6 +42,17 @@ def stop_signals() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
+@contextmanager
+def on_hangup(reload: Callable[[], None]) -> Iterator[None]:
+    """Calls `reload` for every SIGHUP while the block runs."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
 def raise_file_limit() -> None:
     """Every connection is a file; a server takes as many as the system lets it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

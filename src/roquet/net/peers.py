@@ -6,6 +6,7 @@ nothing reconnects by itself, because whoever needs a peer calls it.
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any, Final, final
 
 from roquet.clock import Clock
@@ -32,7 +33,7 @@ def split_address(address: str) -> tuple[str, int]:
 class Peers:
     """Calls peers by address; what they ask back on the same connection goes to `router`.
 
-    With `tls` all connections are encrypted.
+    What `tls` gives for a connection encrypts it.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Peers:
         *,
         limits: ConnectionLimits = DEFAULT_LIMITS,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self._router = router
         self._tls = tls
@@ -137,7 +138,7 @@ class Peers:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: self._new_connection(address), host, port, ssl=self._tls
+                    lambda: self._new_connection(address), host, port, ssl=self._tls()
                 )
         except TimeoutError:
             raise ConnectFailed(

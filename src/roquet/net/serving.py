@@ -8,10 +8,12 @@ from typing import Any, Final, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection, Lane
+from roquet.net.door import Door
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.ports import at_free_port
 from roquet.net.router import Router
+from roquet.net.tls import ServerTls
 from roquet.net.watch import Watch
 
 CONNECTION_COUNT_MAX: Final = 20_000
@@ -23,7 +25,7 @@ class Server:
     """Answers the requests of all who connect with one router.
 
     `on_closed` hears of every connection that was served, when it is gone. `lane` is asked before
-    the router.
+    the router. Without `tls` nothing is encrypted.
     """
 
     def __init__(
@@ -35,12 +37,14 @@ class Server:
         connection_count_max: int = CONNECTION_COUNT_MAX,
         on_closed: Callable[[Connection], None] | None = None,
         lane: Lane | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self._router = router
         self._limits = limits
         self._connection_count_max = connection_count_max
         self._on_closed = on_closed
         self._lane = lane
+        self._tls = tls
         self._watch = Watch(clock)
         self._listener: asyncio.Server | None = None
 
@@ -57,9 +61,7 @@ class Server:
             return await at_free_port(host, partial(self.start, host))
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(
-                self._new_connection, host, port, backlog=_BACKLOG
-            )
+            self._listener = await loop.create_server(self._new_door, host, port, backlog=_BACKLOG)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise AddressTaken(host, port) from None
@@ -76,22 +78,28 @@ class Server:
         """Closes what is past a deadline now; happens by itself once a second."""
         self._watch.sweep()
 
-    def opened(self, connection: Connection) -> None:
+    def knocked(self, door: Door) -> None:
         if len(self._watch) >= self._connection_count_max:
             self._watch.complain(
-                "refusing",
-                f"{self.connection_count} connections are open, refusing {connection.peer}",
+                "refusing", f"{self.connection_count} connections are open, refusing {door.peer}"
             )
-            connection.abort("too many connections")
+            door.abort("too many connections")
             return
+        self._watch.add(door)
+
+    def left(self, door: Door) -> None:
+        self._watch.discard(door)
+
+    def opened(self, connection: Connection) -> None:
         self._watch.add(connection)
 
     def closed(self, connection: Connection) -> None:
-        if connection not in self._watch:
-            return  # It was refused.
         self._watch.discard(connection)
         if self._on_closed is not None:
             self._on_closed(connection)
+
+    def _new_door(self) -> Door:
+        return Door(self, self._new_connection, self._watch, self._limits, self._tls)
 
     def _new_connection(self) -> Connection:
         return Connection(self, self._router.answer, self._watch, self._limits, lane=self._lane)

@@ -33,7 +33,10 @@ class PromiseNotKept(RoquetError):
 
 
 def refuse_what_is_not_kept(promises: Mapping[str, Promise], settings: Mapping[str, str]) -> None:
-    """Raises PromiseNotKept for the first setting that promises what is not kept."""
+    """Raises PromiseNotKept for the first setting that promises what is not kept.
+
+    Settings of encrypted connections that are obeyed are not among `settings` any more.
+    """
     for key, text in settings.items():
         promise = promises.get(key) or (TLS if is_about_tls(key) else None)
         if promise is not None and promise.is_made(text.strip()):
@@ -41,7 +44,7 @@ def refuse_what_is_not_kept(promises: Mapping[str, Promise], settings: Mapping[s
 
 
 def is_about_tls(key: str) -> bool:
-    """`tls.server.mode` and its like are properties of the Java machine; some put them here."""
+    """Whoever misspells such a key believes that others cannot listen."""
     return key.lower().startswith("tls")
 
 
@@ -69,10 +72,5 @@ def is_other_than(*harmless: str) -> Callable[[str], bool]:
 TLS: Final = Promise(
     is_other_than("", "false", "disabled"),
     "encrypted connections",
-    "take it out, and put a proxy that speaks TLS in front of the server",
-)
-OUTGOING_TLS: Final = Promise(
-    read_truth,
-    "encrypted connections to other servers",
-    "set it to false, and keep the servers in a network you trust",
+    "the keys for that are tls.server.mode, tls.enable and others, which docs/security.md lists",
 )

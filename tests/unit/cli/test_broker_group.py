@@ -12,21 +12,23 @@ from roquet import Admin, Message, Producer
 from roquet.broker.settings.config import BrokerConfig
 from roquet.cli.broker_group import members_of
 from roquet.store.config import StoreConfig
+from tests.support.certificates import Authority
 from tests.support.command_line import roquet
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurNameServer, OurServer
 
 
 class OurBrokers(OurServer):
-    def __init__(self, directory: Path, name_server: str) -> None:
+    def __init__(self, directory: Path, name_server: str, *arguments: str) -> None:
         super().__init__(directory, r"serves at (?s:.*) serves at \S+\n")
         self._name_server = name_server
+        self._arguments = arguments
 
     def command(self) -> list[str]:
         settings = self.directory / "broker.conf"
         settings.write_text("brokerName=group\nmappedFileSizeCommitLog=8388608\n")
         places = ["-n", self._name_server, "--dir", str(self.directory / "store"), "--port", "0"]
-        return ["broker", "-c", str(settings), *places, "--processes", "2"]
+        return ["broker", "-c", str(settings), *places, "--processes", "2", *self._arguments]
 
     @property
     def children(self) -> list[int]:
@@ -50,10 +52,20 @@ def test_clients_see_as_many_brokers_as_there_are_processes(tmp_path: Path, name
         assert broker_names(names) == ["group-0", "group-1"]
         with Admin(names) as admin, Producer(names, "shop") as producer:
             admin.create_topic("orders")
-            used = {producer.send(Message("orders", b"x")).queue.broker_name for _ in range(8)}
+            # One more than a broker has queues: whichever is the first, both are used.
+            used = {producer.send(Message("orders", b"x")).queue.broker_name for _ in range(9)}
         assert used == {"group-0", "group-1"}
     assert broker_names(names) == []
     assert (tmp_path / "group" / "store" / "group-1" / "commitlog").is_dir()
+
+
+def test_a_hangup_reaches_all_who_have_certificates(tmp_path: Path, names: str) -> None:
+    holder = Authority(tmp_path).vouch_for()
+    files = ("--tls-cert", str(holder.certificate), "--tls-key", str(holder.key))
+    with OurBrokers(tmp_path / "group", names, *files) as brokers:
+        os.kill(brokers.process_id, signal.SIGHUP)
+        wait_until(lambda: brokers.log_tail().count("read certificates again") == 2)
+        assert broker_names(names) == ["group-0", "group-1"]
 
 
 def test_when_one_ends_by_itself_all_end(tmp_path: Path, names: str) -> None:

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 # What a server does not need unless somebody asks for it, and what it never needs.
 HEAVY = (
+    "cryptography",
     "dataclasses",
     "email",
     "http",

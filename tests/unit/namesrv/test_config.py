@@ -15,6 +15,7 @@ from roquet.namesrv.config import (
     read_config,
 )
 from roquet.namesrv.errors import BadSetting, NotChangeable
+from roquet.net.tls_settings import TlsMode
 from roquet.protocol.bodies.properties_text import read_properties_text
 from roquet.settings.promises import PromiseNotKept
 from tests.support.golden_frames import golden_frames
@@ -113,7 +114,6 @@ PROMISE_TEXTS = {
     "enableTopicList": ("false", "true"),
     "needWaitForService": ("true", "false"),
     "supportActingMaster": ("true", "false"),
-    "useTLS": ("true", "false"),
 }
 
 
@@ -129,10 +129,12 @@ def test_a_promise_that_cannot_be_kept_is_refused_and_anything_else_is_not(name:
     assert read_config({name: harmless}).ignored == [name]
 
 
-def test_tls_is_refused_by_any_of_its_names() -> None:
-    for name in ("tlsEnable", "tls.server.mode"):
-        with pytest.raises(PromiseNotKept, match="encrypted connections"):
-            read_config({name: "true"})
+def test_tls_is_obeyed_by_its_names_and_refused_by_any_other() -> None:
+    config, ignored = read_config({"tls.server.mode": "enforcing"})
+    assert config.tls.mode is TlsMode.ENFORCING
+    assert not ignored
+    with pytest.raises(PromiseNotKept, match="encrypted connections"):
+        read_config({"tlsEnable": "true"})
 
 
 @pytest.mark.parametrize("server", ["49", "55"])

@@ -19,6 +19,7 @@ from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.settings.harmless import HARMLESS, THREADS
 from roquet.broker.settings.kinds import SettingKind
 from roquet.broker.settings.promises import PROMISES
+from roquet.net.tls_settings import TLS_KEYS, read_tls
 from roquet.settings.promises import refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth
 from roquet.store.config import FlushMode, StoreConfig
@@ -32,12 +33,13 @@ class ReadConfig(NamedTuple):
 def read_config(settings: Mapping[str, str], root: Path) -> ReadConfig:
     """Obeys the settings we know and names the others; `root` is where the store is by default.
 
-    Raises ConfigError and PromiseNotKept.
+    Raises ConfigError, BadTlsSetting and PromiseNotKept.
     """
+    tls, settings = read_tls(settings)
     refuse_what_is_not_kept(PROMISES, settings)
     known = {_ALIASES.get(key, key): text for key, text in settings.items()}
     store = StoreConfig(**{"root": root} | _values(_STORE, known))
-    config = BrokerConfig(store=store, **_values(_BROKER, known))
+    config = BrokerConfig(store=store, tls=tls, **_values(_BROKER, known))
     # Apache's masters have id 0, whatever their file says.
     config = replace(config, broker_id=0)
     return ReadConfig(config, [key for key in known if key not in _STORE and key not in _BROKER])
@@ -230,8 +232,8 @@ CHANGEABLE: Final = frozenset(
     }
 )
 
-# Our own, which no file sets.
-_OURS: Final = {"store", "index_tags", "memory_size"}
+# Our own, which no file sets, and what has more than one key.
+_OURS: Final = {"store", "index_tags", "memory_size", "tls"}
 assert {setting.attribute for table in (_BROKER, _STORE) for setting in table.values()} == {
     *BrokerConfig.__struct_fields__,
     *StoreConfig.__struct_fields__,
@@ -245,7 +247,7 @@ _TRUTHS: Final = frozenset(
 # What is in two tables is obeyed only where it promises nothing else.
 TREATMENTS: Final[Mapping[str, Treatment]] = {
     **dict.fromkeys(HARMLESS, Treatment.HARMLESS),
-    **dict.fromkeys((*_BROKER, *_STORE, *_ALIASES), Treatment.OBEYED),
+    **dict.fromkeys((*_BROKER, *_STORE, *_ALIASES, *TLS_KEYS), Treatment.OBEYED),
     **dict.fromkeys(CHANGEABLE, Treatment.CHANGEABLE),
     **dict.fromkeys(PROMISES, Treatment.REFUSED),
 }

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.codes import Permission
 from roquet.protocol.names import TRACE_TOPIC
 from roquet.store.config import StoreConfig
@@ -41,6 +42,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ha_advertised_host: str | None = None  # brokerIP2
     listen_port: int = 10911  # listenPort
     idle_timeout_s: int = 120  # serverChannelMaxIdleTimeSeconds
+    tls: TlsSettings = TlsSettings()  # tls.server.mode and others
 
     name_servers: tuple[str, ...] = ()  # namesrvAddr
     register_interval_ms: int = 30_000  # registerNameServerPeriod

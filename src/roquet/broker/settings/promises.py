@@ -3,7 +3,6 @@
 from typing import Final
 
 from roquet.settings.promises import (
-    OUTGOING_TLS,
     Promise,
     is_anything,
     is_false,
@@ -29,7 +28,6 @@ PROMISES: Final = {
     "aclEnable": _ACCESS_CONTROL,
     "authenticationEnabled": _ACCESS_CONTROL,
     "authorizationEnabled": _ACCESS_CONTROL,
-    "useTLS": OUTGOING_TLS,
     "rejectPullConsumerEnable": Promise(
         read_truth, "that consumers which only pull are kept out", "set it to false"
     ),

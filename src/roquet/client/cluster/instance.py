@@ -67,7 +67,7 @@ class ClientInstance:
         nanoseconds = clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)
         self.id = f"{ip}@{name or f'{self._process}#{nanoseconds}'}"
         self.unique_ids = UniqueIdMaker(ip_address(ip).packed, self._process, secrets.randbits(32))
-        self.peers = Peers(router or Router(None, ()), clock, tls=tls)
+        self.peers = Peers(router or Router(None, ()), clock, tls=lambda: tls)
         self.requests = Requests(self.peers, credentials)
         self.services = Services(f"{what} {self.id}")
         # Brokers that nobody has told yet hear of this client at once.

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from roquet.client.errors import BadArgument
+from roquet.net.tls import calling_context
+from roquet.net.tls_settings import TlsFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +30,17 @@ def tls_context(tls: TlsConfig | bool) -> ssl.SSLContext | None:
     if tls is False:
         return None
     config = TlsConfig() if tls is True else tls
+    files = TlsFiles(
+        certificate=_path(config.cert_file),
+        key=_path(config.key_file),
+        key_password=config.key_password,
+        trusted=_path(config.ca_file),
+    )
     try:
-        context = ssl.create_default_context(cafile=config.ca_file)
-        if config.cert_file is not None:
-            context.load_cert_chain(config.cert_file, config.key_file, config.key_password)
+        return calling_context(files, check_host=config.check_host, verify=config.verify)
     except OSError as error:  # An SSLError is one, too.
         raise BadArgument(f"`tls` {config} cannot be used: {error}") from None
-    context.check_hostname = config.check_host and config.verify
-    if not config.verify:
-        context.verify_mode = ssl.CERT_NONE
-    return context
+
+
+def _path(file: Path | str | None) -> Path | None:
+    return None if file is None else Path(file)

@@ -39,7 +39,6 @@ TEXTS = {
     "timerStopEnqueue": ("true", "false"),
     "totalReplicas": ("3", "1"),
     "transRocksDBEnable": ("true", "false"),
-    "useTLS": ("true", "false"),
 }
 
 

@@ -13,8 +13,8 @@ import pytest
 from roquet.pipeline.jobs.packaging import LIBRARIES, CannotPackage, Package, package
 
 ROOT = Path(__file__).parents[4]
-# Only the command line uses it.
-NOT_FOR_EXECUTORS = {"rich"}
+# Only the command line uses the one, and only servers make certificates with the other.
+NOT_FOR_EXECUTORS = {"rich", "cryptography"}
 BIG = ("numpy", "pyarrow", "uvloop", "zstandard")
 
 

@@ -1,0 +1,107 @@
+"""Encrypted connections on the command line: options, Apache's `tls.properties`, SIGHUP."""
+
+import logging
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from roquet.net.errors import TlsNotUsable
+from roquet.net.loop import on_hangup
+from roquet.net.tls import ServerTls
+from roquet.net.tls_settings import FILE_DEFAULT, FILE_KEY, TlsMode, TlsSettings
+from roquet.protocol.bodies.properties_text import read_properties_text
+
+log = logging.getLogger(__name__)
+
+# What the operator says about a server itself, and not about how it is encrypted.
+_NOT_IN_THE_FILE: Final = ("tls.server.mode", "tls.enable", FILE_KEY)
+
+
+def define_tls(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--tls",
+        choices=[mode.value for mode in TlsMode],
+        help="Whether peers have to encrypt (enforcing), may (permissive) or must not; they may, if"
+        " this is left out.",
+    )
+    parser.add_argument(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="The certificate of the server, and those behind it (PEM). Without it, it makes one"
+        " that nobody can check.",
+    )
+    parser.add_argument(
+        "--tls-key",
+        type=Path,
+        metavar="FILE",
+        help="The key of the certificate (PEM), if it is not in the same file.",
+    )
+    parser.add_argument(
+        "--tls-client-ca",
+        type=Path,
+        metavar="FILE",
+        help="Whoever encrypts has to show a certificate that one of these (PEM) has signed.",
+    )
+
+
+def tls_given(given: Namespace) -> dict[str, str]:
+    """What was said on the command line, under Apache's names."""
+    settings: dict[str, str] = {}
+    if given.tls is not None:
+        settings["tls.server.mode"] = given.tls
+    if given.tls_cert is not None:
+        settings |= {"tls.server.certPath": str(given.tls_cert), "tls.test.mode.enable": "false"}
+    if given.tls_key is not None:
+        settings["tls.server.keyPath"] = str(given.tls_key)
+    if given.tls_client_ca is not None:
+        settings |= {
+            "tls.server.trustCertPath": str(given.tls_client_ca),
+            "tls.server.need.client.auth": "require",
+            "tls.server.authClient": "true",
+        }
+    return settings
+
+
+def tls_from_file(settings: Mapping[str, str]) -> dict[str, str]:
+    """What `tls.properties` says, which counts for more than `settings`, as in Apache.
+
+    Raises OSError for a file that was named and is not there, and BadBody.
+    """
+    named = settings.get(FILE_KEY, "").strip()
+    path = Path(named) if named else FILE_DEFAULT
+    if not named and not path.exists():
+        return {}
+    found = read_properties_text(path.read_bytes())
+    return {key: text for key, text in found.items() if key not in _NOT_IN_THE_FILE}
+
+
+@contextmanager
+def reloads_on_hangup(settings: TlsSettings) -> Iterator[list[ServerTls]]:
+    """Reads the certificates of those who are put on the list again at SIGHUP.
+
+    It begins before there is a server, or an early signal would end it. Without any files a closed
+    terminal does end it, as it does other programs.
+    """
+    servers: list[ServerTls] = []
+    if not settings.has_files:
+        yield servers
+        return
+
+    def reload() -> None:
+        for tls in servers:
+            _reload(tls)
+
+    with on_hangup(reload):
+        yield servers
+
+
+def _reload(tls: ServerTls) -> None:
+    try:
+        tls.reload()
+    except TlsNotUsable as error:
+        log.error("going on with the certificates of before: %s", error)  # noqa: TRY400  It says it all.
+    else:
+        log.info("read certificates again")
