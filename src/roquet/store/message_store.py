@@ -26,7 +26,7 @@ from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
-from roquet.store.keys.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
+from roquet.store.keys.key_index import BACKLOG_COUNT, BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
 from roquet.store.listener import NoListener, StoreListener
 from roquet.store.plain_appends import PlainAppends
@@ -56,6 +56,8 @@ _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
 _FOLLOWED: Final = (names.SCHEDULE_TOPIC, names.TIMER_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC)
 _FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
 _CANDIDATES: Final = 4
+# So long at most an opened store is kept waiting for keys to be filed, a million or two a second.
+_FILING_S_MAX: Final = 10.0
 
 
 @final
@@ -375,11 +377,10 @@ class MessageStore:
 
     # Upkeep
 
-    def file_keys(self, count_max: int = BATCH_COUNT) -> bool:
+    def file_keys(self, count_max: int = BACKLOG_COUNT) -> bool:
         """File keys that were only noted down; whether the index knows all messages now.
 
-        To be called every now and then: costs some microseconds a message. Raises
-        StoreUnavailable.
+        To be called every now and then: costs a microsecond a message. Raises StoreUnavailable.
         """
         if self._index is None:
             return True
@@ -468,6 +469,7 @@ class MessageStore:
                 index_timestamp=checkpoint.index_timestamp,
                 distrust=self._distrust_index,
             )
+            self._index.file_backlog(self._log, _FILING_S_MAX)
 
     def _distrust_index(self, behind: int) -> None:
         # Not what was loaded before: the queues may have lost their trust since.
