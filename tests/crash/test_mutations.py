@@ -143,7 +143,7 @@ def write_the_checkpoint_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: Flusher) -> None:
         now = self._log.last_store_timestamp
-        self._save_checkpoint(Checkpoint(now, now, now))
+        self._checkpoints.save(Checkpoint(now, now, now, self._log.end))
         sync_caches(self)
 
     patch.setattr(Flusher, "_sync_caches", hasty)

@@ -174,6 +174,13 @@ class CommitLog(LogTail):
                 return file.start + end
         return physical_offset
 
+    def written_between(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """All bytes between two offsets, in chunks, but for those that are only zeros."""
+        for file in self._run.files_between(start, end):
+            for first, last in file.written_chunks(max(start - file.start, 0)):
+                if file.start + first < end:
+                    yield file.start + first, file.mapping[first : min(last, end - file.start)]
+
     def cut(self, end: int) -> None:
         """Let the log end here. Nothing after it is left."""
         self._run.cut(end)

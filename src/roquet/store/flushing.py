@@ -18,7 +18,7 @@ from roquet.store.errors import SyncFailed
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.keys.key_index import KeyIndex
 from roquet.store.queues import ConsumeQueues
-from roquet.store.recovery.checkpoint import Checkpoint
+from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile
 
 _STOP_TIMEOUT_S: Final = 60.0
 _MEMORY_INTERVAL_S: Final = 1.0
@@ -36,7 +36,7 @@ class Flusher:
         queues: ConsumeQueues,
         index: KeyIndex | None,
         *,
-        save_checkpoint: Callable[[Checkpoint], None],
+        checkpoints: CheckpointFile,
         on_flushed: Callable[[int], None],
         on_failed: Callable[[SyncFailed], None],
     ) -> None:
@@ -45,7 +45,7 @@ class Flusher:
         self._log = log
         self._queues = queues
         self._index = index
-        self._save_checkpoint = save_checkpoint
+        self._checkpoints = checkpoints
         self._on_flushed = on_flushed
         self._on_failed = on_failed
         self._is_wanted = Event()
@@ -154,7 +154,9 @@ class Flusher:
         # Cleared first: whoever asks from now on is served by the next round.
         self._is_wanted.clear()
         self._log_synced_at = self._clock.monotonic_s()
-        self._on_flushed(self._log.sync())
+        end = self._log.sync()
+        self._on_flushed(end)
+        self._checkpoints.note_durable(end)
 
     def _sync_caches(self) -> None:
         """Queues, index and, when they are safe, the checkpoint that says so."""
@@ -167,8 +169,9 @@ class Flusher:
                 self._sync_log()
         index_timestamp = 0 if self._index is None else self._index.sync()
         self._sync_log()
+        checkpoint = Checkpoint(timestamp, timestamp, index_timestamp, self._log.synced_end)
         try:
-            self._save_checkpoint(Checkpoint(timestamp, timestamp, index_timestamp))
+            self._checkpoints.save(checkpoint)
         except OSError as error:
             # The older checkpoint stays true; it only makes a recovery longer.
             if not is_full(error):

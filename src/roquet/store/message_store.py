@@ -41,9 +41,10 @@ from roquet.store.reading.queue_reading import (
     store_time_of,
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
-from roquet.store.recovery.checkpoint import load_checkpoint, save_checkpoint
+from roquet.store.recovery.checkpoint import CheckpointFile
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, delivery_time_of
+from roquet.store.recovery.keeping_aside import keep_aside
 from roquet.store.recovery.ownership import Ownership
 from roquet.store.recovery.recovery import RecoveryReport, recover
 from roquet.store.upkeep.cleaning import Cleaner, CleanReport
@@ -114,13 +115,14 @@ class MessageStore:
                 config.index_slot_count, config.index_entry_count, config.index_tags
             )
             self._index = KeyIndex(disk, layout.index, clock, index_config)
+        self._checkpoints = CheckpointFile(disk, layout.checkpoint)
         self._flusher = Flusher(
             config,
             clock,
             self._log,
             self._queues,
             self._index,
-            save_checkpoint=lambda value: save_checkpoint(disk, layout.checkpoint, value),
+            checkpoints=self._checkpoints,
             on_flushed=listener.flushed,
             on_failed=self._fail,
         )
@@ -448,7 +450,8 @@ class MessageStore:
         was_clean = self._ownership.was_clean
         self._ownership.mark_open()
         self._deletions.load()
-        checkpoint = load_checkpoint(self._disk, layout.checkpoint)
+        checkpoints = self._checkpoints
+        checkpoint = checkpoints.load()
         self.recovery = recover(
             self._log,
             self._queues,
@@ -456,10 +459,13 @@ class MessageStore:
             checkpoint,
             was_clean=was_clean,
             delay_levels_ms=self._config.delay_levels_ms,
-            distrust_queues=lambda: save_checkpoint(
-                self._disk, layout.checkpoint, replace(checkpoint, queue_timestamp=0)
-            ),
+            distrust_queues=lambda: checkpoints.save(replace(checkpoint, queue_timestamp=0)),
+            keep_aside=lambda end: keep_aside(self._disk, self._log, layout.cut, end),
         )
+        if checkpoint.durable_end > self._log.end:
+            # Files are gone. What is written there from now on is not safe because they were.
+            checkpoints.save(replace(checkpoints.value, durable_end=self._log.end))
+        checkpoints.note_durable(self._log.end)
         self._log.resume()
         self._deletions.limit(self._log.end)
         if self._index is not None:
@@ -473,10 +479,9 @@ class MessageStore:
 
     def _distrust_index(self, behind: int) -> None:
         # Not what was loaded before: the queues may have lost their trust since.
-        path = self._config.layout.checkpoint
-        checkpoint = load_checkpoint(self._disk, path)
+        checkpoint = self._checkpoints.value
         if behind < checkpoint.index_timestamp:
-            save_checkpoint(self._disk, path, replace(checkpoint, index_timestamp=behind))
+            self._checkpoints.save(replace(checkpoint, index_timestamp=behind))
 
     def _release(self) -> None:
         self._flusher.close_retired()
@@ -484,6 +489,7 @@ class MessageStore:
             self._index.close()
         self._queues.close()
         self._log.close()
+        self._checkpoints.close()
         self._ownership.release()
 
     def _append_unqueued(self, draft: RecordDraft) -> Appended:

@@ -100,7 +100,7 @@ def test_the_checkpoint_is_written_after_the_queues_are_safe(tmp_path: Path) -> 
         clock.advance(60)
         tick(store)
         assert load_checkpoint(disk, tmp_path / "checkpoint") == Checkpoint(
-            last_at, last_at, first_at
+            last_at, last_at, first_at, store.log_end
         )
         assert disk.unsynced() == []
 
