@@ -80,7 +80,7 @@ def skip_the_sync(patch: pytest.MonkeyPatch) -> None:
 def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     def sync_log(self: Flusher) -> None:
         self._is_wanted.clear()
-        self._on_flushed(self._log.end)
+        self._listener.flushed(self._log.end)
         self._log.sync()
 
     patch.setattr(Flusher, "_sync_log", sync_log)

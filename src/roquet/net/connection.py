@@ -287,6 +287,12 @@ class Connection(asyncio.Protocol):
 
     # What the transport reports.
 
+    @property
+    def descriptor(self) -> int:
+        """Of its socket, while it is open."""
+        number: int = self._transport.get_extra_info("socket").fileno()
+        return number
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         high = self._limits.unread_size_high

@@ -123,7 +123,7 @@ class MessageStore:
             self._queues,
             self._index,
             checkpoints=self._checkpoints,
-            on_flushed=listener.flushed,
+            listener=listener,
             on_failed=self._fail,
         )
         self._reader = MessageReader(self._log, config, listener.damaged)

@@ -187,10 +187,15 @@ class KeyIndex:
         # Read first: what is filed from now on needs another round.
         timestamp = self._boundary_timestamp
         has_new_file, self._has_new_file = self._has_new_file, False
-        for file in tuple(self._files):
-            file.sync()
-        if has_new_file:
-            self._disk.sync_directory(self._directory)
+        try:
+            for file in tuple(self._files):
+                file.sync()
+            if has_new_file:
+                self._disk.sync_directory(self._directory)
+        except OSError:
+            # It may be tried again, if only a descriptor was missing.
+            self._has_new_file |= has_new_file
+            raise
         return timestamp
 
     @property

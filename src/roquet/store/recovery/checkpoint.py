@@ -107,10 +107,18 @@ class CheckpointFile:
             if self._disk.exists(self._path):
                 self._descriptor = self._disk.open(self._path, writable=True)
             else:
-                self._descriptor = self._disk.create(self._path, FILE_SIZE)
-                self._disk.sync(self._descriptor)
-                self._disk.sync_directory(self._path.parent)
+                self._descriptor = self._created()
         return self._descriptor
+
+    def _created(self) -> int:
+        descriptor = self._disk.create(self._path, FILE_SIZE)
+        try:
+            self._disk.sync(descriptor)
+            self._disk.sync_directory(self._path.parent)
+        except OSError:
+            self._disk.close(descriptor)
+            raise
+        return descriptor
 
 
 def load_checkpoint(disk: Disk, path: Path) -> Checkpoint:
