@@ -36,7 +36,7 @@ from roquet.store.log_scan import (
 from roquet.store.tails import LogTail
 
 # How much of the end of the log is kept when memory is given back.
-_KEPT_SIZE: Final = 16 << 20
+KEPT_SIZE: Final = 16 << 20
 
 _pack_blank_into = Struct(">ii").pack_into
 
@@ -113,7 +113,7 @@ class CommitLog(LogTail):
         """Keep only the end of the log, which is read most, in the memory of this process."""
         for file in tuple(self._run.files):
             if file.end > self.end or file.is_touched:
-                file.give_back_memory(min(file.size, self.end - file.start - _KEPT_SIZE))
+                file.give_back_memory(min(file.size, self.end - file.start - KEPT_SIZE))
 
     # Reading
 
