@@ -96,6 +96,14 @@ def make_safe_directory(disk: Disk, path: Path) -> None:
         disk.sync_directory(each.parent)
 
 
+def is_short_of_descriptors(error: OSError) -> bool:
+    """Whether `error` says that this process, or the system, has too many files open.
+
+    Opening a file fails so, and never what is done with one: nothing has happened to it.
+    """
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 def is_full(error: OSError) -> bool:
     """Whether `error` says that the disk, or this user's share of it, is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

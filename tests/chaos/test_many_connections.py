@@ -7,10 +7,14 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from roquet.disk import SystemDisk
+from roquet.store.recovery.checkpoint import load_checkpoint
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker
 from tests.support.plain_requests import send_plainly
 from tests.support.process_memory import resident_size
@@ -20,7 +24,8 @@ pytestmark = pytest.mark.xdist_group("chaos")
 
 CONNECTION_COUNT = 10_000
 CONNECTION_SIZE_MAX = 16 * 1024
-# Files of the test itself, and of the broker.
+FEW_FILES = 300
+# Files of the test itself, and of the broker, which keeps a quarter of all free for more.
 OTHER_FILE_COUNT = 500
 TOPIC = "busy"
 # Closed with a reset: ten thousand ports in TIME_WAIT would be missing elsewhere.
@@ -63,7 +68,7 @@ def send_time_s(broker: OurBroker) -> float:
 
 
 def test_idle_connections_cost_little_and_slow_nobody(broker: OurBroker, file_limit: int) -> None:
-    count = min(CONNECTION_COUNT, file_limit - OTHER_FILE_COUNT)
+    count = min(CONNECTION_COUNT, 3 * file_limit // 4 - OTHER_FILE_COUNT)
     create_topic(broker.address, TOPIC)
     time_alone_s = send_time_s(broker)
     size_alone = resident_size(broker.process_id)
@@ -75,3 +80,24 @@ def test_idle_connections_cost_little_and_slow_nobody(broker: OurBroker, file_li
     assert (size_crowded - size_alone) / count < CONNECTION_SIZE_MAX
     # Machines that do other work are slow in bursts; a crowd that matters costs milliseconds.
     assert time_crowded_s < 2 * time_alone_s + 0.001
+
+
+def test_idle_connections_leave_the_store_its_files(tmp_path: Path) -> None:
+    # The names of new queues are synced each second.
+    configuration = {"flushDiskType": "SYNC_FLUSH", "flushConsumeQueueThoroughInterval": "1000"}
+    topics = [TOPIC, *(f"new-{number}" for number in range(10))]
+    with OurBroker(tmp_path, configuration=configuration) as broker:
+        for topic in topics:
+            create_topic(broker.address, topic)
+        resource.prlimit(broker.process_id, resource.RLIMIT_NOFILE, (FEW_FILES, FEW_FILES))
+        with BlockingPeer(broker.address) as peer, idle_connections(broker.address, FEW_FILES):
+            for topic in topics:
+                send_plainly(peer, topic, b"new")
+            stored_ms = int(time.time() * 1000)
+            send_plainly(peer, TOPIC, b"last")
+            wait_until(lambda: queues_synced_at(broker) >= stored_ms)
+            send_plainly(peer, TOPIC, b"behind it")
+
+
+def queues_synced_at(broker: OurBroker) -> int:
+    return load_checkpoint(SystemDisk(), broker.store_directory / "checkpoint").queue_timestamp

@@ -80,7 +80,7 @@ def skip_the_sync(patch: pytest.MonkeyPatch) -> None:
 def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     def sync_log(self: Flusher) -> None:
         self._is_wanted.clear()
-        self._on_flushed(self._log.end)
+        self._listener.flushed(self._log.end)
         self._log.sync()
 
     patch.setattr(Flusher, "_sync_log", sync_log)
@@ -143,7 +143,7 @@ def write_the_checkpoint_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: Flusher) -> None:
         now = self._log.last_store_timestamp
-        self._save_checkpoint(Checkpoint(now, now, now))
+        self._checkpoints.save(Checkpoint(now, now, now, self._log.end))
         sync_caches(self)
 
     patch.setattr(Flusher, "_sync_caches", hasty)

@@ -47,6 +47,7 @@ class FaultyDisk:
     root: Path
     system: SystemDisk = field(default_factory=SystemDisk)
     is_full: bool = False
+    has_no_descriptors: bool = False
     free_space: Space = field(default_factory=lambda: Space(50, 50))
     syncs: int = 0
     calls: int = 0
@@ -108,6 +109,7 @@ class FaultyDisk:
 
     def create(self, path: Path, size: int) -> int:
         self._step()
+        self._take_descriptor()
         if self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         existed = path.exists()
@@ -120,6 +122,7 @@ class FaultyDisk:
 
     def open(self, path: Path, *, writable: bool) -> int:
         self._step()
+        self._take_descriptor()
         return self.system.open(path, writable=writable)
 
     def close(self, descriptor: int) -> None:
@@ -192,6 +195,7 @@ class FaultyDisk:
 
     def sync_directory(self, path: Path) -> None:
         self._step()
+        self._take_descriptor()
         path.stat()  # as the real one, it knows nothing of what is not there
         if not self.directory_syncs_work:
             return
@@ -220,6 +224,10 @@ class FaultyDisk:
         return Space(95, 5) if self.is_full else self.free_space
 
     # How it works.
+
+    def _take_descriptor(self) -> None:
+        if self.has_no_descriptors:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     def _step(self) -> None:
         self.calls += 1

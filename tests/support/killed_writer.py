@@ -134,6 +134,9 @@ class _Reporter:
     def took(self, queue_offset: int, physical_offset: int, store_timestamp: int) -> None:
         self._sender.send_bytes(_REPORT.pack(_TOOK, queue_offset, physical_offset, store_timestamp))
 
+    def flush_postponed(self, reason: str) -> None:
+        pass
+
     def flush_failed(self, error: SyncFailed) -> None:
         raise error
 

@@ -9,7 +9,7 @@ from tests.support.blocking_peer import BlockingPeer
 
 
 def plain_send(topic: str, body: bytes, queue_id: int = 0, opaque: int = 0) -> Command:
-    fields = fields_of(_send_header(topic, queue_id))
+    fields = fields_of(plain_send_header(topic, queue_id))
     return Command(RequestCode.SEND_MESSAGE_V2, opaque, fields=fields, body=body)
 
 
@@ -17,7 +17,14 @@ def plain_pull(
     topic: str, queue_id: int, offset: int, *, wait_ms: int = 0, opaque: int = 0
 ) -> Command:
     """With `wait_ms` the broker may keep the pull that long."""
-    header = PullMessageHeader(
+    fields = fields_of(plain_pull_header(topic, queue_id, offset, wait_ms=wait_ms))
+    return Command(RequestCode.PULL_MESSAGE, opaque, fields=fields)
+
+
+def plain_pull_header(
+    topic: str, queue_id: int, offset: int, *, wait_ms: int = 0
+) -> PullMessageHeader:
+    return PullMessageHeader(
         consumer_group="plain-consumers",
         topic=topic,
         queue_id=queue_id,
@@ -30,14 +37,15 @@ def plain_pull(
         subscription="*",
         expression_type="TAG",
     )
-    return Command(RequestCode.PULL_MESSAGE, opaque, fields=fields_of(header))
 
 
 def send_plainly(
     peer: BlockingPeer, topic: str, body: bytes, queue_id: int = 0
 ) -> SendMessageReplyHeader:
     """The receipt of a message that was stored."""
-    return receipt_of(peer.call(RequestCode.SEND_MESSAGE_V2, _send_header(topic, queue_id), body))
+    return receipt_of(
+        peer.call(RequestCode.SEND_MESSAGE_V2, plain_send_header(topic, queue_id), body)
+    )
 
 
 def receipt_of(reply: Command) -> SendMessageReplyHeader:
@@ -45,7 +53,7 @@ def receipt_of(reply: Command) -> SendMessageReplyHeader:
     return read_header(SendMessageReplyHeader, reply.fields)
 
 
-def _send_header(topic: str, queue_id: int) -> SendMessageHeaderV2:
+def plain_send_header(topic: str, queue_id: int = 0) -> SendMessageHeaderV2:
     return SendMessageHeaderV2(
         producer_group="plain-producers",
         topic=topic,

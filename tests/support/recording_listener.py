@@ -12,6 +12,7 @@ class RecordingListener:
     def __init__(self) -> None:
         self.flushes: list[int] = []
         self.failures: list[SyncFailed] = []
+        self.postponed: list[str] = []
         self.damages: list[Damage] = []
         self._changed = Condition()
 
@@ -19,6 +20,9 @@ class RecordingListener:
         with self._changed:
             self.flushes.append(end)
             self._changed.notify_all()
+
+    def flush_postponed(self, reason: str) -> None:
+        self.postponed.append(reason)
 
     def flush_failed(self, error: SyncFailed) -> None:
         with self._changed:

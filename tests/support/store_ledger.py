@@ -41,6 +41,9 @@ class Ledger:
             self.flushed_after_failure.append(end)
         self.flushed_end = max(self.flushed_end, end)
 
+    def flush_postponed(self, reason: str) -> None:
+        pass
+
     def flush_failed(self, error: SyncFailed) -> None:
         self.failure = error
 

@@ -322,7 +322,13 @@ def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety
     )
     if report.cut_size:
         log.warning(
-            "cut off %d bytes past the end of the log: %s", report.cut_size, report.cut_reason
+            "cut off %d bytes past the end of the log at %d: %s; %s",
+            report.cut_size,
+            report.log_end,
+            report.cut_reason,
+            f"they are kept in {report.cut_path}"
+            if report.cut_path
+            else "the disk has no space to keep them",
         )
     for damage in report.damages:
         log.error("damaged part of the log: %s", damage)

@@ -1,5 +1,6 @@
 """What a broker does without being asked, again and again."""
 
+import asyncio
 import logging
 from typing import Final
 
@@ -14,6 +15,7 @@ from roquet.store.errors import StoreUnavailable
 log = logging.getLogger(__name__)
 
 _TICK_S: Final = 1.0
+_FILING_REST_S: Final = 0.01
 _EXPIRE_PERIOD_S: Final = 10.0
 _CLEAN_PERIOD_S: Final = 10.0
 _FORGET_LOCKS_PERIOD_S: Final = 60.0
@@ -40,6 +42,7 @@ def start_upkeep(broker: Broker) -> None:
         run("deliver", lambda: deliver_delayed(broker), on_failure=OnFailure.RESTART)
         run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
     every("tick", _TICK_S, lambda: _tick(broker))
+    run("file keys", lambda: _file_keys(broker), on_failure=OnFailure.RESTART)
     run("save offsets", lambda: _save_offsets(broker), on_failure=OnFailure.RESTART)
     run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
     every("expire clients", _EXPIRE_PERIOD_S, lambda: _expire(broker))
@@ -63,8 +66,14 @@ async def _stay_registered(broker: Broker) -> None:
 async def _tick(broker: Broker) -> None:
     broker.statistics.tick()
     broker.refused_writes.tell()
-    broker.store.file_keys()
     save_progress(broker)
+
+
+async def _file_keys(broker: Broker) -> None:
+    while True:
+        is_all_filed = broker.store.file_keys()
+        # In a backlog, others have their turn for as long as one step takes.
+        await asyncio.sleep(_TICK_S if is_all_filed else _FILING_REST_S)
 
 
 async def _save_offsets(broker: Broker) -> None:

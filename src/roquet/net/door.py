@@ -68,6 +68,12 @@ class Door(asyncio.Protocol):
 
     # What the watch and the keeper do.
 
+    @property
+    def descriptor(self) -> int:
+        """Of its socket, while it is open."""
+        number: int = self._transport.get_extra_info("socket").fileno()
+        return number
+
     def expire(self) -> None:
         if not self._is_open:
             self._transport.abort()

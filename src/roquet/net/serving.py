@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import resource
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, final
@@ -18,6 +19,9 @@ from roquet.net.watch import Watch
 
 CONNECTION_COUNT_MAX: Final = 20_000
 _BACKLOG: Final = 1024
+# Of all descriptors that the process may have, these stay free for files, whoever connects.
+_FILE_SHARE: Final = 4
+_FILE_COUNT_MAX: Final = 4096
 
 
 @final
@@ -80,18 +84,25 @@ class Server:
 
     def knocked(self, door: Door) -> None:
         if len(self._watch) >= self._connection_count_max:
-            self._watch.complain(
-                "refusing", f"{self.connection_count} connections are open, refusing {door.peer}"
+            self._refuse(door, f"{self.connection_count} connections are open")
+        elif is_scarce(door.descriptor):
+            self._refuse(
+                door,
+                f"{self.connection_count} connections are open, and files need the descriptors"
+                " that are left (ulimit -n)",
             )
-            door.abort("too many connections")
-            return
-        self._watch.add(door)
+        else:
+            self._watch.add(door)
 
     def left(self, door: Door) -> None:
         self._watch.discard(door)
 
     def opened(self, connection: Connection) -> None:
         self._watch.add(connection)
+
+    def _refuse(self, door: Door, reason: str) -> None:
+        self._watch.complain("refusing", f"{reason}, refusing {door.peer}")
+        door.abort("too many connections")
 
     def closed(self, connection: Connection) -> None:
         self._watch.discard(connection)
@@ -103,3 +114,15 @@ class Server:
 
     def _new_connection(self) -> Connection:
         return Connection(self, self._router.answer, self._watch, self._limits, lane=self._lane)
+
+
+def is_scarce(descriptor: int) -> bool:
+    """Whether a new descriptor is one of the last, which files will need.
+
+    The system gives the smallest number that is free, so it says how many there are, of whatever
+    kind and of whichever server of the process.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return False
+    return descriptor >= limit - min(limit // _FILE_SHARE, _FILE_COUNT_MAX)

@@ -36,7 +36,7 @@ from roquet.store.log_scan import (
 from roquet.store.tails import LogTail
 
 # How much of the end of the log is kept when memory is given back.
-_KEPT_SIZE: Final = 16 << 20
+KEPT_SIZE: Final = 16 << 20
 
 _pack_blank_into = Struct(">ii").pack_into
 
@@ -113,7 +113,7 @@ class CommitLog(LogTail):
         """Keep only the end of the log, which is read most, in the memory of this process."""
         for file in tuple(self._run.files):
             if file.end > self.end or file.is_touched:
-                file.give_back_memory(min(file.size, self.end - file.start - _KEPT_SIZE))
+                file.give_back_memory(min(file.size, self.end - file.start - KEPT_SIZE))
 
     # Reading
 
@@ -173,6 +173,13 @@ class CommitLog(LogTail):
             if end > position:
                 return file.start + end
         return physical_offset
+
+    def written_between(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """All bytes between two offsets, in chunks, but for those that are only zeros."""
+        for file in self._run.files_between(start, end):
+            for first, last in file.written_chunks(max(start - file.start, 0)):
+                if file.start + first < end:
+                    yield file.start + first, file.mapping[first : min(last, end - file.start)]
 
     def cut(self, end: int) -> None:
         """Let the log end here. Nothing after it is left."""

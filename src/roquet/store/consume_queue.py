@@ -151,11 +151,16 @@ class ConsumeQueue(QueueTail):
         has_new_file, self._has_new_file = self._has_new_file, False
         if end == self._synced_offset and not has_new_file:
             return
-        self._run.sync(self._synced_offset * ENTRY_SIZE, end * ENTRY_SIZE)
-        if has_new_file:
-            directory = self._run.directory
-            for each in (directory, directory.parent, directory.parent.parent):
-                self._disk.sync_directory(each)
+        try:
+            self._run.sync(self._synced_offset * ENTRY_SIZE, end * ENTRY_SIZE)
+            if has_new_file:
+                directory = self._run.directory
+                for each in (directory, directory.parent, directory.parent.parent):
+                    self._disk.sync_directory(each)
+        except OSError:
+            # It may be tried again, if only a descriptor was missing.
+            self._has_new_file |= has_new_file
+            raise
         self._synced_offset = end
 
     # Reading

@@ -7,18 +7,20 @@ are synced now and then in either mode; they can be made again from the log.
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from math import inf
 from threading import Event, Thread
 from typing import Final, final
 
 from roquet.clock import Clock
-from roquet.disk import PAGE_SIZE, is_full
+from roquet.disk import PAGE_SIZE, is_full, is_short_of_descriptors
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import SyncFailed
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.keys.key_index import KeyIndex
+from roquet.store.listener import StoreListener
 from roquet.store.queues import ConsumeQueues
-from roquet.store.recovery.checkpoint import Checkpoint
+from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile
 
 _STOP_TIMEOUT_S: Final = 60.0
 _MEMORY_INTERVAL_S: Final = 1.0
@@ -36,8 +38,8 @@ class Flusher:
         queues: ConsumeQueues,
         index: KeyIndex | None,
         *,
-        save_checkpoint: Callable[[Checkpoint], None],
-        on_flushed: Callable[[int], None],
+        checkpoints: CheckpointFile,
+        listener: StoreListener,
         on_failed: Callable[[SyncFailed], None],
     ) -> None:
         self._config = config
@@ -45,8 +47,8 @@ class Flusher:
         self._log = log
         self._queues = queues
         self._index = index
-        self._save_checkpoint = save_checkpoint
-        self._on_flushed = on_flushed
+        self._checkpoints = checkpoints
+        self._listener = listener
         self._on_failed = on_failed
         self._is_wanted = Event()
         self._is_stopping = False
@@ -56,6 +58,7 @@ class Flusher:
         self._log_synced_at = now
         self._caches_synced_at = now
         self._memory_given_back_at = now
+        self._is_postponed = False
         self.failure: SyncFailed | None = None
 
     def start(self) -> None:
@@ -97,6 +100,8 @@ class Flusher:
             self._round(self._sync_everything)
         if self.failure is not None:
             raise self.failure
+        if self._is_postponed:
+            raise SyncFailed("there are no descriptors left for what has to be synced")
 
     def tick(self) -> None:
         """What the thread does once. Only without the thread; failures are told, not raised."""
@@ -118,10 +123,22 @@ class Flusher:
         try:
             self.close_retired()
             sync()
+            self._is_postponed = False
         except OSError as error:
+            if is_short_of_descriptors(error):
+                # A file was not opened. Nothing was synced in vain, and nobody was told so.
+                self._postpone(str(error))
+                return
             # After a failed sync the kernel may drop what it could not write, so a retry that
             # succeeds proves nothing. Nobody who waits may be told "stored", now or later.
             self._fail(f"the disk did not take what was written: {error}")
+
+    def _postpone(self, reason: str) -> None:
+        # A checkpoint is due with the next round, and not a minute later.
+        self._caches_synced_at = -inf
+        if not self._is_postponed:
+            self._is_postponed = True
+            self._listener.flush_postponed(reason)
 
     def _fail(self, reason: str) -> None:
         self.failure = SyncFailed(reason)
@@ -154,7 +171,9 @@ class Flusher:
         # Cleared first: whoever asks from now on is served by the next round.
         self._is_wanted.clear()
         self._log_synced_at = self._clock.monotonic_s()
-        self._on_flushed(self._log.sync())
+        end = self._log.sync()
+        self._listener.flushed(end)
+        self._checkpoints.note_durable(end)
 
     def _sync_caches(self) -> None:
         """Queues, index and, when they are safe, the checkpoint that says so."""
@@ -167,8 +186,9 @@ class Flusher:
                 self._sync_log()
         index_timestamp = 0 if self._index is None else self._index.sync()
         self._sync_log()
+        checkpoint = Checkpoint(timestamp, timestamp, index_timestamp, self._log.synced_end)
         try:
-            self._save_checkpoint(Checkpoint(timestamp, timestamp, index_timestamp))
+            self._checkpoints.save(checkpoint)
         except OSError as error:
             # The older checkpoint stays true; it only makes a recovery longer.
             if not is_full(error):

@@ -1,7 +1,7 @@
 """What a store tells its owner without being asked.
 
-`flushed` and `flush_failed` are called by the thread that flushes, everything else by the
-caller of the store. They must return quickly and raise nothing.
+`flushed`, `flush_postponed` and `flush_failed` are called by the thread that flushes, everything
+else by the caller of the store. They must return quickly and raise nothing.
 """
 
 from typing import Protocol
@@ -14,6 +14,9 @@ class StoreListener(Protocol):
     def flushed(self, end: int) -> None:
         """All records before the physical offset `end` survive a power cut."""
 
+    def flush_postponed(self, reason: str) -> None:
+        """A round of syncs could not begin, or go on; the next one tries again. Said once."""
+
     def flush_failed(self, error: SyncFailed) -> None:
         """Nothing appended since the last `flushed` may be acknowledged, now or later."""
 
@@ -25,6 +28,9 @@ class NoListener:
     """For owners who do not want to know."""
 
     def flushed(self, end: int) -> None:
+        pass
+
+    def flush_postponed(self, reason: str) -> None:
         pass
 
     def flush_failed(self, error: SyncFailed) -> None:

@@ -26,7 +26,7 @@ from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
-from roquet.store.keys.key_index import BATCH_COUNT, KeyIndex, KeyIndexConfig
+from roquet.store.keys.key_index import BACKLOG_COUNT, BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
 from roquet.store.listener import NoListener, StoreListener
 from roquet.store.plain_appends import PlainAppends
@@ -41,9 +41,10 @@ from roquet.store.reading.queue_reading import (
     store_time_of,
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
-from roquet.store.recovery.checkpoint import load_checkpoint, save_checkpoint
+from roquet.store.recovery.checkpoint import CheckpointFile
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, delivery_time_of
+from roquet.store.recovery.keeping_aside import keep_aside
 from roquet.store.recovery.ownership import Ownership
 from roquet.store.recovery.recovery import RecoveryReport, recover
 from roquet.store.upkeep.cleaning import Cleaner, CleanReport
@@ -56,6 +57,8 @@ _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
 _FOLLOWED: Final = (names.SCHEDULE_TOPIC, names.TIMER_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC)
 _FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
 _CANDIDATES: Final = 4
+# So long at most an opened store is kept waiting for keys to be filed, a million or two a second.
+_FILING_S_MAX: Final = 10.0
 
 
 @final
@@ -112,14 +115,15 @@ class MessageStore:
                 config.index_slot_count, config.index_entry_count, config.index_tags
             )
             self._index = KeyIndex(disk, layout.index, clock, index_config)
+        self._checkpoints = CheckpointFile(disk, layout.checkpoint)
         self._flusher = Flusher(
             config,
             clock,
             self._log,
             self._queues,
             self._index,
-            save_checkpoint=lambda value: save_checkpoint(disk, layout.checkpoint, value),
-            on_flushed=listener.flushed,
+            checkpoints=self._checkpoints,
+            listener=listener,
             on_failed=self._fail,
         )
         self._reader = MessageReader(self._log, config, listener.damaged)
@@ -375,11 +379,10 @@ class MessageStore:
 
     # Upkeep
 
-    def file_keys(self, count_max: int = BATCH_COUNT) -> bool:
+    def file_keys(self, count_max: int = BACKLOG_COUNT) -> bool:
         """File keys that were only noted down; whether the index knows all messages now.
 
-        To be called every now and then: costs some microseconds a message. Raises
-        StoreUnavailable.
+        To be called every now and then: costs a microsecond a message. Raises StoreUnavailable.
         """
         if self._index is None:
             return True
@@ -447,7 +450,8 @@ class MessageStore:
         was_clean = self._ownership.was_clean
         self._ownership.mark_open()
         self._deletions.load()
-        checkpoint = load_checkpoint(self._disk, layout.checkpoint)
+        checkpoints = self._checkpoints
+        checkpoint = checkpoints.load()
         self.recovery = recover(
             self._log,
             self._queues,
@@ -455,10 +459,13 @@ class MessageStore:
             checkpoint,
             was_clean=was_clean,
             delay_levels_ms=self._config.delay_levels_ms,
-            distrust_queues=lambda: save_checkpoint(
-                self._disk, layout.checkpoint, replace(checkpoint, queue_timestamp=0)
-            ),
+            distrust_queues=lambda: checkpoints.save(replace(checkpoint, queue_timestamp=0)),
+            keep_aside=lambda end: keep_aside(self._disk, self._log, layout.cut, end),
         )
+        if checkpoint.durable_end > self._log.end:
+            # Files are gone. What is written there from now on is not safe because they were.
+            checkpoints.save(replace(checkpoints.value, durable_end=self._log.end))
+        checkpoints.note_durable(self._log.end)
         self._log.resume()
         self._deletions.limit(self._log.end)
         if self._index is not None:
@@ -468,13 +475,13 @@ class MessageStore:
                 index_timestamp=checkpoint.index_timestamp,
                 distrust=self._distrust_index,
             )
+            self._index.file_backlog(self._log, _FILING_S_MAX)
 
     def _distrust_index(self, behind: int) -> None:
         # Not what was loaded before: the queues may have lost their trust since.
-        path = self._config.layout.checkpoint
-        checkpoint = load_checkpoint(self._disk, path)
+        checkpoint = self._checkpoints.value
         if behind < checkpoint.index_timestamp:
-            save_checkpoint(self._disk, path, replace(checkpoint, index_timestamp=behind))
+            self._checkpoints.save(replace(checkpoint, index_timestamp=behind))
 
     def _release(self) -> None:
         self._flusher.close_retired()
@@ -482,6 +489,7 @@ class MessageStore:
             self._index.close()
         self._queues.close()
         self._log.close()
+        self._checkpoints.close()
         self._ownership.release()
 
     def _append_unqueued(self, draft: RecordDraft) -> Appended:

@@ -2,6 +2,10 @@
 
 import asyncio
 import logging
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +14,7 @@ from roquet.net.connection import Connection
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
-from roquet.net.serving import Server
+from roquet.net.serving import Server, is_scarce
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, encode_command
 from tests.support.echo_server import (
@@ -249,6 +253,46 @@ async def test_connections_over_the_limit_are_refused(caplog: pytest.LogCaptureF
         async with await RawPeer.connect(server.port) as third:
             assert echoed_text(await third.ask(echo_request("third"))) == "third"
     assert len(server.closed) == 2  # nobody hears of the one that was refused
+
+
+async def test_connections_leave_descriptors_for_files(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as first:
+        await first.ask(echo_request())
+        with few_descriptors_left(4):
+            async with await RawPeer.connect(server.port) as second:
+                assert await second.until_closed() == b""
+            assert "ulimit -n" in caplog.text
+            assert echoed_text(await first.ask(echo_request("first"))) == "first"
+        async with await RawPeer.connect(server.port) as third:
+            assert echoed_text(await third.ask(echo_request("third"))) == "third"
+
+
+@pytest.mark.parametrize(
+    ("limit", "descriptor", "is_one_of_the_last"),
+    [
+        (1024, 767, False),
+        (1024, 768, True),
+        (1_000_000, 995_903, False),
+        (1_000_000, 995_904, True),
+        (resource.RLIM_INFINITY, 2**30, False),
+    ],
+)
+def test_a_quarter_of_all_descriptors_but_not_more_than_thousands_are_for_files(
+    monkeypatch: pytest.MonkeyPatch, limit: int, descriptor: int, is_one_of_the_last: bool
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert is_scarce(descriptor) == is_one_of_the_last
+
+
+@contextmanager
+def few_descriptors_left(count: int) -> Iterator[None]:
+    count += len(list(Path("/proc/self/fd").iterdir()))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_parked_requests_over_the_limit_are_refused() -> None:

@@ -100,7 +100,7 @@ def test_the_checkpoint_is_written_after_the_queues_are_safe(tmp_path: Path) -> 
         clock.advance(60)
         tick(store)
         assert load_checkpoint(disk, tmp_path / "checkpoint") == Checkpoint(
-            last_at, last_at, first_at
+            last_at, last_at, first_at, store.log_end
         )
         assert disk.unsynced() == []
 
@@ -125,6 +125,36 @@ def test_the_first_failed_sync_ends_all_acknowledgements(
     with pytest.raises(SyncFailed):
         store.close()
     assert (tmp_path / "abort").exists()
+
+
+def test_a_sync_that_finds_no_descriptor_has_not_failed(
+    tmp_path: Path, listener: RecordingListener
+) -> None:
+    clock = FakeClock()
+    disk = FaultyDisk(tmp_path)
+    store = open_store(
+        tmp_path, clock=clock, disk=disk, listener=listener, flush_mode=FlushMode.SYNC
+    )
+    first = store.append(draft(b"1", properties={"KEYS": "k"}))
+    assert store.file_keys()
+    clock.advance(60)
+    disk.has_no_descriptors = True
+    for _ in range(3):
+        # Queue and index are new, and so the names of their files.
+        tick(store)
+    assert listener.failures == []
+    assert len(listener.postponed) == 1
+    assert listener.safe_end == first.size
+    assert disk.unsynced() != []
+    with pytest.raises(SyncFailed, match="no descriptors"):
+        store.flush()
+    disk.has_no_descriptors = False
+    tick(store)
+    assert disk.unsynced() == []
+    assert load_checkpoint(disk, tmp_path / "checkpoint").queue_timestamp == first.store_timestamp
+    store.append(draft(b"2"))
+    store.close()
+    assert not (tmp_path / "abort").exists()
 
 
 def test_after_a_failed_sync_recovery_says_what_is_there(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import pytest
 
@@ -239,6 +240,30 @@ def test_keys_are_filed_by_the_way_when_there_are_many(store: MessageStore) -> N
     assert store._index is not None
     assert store._index.unfiled == []
     assert store._index.find(b"TopicA", b"key-5", 0, 2**60, 9) != []
+
+
+def test_after_a_crash_every_key_is_found_at_once(tmp_path: Path) -> None:
+    count = 30_000
+    large: dict[str, Any] = {
+        "commit_log_file_size": 1 << 24,
+        "queue_file_size": 600_000,
+        "index_slot_count": 10_000,
+        "index_entry_count": 40_000,
+    }
+    store = open_store(tmp_path, **large)
+    for number in range(count):
+        store.append(draft(b"", properties={"KEYS": f"key-{number}"}))
+    crash(store)
+    store = open_store(tmp_path, **large)
+    assert all(
+        len(store.query("TopicA", f"key-{number}", 9, 0, 2**60).records) == 1
+        for number in (count - 1, count // 2, 0)
+    )
+    assert store._index is not None
+    assert all(
+        store._index.find(b"TopicA", b"key-%d" % number, 0, 2**60, 9) for number in range(count)
+    )
+    store.close()
 
 
 def test_without_an_index_nothing_is_found_by_key(tmp_path: Path) -> None:

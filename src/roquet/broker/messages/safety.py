@@ -198,6 +198,9 @@ class Safety:
             self._is_handing_over = True
             self._loop.call_soon_threadsafe(self._move_end)
 
+    def flush_postponed(self, reason: str) -> None:
+        log.warning("nothing is synced until there are descriptors again: %s", reason)
+
     def flush_failed(self, error: SyncFailed) -> None:
         self._loop.call_soon_threadsafe(self._fail, error)
 

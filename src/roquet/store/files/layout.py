@@ -6,6 +6,7 @@
     config/*.json                                 state of the broker
     checkpoint  abort  lock
     deleted-queues.json                           ours; Apache ignores it
+    cut/00000000001073742000                      ours: what was cut off the log there
 
 A file is made aside (`commitlog.new`, next to the directory) and renamed when it has its
 full size, because Apache refuses a directory that holds a file of any other size.
@@ -51,6 +52,10 @@ class StoreLayout(msgspec.Struct, frozen=True):
     @property
     def deletions(self) -> Path:
         return self.root / "deleted-queues.json"
+
+    @property
+    def cut(self) -> Path:
+        return self.root / "cut"
 
     def queue(self, topic: str, queue_id: int) -> Path:
         return self.queues / topic / str(queue_id)

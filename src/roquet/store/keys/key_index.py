@@ -6,6 +6,7 @@ found by reading the log: `next_offset` says where to go on, so nothing has to b
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,10 @@ from roquet.store.keys.packed_keys import KeyBatch
 # At most this many messages are filed at once: enough to make the batch cheap, few enough not to
 # be felt.
 BATCH_COUNT: Final = 1024
+# Of a backlog, which is to be over soon: some milliseconds for whoever waits meanwhile.
+BACKLOG_COUNT: Final = 8 * BATCH_COUNT
+# When a store is opened nobody waits yet; more at once would only take more memory.
+_LOADED_COUNT: Final = 64 * BATCH_COUNT
 
 
 class KeyIndexConfig(NamedTuple):
@@ -75,7 +80,17 @@ class KeyIndex:
             self.is_following = False
         self.unfiled.clear()
 
-    def catch_up(self, log: CommitLog, count_max: int = BATCH_COUNT) -> bool:
+    def file_backlog(self, log: CommitLog, limit_s: float) -> None:
+        """File all that the log has and the index has not, or as much as the time allows.
+
+        What is left, be it for lack of space, is left to `catch_up`.
+        """
+        until = self._clock.monotonic_s() + limit_s
+        with suppress(OSError):
+            while not self.catch_up(log, _LOADED_COUNT) and self._clock.monotonic_s() < until:
+                pass
+
+    def catch_up(self, log: CommitLog, count_max: int = BACKLOG_COUNT) -> bool:
         """File up to `count_max` records that the log has and the index has not.
 
         Returns whether these were all. Raises OSError, for lack of space too.
@@ -172,10 +187,15 @@ class KeyIndex:
         # Read first: what is filed from now on needs another round.
         timestamp = self._boundary_timestamp
         has_new_file, self._has_new_file = self._has_new_file, False
-        for file in tuple(self._files):
-            file.sync()
-        if has_new_file:
-            self._disk.sync_directory(self._directory)
+        try:
+            for file in tuple(self._files):
+                file.sync()
+            if has_new_file:
+                self._disk.sync_directory(self._directory)
+        except OSError:
+            # It may be tried again, if only a descriptor was missing.
+            self._has_new_file |= has_new_file
+            raise
         return timestamp
 
     @property

@@ -28,6 +28,7 @@ from roquet.protocol.messages.record_layout cimport (
 )
 from roquet.protocol.messages.record_parts cimport (
     RecordParts,
+    ends_in_checksum,
     has_right_body,
     has_right_checksum,
     is_usual,
@@ -52,6 +53,7 @@ cdef struct File:
     int64_t start  # in the log
     int64_t size
     bint is_verified
+    int64_t fresh_from
 
 
 @cython.final
@@ -98,11 +100,14 @@ cdef class Gathering:
             return None
         return entry_offset(entry), entry_size(entry)
 
-    def take_usual(self, mapping, int64_t file_start, int64_t end, bint is_verified):
+    def take_usual(
+        self, mapping, int64_t file_start, int64_t end, bint is_verified, int64_t fresh_from
+    ):
         """Take records that lie in this file, up to an unusual one; whether there were any.
 
         The log ends at `end`, or later. Unless the file is verified, only records that have a
-        checksum, and a right one, are usual.
+        checksum, and a right one, are usual. If it is, those from `fresh_from` on are taken as
+        they are, and all others have to be right.
         """
         cdef Py_buffer view
         cdef File file
@@ -113,6 +118,7 @@ cdef class Gathering:
             file.start = file_start
             file.size = min(view.len, end - file_start)
             file.is_verified = is_verified
+            file.fresh_from = fresh_from
             while self._take_run(&file):
                 pass
         finally:
@@ -220,8 +226,19 @@ cdef class Gathering:
             == file.start + (record.start - file.data)
             and record.topic.size == topic.size
             and not memcmp(record.topic.start, topic.start, <size_t>topic.size)
-            and (file.is_verified or has_right_checksum(&record) and has_right_body(&record))
+            and _is_right(&record, file)
         )
+
+
+cdef inline bint _is_right(const RecordParts* record, const File* file) noexcept:
+    """Whether its bytes are those that were written, as far as that is asked."""
+    if file.is_verified and file.start + (record.start - file.data) >= file.fresh_from:
+        return True
+    if ends_in_checksum(record):
+        # It covers the body: whether the CRC of the body is right was seen once, and that is enough.
+        return has_right_checksum(record) and (file.is_verified or has_right_body(record))
+    # In a file that nobody has looked at, it may have lost its checksum.
+    return file.is_verified and has_right_body(record)
 
 
 cdef inline Span _place_of(const uint8_t* entry, const File* file) noexcept:

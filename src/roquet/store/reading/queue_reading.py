@@ -2,8 +2,8 @@
 
 An entry says where a record lies. Before the record is handed out it has to say the same of
 itself: its place, its size, its topic, its queue and its offset in it. So a damaged entry
-never leads to a wrong message; as a rule it is repaired on the spot. In files that nobody
-has looked at since the store was opened the checksums are compared, too.
+never leads to a wrong message; as a rule it is repaired on the spot. Checksums are compared, too,
+but for what was written moments ago: a disk may forget what it knew when the store was opened.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Final, final
 
 import msgspec
 
-from roquet.store.commit_log import CommitLog
+from roquet.store.commit_log import KEPT_SIZE, CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry
 from roquet.store.damage import Damage
@@ -23,6 +23,9 @@ from roquet.store.recovery.dispatch import code_of
 
 # At most this many entries are looked at for one read when a filter drops most of them.
 _SCAN_COUNT_MIN: Final = 800
+# What most reads want, and what our own memory holds: no disk had a chance to change it. With
+# checksums compared, reading takes twice as long for small records, three times for a kilobyte.
+_FRESH_SIZE: Final = KEPT_SIZE
 
 
 class ReadStatus(Enum):
@@ -145,7 +148,8 @@ class MessageReader:
         if file is None:
             return None
         gathering = self._gathering(queue, entries, offset, limits)
-        gathering.take_usual(file.mapping, file.start, self._log.end, file.is_verified)
+        end = self._log.end
+        gathering.take_usual(file.mapping, file.start, end, file.is_verified, end - _FRESH_SIZE)
         return gathering if gathering.count and gathering.next_entry() is None else None
 
     def _gathering(
@@ -167,7 +171,7 @@ class MessageReader:
             physical_offset, size = entry
             file = log.file_at(physical_offset)
             if file is not None and gathering.take_usual(
-                file.mapping, file.start, log.end, file.is_verified
+                file.mapping, file.start, log.end, file.is_verified, log.end - _FRESH_SIZE
             ):
                 continue
             gathering.take(self._look_closer(queue, gathering.offset, physical_offset, size))

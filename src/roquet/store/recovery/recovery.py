@@ -1,14 +1,15 @@
 """Bringing a store into order when it is opened, whatever state it was left in.
 
 The log is the truth. Its last part is read and every record checked: what is good is kept, what
-follows is cut off, and the queues are made to agree with it. How much has to
-be read is decided by what the last owner left: after a clean end the last files, after a
+follows is cut off and kept aside, and the queues are made to agree with it. How much has to be
+read is decided by what the last owner left: after a clean end the last files, after a
 crash everything since the checkpoint, and more if a queue turns out to lack entries.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import inf
+from pathlib import Path
 from typing import Final, final
 
 import msgspec
@@ -34,9 +35,11 @@ class RecoveryReport(msgspec.Struct, frozen=True):
     log_end: int
     scanned_from: int
     record_count: int
-    # Bytes past the end that looked like something, and are gone.
+    # Bytes past the end that looked like something, and are no longer in the log.
     cut_size: int
     cut_reason: str
+    # Where they are now; None without any, or if there was no space for them.
+    cut_path: Path | None
     damages: tuple[DamagedRange, ...]
     # Physical offsets of records that contradict their queue.
     misfits: tuple[int, ...]
@@ -51,10 +54,12 @@ def recover(
     was_clean: bool,
     delay_levels_ms: tuple[int, ...],
     distrust_queues: Callable[[], None],
+    keep_aside: Callable[[int], Path | None],
 ) -> RecoveryReport:
     """Log and queues are loaded from their files here. Raises BadStoreDirectory, or OSError.
 
-    `distrust_queues` takes back what the checkpoint says of the queues.
+    `distrust_queues` takes back what the checkpoint says of the queues. `keep_aside` is told the
+    end of the log before what lies behind it is cut off, and says where that is from now on.
     """
     log.load()
     suspect_from = queues.load()
@@ -74,7 +79,7 @@ def recover(
         dispatcher = Dispatcher(
             queues, deletions, delay_levels_ms, log_start=log.start, dispatched_from=start
         )
-        tail = _TailPass(log, dispatcher, durable_timestamp)
+        tail = _TailPass(log, dispatcher, durable_timestamp, checkpoint.durable_end)
         try:
             tail.run(start)
             for queue in queues:
@@ -84,6 +89,7 @@ def recover(
         except EntriesMissing as missing:
             start = _file_start(log, missing.physical_offset)
     cut_size = log.written_end(tail.end) - tail.end
+    cut_path = keep_aside(tail.end) if cut_size else None
     _keep_what_was_found(log, queues, tail, start)
     return RecoveryReport(
         was_clean=was_clean,
@@ -93,6 +99,7 @@ def recover(
         record_count=tail.record_count,
         cut_size=cut_size,
         cut_reason=tail.cut_reason if cut_size else "",
+        cut_path=cut_path,
         damages=(*_missing_files(log), *tail.damages),
         misfits=tuple(sorted(dispatcher.misfits)),
     )
@@ -130,9 +137,14 @@ class _TailPass:
     """One pass over the end of the log."""
 
     def __init__(
-        self, log: CommitLog, dispatcher: Dispatcher, durable_timestamp: int | None
+        self,
+        log: CommitLog,
+        dispatcher: Dispatcher,
+        durable_timestamp: int | None,
+        durable_end: int,
     ) -> None:
         self._log = log
+        self._durable_end = min(durable_end, log.files_end)
         self._dispatch_all = dispatcher.dispatch_all
         self._durable_timestamp = durable_timestamp
         self.end = 0
@@ -149,10 +161,9 @@ class _TailPass:
             try:
                 self._dispatch_good(start)
             except BadRecord as bad:
-                after = self._log.find_record(bad.physical_offset + 1)
-                if is_lost_in_between(after, self.last_timestamp, self._durable_timestamp):
-                    assert after is not None
-                    start = after.physical_offset
+                after = self._after(bad)
+                if after is not None:
+                    start = after
                     self.damages.append(DamagedRange(bad.physical_offset, start, bad.reason))
                     continue
                 self.end = bad.physical_offset
@@ -160,6 +171,21 @@ class _TailPass:
             else:
                 self.end = self._log.files_end
             return
+
+    def _after(self, bad: BadRecord) -> int | None:
+        """Where the log goes on behind a bad spot; None if that is its end."""
+        after = self._log.find_record(bad.physical_offset + 1)
+        if bad.physical_offset < self._durable_end:
+            # All was synced up to there, so a record begins there, or will.
+            return (
+                self._durable_end
+                if after is None
+                else min(after.physical_offset, self._durable_end)
+            )
+        if is_lost_in_between(after, self.last_timestamp, self._durable_timestamp):
+            assert after is not None
+            return after.physical_offset
+        return None
 
     def _dispatch_good(self, start: int) -> None:
         # No time is late enough for the records of a store that was closed.

@@ -51,7 +51,7 @@ def gathered(
         OFFSET,
         QUEUE,
     )
-    gathering.take_usual(stored.mapping, FILE_START, LOG_END, True)
+    gathering.take_usual(stored.mapping, FILE_START, LOG_END, True, 0)
     return gathering
 
 
@@ -70,7 +70,7 @@ def test_more_records_than_fit_a_run_are_all_taken(stored: Stored) -> None:
             draft(b"x").write(mapping, number * size, number, number * size, 1)
         entries = b"".join(ENTRY.pack(number * size, size, 0) for number in range(count))
         gathering = Gathering(ReadLimits(count, 1 << 30), entries, 0, QUEUE)
-        assert gathering.take_usual(mapping, 0, LOG_END, True)
+        assert gathering.take_usual(mapping, 0, LOG_END, True, 0)
         assert gathering.body() == mapping[:]
     assert gathering.count == count
 
@@ -159,14 +159,14 @@ def test_a_record_that_does_not_end_in_its_file_is_not_taken(stored: Stored) -> 
     with mmap(-1, size - 1) as mapping:
         mapping[:] = stored.records[0][:-1]
         gathering = Gathering(ReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
-        assert not gathering.take_usual(mapping, FILE_START, LOG_END, True)
+        assert not gathering.take_usual(mapping, FILE_START, LOG_END, True, 0)
 
 
 def test_what_others_found_is_taken_in_its_place(stored: Stored) -> None:
     gathering = Gathering(ReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
     gathering.take(b"instead")
     gathering.take(b"")
-    gathering.take_usual(stored.mapping, FILE_START, LOG_END, True)
+    gathering.take_usual(stored.mapping, FILE_START, LOG_END, True, 0)
     assert gathering.body() == b"instead" + stored.records[2]
     assert (gathering.count, gathering.size) == (2, 7 + len(stored.records[2]))
 
@@ -178,7 +178,7 @@ def test_what_lies_behind_the_end_of_the_log_is_not_taken(
     end = FILE_START + len(stored.records[0]) + len(stored.records[1])
     for cut, count in ((0, 2), (1, 1), (end, 0)):
         gathering = Gathering(ReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
-        gathering.take_usual(stored.mapping, FILE_START, end - cut, is_verified)
+        gathering.take_usual(stored.mapping, FILE_START, end - cut, is_verified, 0)
         assert gathering.count == count
 
 
@@ -217,5 +217,5 @@ def unverified(record: bytes) -> bytes:
         mapping[: len(record)] = record
         entry = ENTRY.pack(FILE_START, len(record), 0)
         gathering = Gathering(ReadLimits(9, 9999), entry, OFFSET, QUEUE)
-        gathering.take_usual(mapping, FILE_START, LOG_END, False)
+        gathering.take_usual(mapping, FILE_START, LOG_END, False, 0)
         return gathering.body()

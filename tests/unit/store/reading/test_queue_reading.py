@@ -1,5 +1,6 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -212,6 +213,31 @@ def test_a_damaged_record_in_a_file_that_was_not_looked_at_is_not_handed_out(
         expected = [b"%03d" % number for number in range(150) if number != 1]
         assert bodies(store) == expected
         assert [damage.physical_offset for damage in listener.damages] == [draft(b"000").size]
+
+
+@pytest.mark.parametrize("end", [None, MessageStore.close, crash], ids=["new", "clean", "crash"])
+def test_a_record_that_rots_below_a_running_store_is_not_handed_out(
+    tmp_path: Path, end: Callable[[MessageStore], None] | None
+) -> None:
+    listener = RecordingListener()
+    large: dict[str, Any] = {"commit_log_file_size": 1 << 25, "listener": listener}
+    store = open_store(tmp_path, **large)
+    # What was written last is in memory, and is not looked at again.
+    sent = [bytes([number]) * (1 << 20) for number in range(20)]
+    offsets = [store.append(draft(body)).physical_offset for body in sent]
+    if end is not None:
+        end(store)
+        store = open_store(tmp_path, **large)
+    file = store._log.file_at(0)
+    assert file is not None
+    assert file.is_verified
+    with file.path.open("r+b") as opened_file:
+        opened_file.seek(offsets[1] + 5000)
+        opened_file.write(b"\xff")
+    assert bodies(store) == [body for body in sent if body != sent[1]]
+    assert [damage.physical_offset for damage in listener.damages] == [offsets[1]]
+    assert store.read_usual(b"TopicA", 0, 1, ReadLimits(1, 1 << 30)) is None
+    store.close()
 
 
 def test_a_hole_in_the_queue_files_is_stepped_over(store: MessageStore) -> None:

@@ -4,11 +4,15 @@ from shutil import rmtree
 
 import pytest
 
+from roquet.store.commit_log import CommitLog
+from roquet.store.config import FlushMode
 from roquet.store.log_scan import LogRecord
 from roquet.store.message_store import MessageStore
+from roquet.store.recovery.keeping_aside import keep_aside
 from roquet.store.recovery.recovery import RecoveryReport, first_file_to_scan, is_lost_in_between
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
+from tests.support.faulty_disk import FaultyDisk
 from tests.support.stores import bodies, crash, messages, open_store, opened
 
 BODIES = [b"message %d" % number for number in range(60)]
@@ -171,6 +175,83 @@ def test_a_record_damaged_after_it_was_safe_costs_only_itself(tmp_path: Path) ->
             # Offset 30 names the lost message for ever.
         ]
         assert store.append(draft(b"new")).queue_offset == 45
+
+
+def test_after_a_crash_a_bad_record_among_synced_ones_costs_only_itself(tmp_path: Path) -> None:
+    # All in one millisecond, and long before the first checkpoint.
+    store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
+    offsets = fill(store)
+    store._flusher.tick()
+    crash(store)
+    damage_log(tmp_path, offsets[20] + 100)
+    kept = [number for number in range(60) if number != 20]
+    for _ in range(2):
+        store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
+        (damage,) = report_of(store).damages
+        assert (damage.start, damage.end) == (offsets[20], offsets[21])
+        assert report_of(store).cut_size == 0
+        assert bodies(store) == expected("TopicA", kept)
+        crash(store)
+
+
+def test_after_a_crash_a_bad_record_that_was_synced_last_takes_no_place_of_others(
+    tmp_path: Path,
+) -> None:
+    store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
+    offsets = fill(store)
+    store._flusher.tick()
+    end = store.log_end
+    crash(store)
+    damage_log(tmp_path, offsets[-1] + 100)
+    with opened(tmp_path) as store:
+        assert store.log_end == end
+        assert store.append(draft(b"new")).physical_offset == end
+        assert bodies(store) == [*expected("TopicA"), b"new"]
+
+
+def test_what_was_synced_in_files_that_are_gone_makes_nothing_safe(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    store.close()
+    rmtree(tmp_path / "commitlog")
+    store = open_store(tmp_path)
+    offsets = fill(store)
+    crash(store)
+    damage_log(tmp_path, offsets[20] + 100)
+    with opened(tmp_path) as store:
+        assert store.log_end == offsets[20]
+
+
+def test_what_is_cut_off_is_kept_aside(tmp_path: Path) -> None:
+    for number in (1, 2):
+        store = open_store(tmp_path)
+        offsets = fill(store)
+        end = store.log_end
+        crash(store)
+        damage_log(tmp_path, offsets[20] + 100)
+        files = sorted((tmp_path / "commitlog").iterdir())
+        log = b"".join(path.read_bytes() for path in files)[offsets[20] : end]
+        with opened(tmp_path) as store:
+            report = report_of(store)
+            assert report.cut_path is not None
+            assert report.cut_path.parent == tmp_path / "cut"
+            assert report.cut_path.read_bytes() == log
+            assert report.cut_size == len(log)
+        assert len(list((tmp_path / "cut").iterdir())) == number
+
+
+def test_a_full_disk_keeps_nothing_aside_and_does_not_stop_the_start(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    offsets = fill(store)
+    crash(store)
+    damage_log(tmp_path, offsets[-1] + 100)
+    disk = FaultyDisk(tmp_path)
+    disk.is_full = True
+    log = CommitLog(disk, tmp_path / "commitlog", 4096)
+    log.load()
+    assert keep_aside(disk, log, tmp_path / "cut", offsets[-1]) is None
+    assert list((tmp_path / "cut").iterdir()) == []
+    log.close()
 
 
 def test_a_damaged_blank_costs_nothing(tmp_path: Path) -> None:
