@@ -26,8 +26,8 @@ from roquet.protocol.host import Address, pack_host
 
 log = logging.getLogger(__name__)
 
-# Some twenty requests. With more in one write, either side would wait while the other works.
-_KEPT_BACK_SIZE_MAX: Final = 4096
+# Some forty requests. With many more in one write, either side would wait while the other works.
+_KEPT_BACK_SIZE_MAX: Final = 16384
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
 
