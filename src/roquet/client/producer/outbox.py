@@ -308,6 +308,8 @@ def parts_to_share(
     is_shared = False
     size_max = min(size_max, GATHERED_SIZE_MAX)
     config = outbox.config
+    # With its properties it is smaller than a body that would be compressed.
+    surely_shared_size = size_max if config.compress_over is None else config.compress_over
     for message in messages:
         try:
             if not part:
@@ -322,7 +324,11 @@ def parts_to_share(
             yield error
             continue
         size = size_of(ready)
-        may_share = can_share(message, config)
+        is_like_last = message.topic == part_topic and type(message) is Message
+        if is_like_last and is_shared and size < surely_shared_size:
+            may_share = True
+        else:
+            may_share = can_share(message, config)
         if part and not (
             is_shared
             and may_share
