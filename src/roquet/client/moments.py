@@ -1,15 +1,19 @@
 """Moments as programs know them, and milliseconds as brokers do."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from roquet.client.arguments import check_moment
 from roquet.clock import Clock
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def timestamp_ms(moment: datetime, name: str = "moment") -> int:
     """Raises BadArgument for a moment that could be any hour of a day; `name` is the argument's."""
     check_moment(name, moment)
-    return round(moment.timestamp() * 1000)
+    # Rounded down, or what is stored in the rest of this millisecond would count as older.
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def moment_of(timestamp_ms: int) -> datetime | None:

@@ -26,8 +26,8 @@ from roquet.protocol.host import Address, pack_host
 
 log = logging.getLogger(__name__)
 
-# Some twenty requests. With more in one write, either side would wait while the other works.
-_KEPT_BACK_SIZE_MAX: Final = 4096
+# Some forty requests. With many more in one write, either side would wait while the other works.
+_KEPT_BACK_SIZE_MAX: Final = 16384
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
 
@@ -179,16 +179,31 @@ class Connection(asyncio.Protocol):
         self._check_open()
         if len(self._calls) >= self._limits.call_count_max:
             raise TooManyInFlight(self.peer, self._limits.call_count_max)
-        call = self._calls.begin(code, timeout_s, deadline_s, self.heard_count)
+        call = self._begin_call(code, frame_of, timeout_s, deadline_s)
         try:
-            frame = frame_of(call.opaque)
-            # Alone it has nothing to wait for, and the peer can begin with the first of many.
-            is_alone = len(self._calls) == 1
-            self.send(frame, at_once=is_alone or self._outgoing_size > _KEPT_BACK_SIZE_MAX)
             return await call.response
         except BaseException:
-            self._calls.end(call)  # A response has ended it already.
+            self.end_call(call)
             raise
+
+    def begin_call(
+        self, code: int, frame_of: Callable[[int], bytes], timeout_s: float, now_s: float
+    ) -> PendingCall | None:
+        """The same call, if it can be on its way at once; `now_s` is the time of the loop.
+
+        Whoever does not wait for its response any more has to end it.
+        """
+        if (
+            self._writable is not None
+            or self._close_reason is not None
+            or len(self._calls) >= self._limits.call_count_max
+        ):
+            return None
+        return self._begin_call(code, frame_of, timeout_s, now_s + timeout_s)
+
+    def end_call(self, call: PendingCall) -> None:
+        """Nobody waits for the response any more. One that came has ended the call already."""
+        self._calls.end(call)
 
     def send_oneway(self, command: Command) -> None:
         """Sends without asking for a response, and without waiting for a slow peer.
@@ -350,6 +365,20 @@ class Connection(asyncio.Protocol):
         self._owner.closed(self)
 
     # How it is done.
+
+    def _begin_call(
+        self, code: int, frame_of: Callable[[int], bytes], timeout_s: float, deadline_s: float
+    ) -> PendingCall:
+        call = self._calls.begin(code, timeout_s, deadline_s, self.heard_count)
+        try:
+            frame = frame_of(call.opaque)
+        except BaseException:
+            self._calls.end(call)
+            raise
+        # Alone it has nothing to wait for, and the peer can begin with the first of many.
+        is_alone = len(self._calls) == 1
+        self.send(frame, at_once=is_alone or self._outgoing_size > _KEPT_BACK_SIZE_MAX)
+        return call
 
     def _answer_all(self, frames: WholeFrames) -> None:
         answer_of = self._answer

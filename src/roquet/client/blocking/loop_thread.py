@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Generic, TypeVar, cast, final
 
 from roquet.client.errors import BadArgument, NotOpen, UsedAfterFork
+from roquet.client.own_process import own_process_id
 from roquet.net.loop import run
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class LoopThread:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._process = os.getpid()
+        self._process = own_process_id()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -31,7 +31,7 @@ class LoopThread:
 
     @property
     def is_running(self) -> bool:
-        return self._loop is not None and os.getpid() == self._process
+        return self._loop is not None and own_process_id() == self._process
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises; NotOpen or UsedAfterFork if it cannot run."""
@@ -93,8 +93,8 @@ class LoopThread:
 
     def _submitted(self, coroutine: Coroutine[Any, Any, T]) -> "_Waiting[T]":
         # The thread did not come along into the fork: whoever waited for it would wait for ever.
-        if os.getpid() != self._process:
-            raise UsedAfterFork(self._what, self._process, os.getpid())
+        if own_process_id() != self._process:
+            raise UsedAfterFork(self._what, self._process, own_process_id())
         self._look_at_caller()
         # Not between two looks: another thread may be stopping the loop.
         with self._lock:

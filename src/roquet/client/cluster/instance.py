@@ -5,7 +5,6 @@ event loop that opened it.
 """
 
 import asyncio
-import os
 import secrets
 import socket
 import ssl
@@ -21,6 +20,7 @@ from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.config import Credentials
 from roquet.client.errors import NotOpen, UsedAfterFork, WrongLoop
+from roquet.client.own_process import own_process_id
 from roquet.clock import Clock
 from roquet.net.peers import Peers
 from roquet.net.router import Router
@@ -58,7 +58,7 @@ class ClientInstance:
         """With a `name` the id is the same in every run on this machine. Who `meets_all` is known
         to every master, whatever topics it has to do with."""
         ip = local_ip()
-        self._process = os.getpid()
+        self._process = own_process_id()
         self._what = what
         self._stack = AsyncExitStack()
         self._is_open = False
@@ -128,8 +128,8 @@ class ClientInstance:
 
     def check_usable(self) -> None:
         """Raises NotOpen, UsedAfterFork or WrongLoop."""
-        if os.getpid() != self._process:
-            raise UsedAfterFork(self._what, self._process, os.getpid())
+        if own_process_id() != self._process:
+            raise UsedAfterFork(self._what, self._process, own_process_id())
         if not self._is_open:
             raise NotOpen(self._what, was_open=True)
         self.check_loop()

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, final
@@ -15,6 +15,7 @@ from roquet.client.hooks import MessageKind, SendHook
 from roquet.client.names import wrapped
 from roquet.client.producer.batching import GATHERED_COUNT_MAX, GATHERED_SIZE_MAX, Gatherer, size_of
 from roquet.client.producer.delay import needs_timers
+from roquet.client.producer.first_attempts import FirstAttempt, first_receipt
 from roquet.client.producer.outgoing import (
     Outgoing,
     Ready,
@@ -27,11 +28,12 @@ from roquet.client.producer.outgoing import (
     property_text,
 )
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import Sender, Target
+from roquet.client.producer.sending import ANYWHERE, Sender, Target
 from roquet.client.producer.statistics import ProducerStatistics
 from roquet.client.producer.window import Window
 from roquet.client.trace.tracing import MESSAGE_SIZE_MAX, Tracer
 from roquet.clock import SystemClock
+from roquet.net.errors import NetError
 from roquet.net.router import Router
 from roquet.protocol.bodies.heartbeat import Heartbeat, ProducerData
 from roquet.protocol.messages.message import Message
@@ -175,14 +177,52 @@ class Outbox:
         text = property_text(message, message_id, extra, self.config.namespace)
         return Ready(message, message_id, text, kind, needs_timers(extra), is_request)
 
-    async def send(self, ready: Ready, target: Target, timeout_s: float) -> SendReceipt:
-        """Returns when a broker has the message. Raises SendError."""
+    def send(
+        self, ready: Ready, target: Target, timeout_s: float
+    ) -> Coroutine[None, None, SendReceipt]:
+        """Returns when a broker has the message. Raises SendError. To be awaited at once."""
         opened = self._open
         assert opened is not None  # Or there would be no message that is ready.
-        deadline_s = opened.loop.time() + timeout_s
+        now_s = opened.loop.time()
         size = len(ready.message.body)
         if not opened.window.try_enter(size):
-            await self.enter([ready], size, timeout_s)
+            return self._send_later(ready, target, timeout_s)
+        first_attempts = opened.sender.first_attempts
+        if opened.gatherer is None and target is ANYWHERE and first_attempts is not None:
+            first = first_attempts.begin(ready, timeout_s, now_s)
+            if first is not None:
+                return self._send_first(opened, ready, first, now_s + timeout_s)
+        return self._send_inside(opened, ready, target, now_s + timeout_s)
+
+    async def _send_later(self, ready: Ready, target: Target, timeout_s: float) -> SendReceipt:
+        opened = self.usable()
+        deadline_s = opened.loop.time() + timeout_s
+        await self.enter([ready], len(ready.message.body), timeout_s)
+        return await self._send_inside(opened, ready, target, deadline_s)
+
+    async def _send_first(
+        self, opened: Opened, ready: Ready, first: FirstAttempt, deadline_s: float
+    ) -> SendReceipt:
+        """Leaves the window."""
+        size = len(ready.message.body)
+        try:
+            try:
+                receipt = first_receipt(ready, first, await first.call.response)
+            except NetError:
+                receipt = None
+            if receipt is not None:
+                opened.sender.note_stored(size)
+                return receipt
+            outgoing = outgoing_of(ready, self.config)
+            return (await opened.sender.send(outgoing, ANYWHERE, deadline_s, first))[0]
+        finally:
+            first.end()
+            opened.window.leave(size)
+
+    async def _send_inside(
+        self, opened: Opened, ready: Ready, target: Target, deadline_s: float
+    ) -> SendReceipt:
+        """Leaves the window."""
         try:
             if opened.gatherer is not None and self.can_share(ready):
                 if target.order_key is not None:
@@ -195,7 +235,7 @@ class Outbox:
                 outgoing = outgoing_of(ready, self.config)
             return (await opened.sender.send(outgoing, target, deadline_s))[0]
         finally:
-            opened.window.leave(size)
+            opened.window.leave(len(ready.message.body))
 
     async def send_oneway(self, ready: Ready, target: Target, timeout_s: float) -> None:
         """Returns when the message is on its way. Raises SendFailed."""
@@ -268,6 +308,8 @@ def parts_to_share(
     is_shared = False
     size_max = min(size_max, GATHERED_SIZE_MAX)
     config = outbox.config
+    # With its properties it is smaller than a body that would be compressed.
+    surely_shared_size = size_max if config.compress_over is None else config.compress_over
     for message in messages:
         try:
             if not part:
@@ -282,7 +324,11 @@ def parts_to_share(
             yield error
             continue
         size = size_of(ready)
-        may_share = can_share(message, config)
+        is_like_last = message.topic == part_topic and type(message) is Message
+        if is_like_last and is_shared and size < surely_shared_size:
+            may_share = True
+        else:
+            may_share = can_share(message, config)
         if part and not (
             is_shared
             and may_share

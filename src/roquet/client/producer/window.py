@@ -23,8 +23,7 @@ class Window:
         self._count_max = count_max
         self._size_max = size_max
         self._waiting: deque[_Waiting] = deque()
-        self._is_empty = asyncio.Event()
-        self._is_empty.set()
+        self._is_empty: asyncio.Event | None = None  # while somebody waits for that
         self.count = 0
         self.size = 0
 
@@ -37,9 +36,14 @@ class Window:
 
     def try_enter(self, size: int) -> bool:
         """Whether there was room at once, which is taken then."""
-        if self._waiting or not self._has_room(size):
+        # As `_has_room` and `_take`, without calling them: every send comes by here.
+        count = self.count
+        if self._waiting or (
+            count and (count >= self._count_max or self.size + size > self._size_max)
+        ):
             return False
-        self._take(size)
+        self.count = count + 1
+        self.size += size
         return True
 
     async def enter(self, size: int, timeout_s: float) -> None:
@@ -61,11 +65,13 @@ class Window:
         assert self.count >= 0
         if self._waiting:
             self._let_in()
-        if not self.count:
+        if not self.count and self._is_empty is not None:
             self._is_empty.set()
 
     async def until_empty(self) -> None:
         while self.count:
+            self._is_empty = self._is_empty or asyncio.Event()
+            self._is_empty.clear()
             await self._is_empty.wait()
 
     def _has_room(self, size: int) -> bool:
@@ -74,8 +80,6 @@ class Window:
         )
 
     def _take(self, size: int) -> None:
-        if not self.count:
-            self._is_empty.clear()
         self.count += 1
         self.size += size
 

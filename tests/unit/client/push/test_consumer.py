@@ -447,14 +447,20 @@ async def test_closing_twice_is_fine_and_final(cluster: LiveCluster) -> None:
         reading.queues()
 
 
-async def test_a_fork_needs_a_consumer_of_its_own(
-    cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+async def test_a_fork_needs_a_consumer_of_its_own(cluster: LiveCluster) -> None:
     async with consumer(cluster, Inbox()) as reading:
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "getpid", lambda: -1)
-            with pytest.raises(UsedAfterFork):
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
                 reading.queues()
+            except UsedAfterFork:
+                status = 0
+            finally:
+                os._exit(status)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 async def test_who_leaves_is_not_a_member_any_more(cluster: LiveCluster) -> None:

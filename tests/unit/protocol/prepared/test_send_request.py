@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.command import decode_command
-from roquet.protocol.fields import read_header
+from roquet.protocol.command import Command, decode_command, encode_command
+from roquet.protocol.fields import fields_of, read_header
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.sending import SendMessageHeaderV2
 from roquet.protocol.prepared.send_request import SendTemplate
@@ -32,7 +32,7 @@ def header(topic: str, **members: object) -> SendMessageHeaderV2:
 @given(
     opaque=st.integers(0, 2**31 - 1),
     born_timestamp=st.integers(0, 2**62),
-    properties=st.text(st.characters(codec="utf-8")),
+    properties=st.text(st.characters(codec="utf-8")) | st.text("aZ \x01\x02~"),
     body=st.binary(),
     flag=INT32,
     sys_flag=INT32,
@@ -41,18 +41,16 @@ def test_a_filled_template_is_the_request_with_these_values(
     opaque: int, born_timestamp: int, properties: str, body: bytes, flag: int, sys_flag: int
 ) -> None:
     template = SendTemplate(RequestCode.SEND_MESSAGE_V2, header("orders"))
-    (frame,) = FrameDecoder().cut(
-        template.fill(born_timestamp, properties, body, flag, sys_flag, opaque)
-    )
-    command = decode_command(frame)
-    assert (command.code, command.opaque, command.body) == (310, opaque, body)
-    assert read_header(SendMessageHeaderV2, command.fields) == header(
+    filled = header(
         "orders",
         born_timestamp=born_timestamp,
         properties=properties,
         flag=flag,
         sys_flag=sys_flag,
     )
+    assert template.fill(
+        born_timestamp, properties, body, flag, sys_flag, opaque
+    ) == encode_command(Command(310, opaque, fields=fields_of(filled), body=body))
 
 
 @pytest.mark.parametrize("topic", ["1111111111", "1444444444", "%d", "a%b"])
@@ -60,3 +58,8 @@ def test_a_topic_is_never_taken_for_a_mark(topic: str) -> None:
     template = SendTemplate(RequestCode.SEND_MESSAGE_V2, header(topic))
     (frame,) = FrameDecoder().cut(template.fill(1, "", b"", 0, 0, 2))
     assert read_header(SendMessageHeaderV2, decode_command(frame).fields).topic == topic
+
+
+def test_a_body_may_be_a_bytearray() -> None:
+    template = SendTemplate(RequestCode.SEND_MESSAGE_V2, header("orders"))
+    assert template.fill(1, "", bytearray(b"tea"), 0, 0, 2) == template.fill(1, "", b"tea", 0, 0, 2)
