@@ -1,7 +1,10 @@
 """Hypothesis profiles: `normal` for every run, `long` when ROQUET_LONG is set."""
 
 import os
+import sys
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.support.second_try"]
@@ -18,3 +21,11 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("normal"), max_examples=20_000)
 settings.load_profile("long" if os.environ.get("ROQUET_LONG") else "normal")
+
+
+@pytest.fixture(autouse=True)
+def _no_reader_is_left() -> Iterator[None]:
+    """A reader whose cluster is gone complains, and that belongs to no later test."""
+    yield
+    if connections := sys.modules.get("roquet.pipeline.connections"):
+        connections.close_readers()

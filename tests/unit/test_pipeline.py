@@ -53,6 +53,7 @@ def test_importing_the_pipeline_loads_neither_spark_nor_arrow() -> None:
     assert not {"pyspark", "pyarrow", "numpy"} & set(loaded)
 
 
+@pytest.mark.slow
 def test_spark_finds_both_formats_by_their_modules() -> None:
     program = (
         "import pkgutil, importlib\n"
@@ -63,6 +64,7 @@ def test_spark_finds_both_formats_by_their_modules() -> None:
     assert run(program).stdout.split() == ["rocketmq", "rocketmq-store"]
 
 
+@pytest.mark.slow
 def test_without_arrow_the_modules_offer_nothing_and_do_not_fail() -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
@@ -77,6 +79,7 @@ def test_without_arrow_the_modules_offer_nothing_and_do_not_fail() -> None:
 
 
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+@pytest.mark.slow
 def test_planners_load_nothing_that_only_others_need(asked: str) -> None:
     done = run(f"{PLANNING}\n{asked}\nprint(*sys.modules)")
     loaded = set(done.stdout.split())
@@ -84,11 +87,13 @@ def test_planners_load_nothing_that_only_others_need(asked: str) -> None:
     assert loaded.isdisjoint(NOT_FOR_PLANNERS), loaded & NOT_FOR_PLANNERS
 
 
+@pytest.mark.slow
 def test_a_planner_of_topics_does_not_load_the_store() -> None:
     program = "import sys, roquet.pipeline.source.stream; print(*sys.modules)"
     assert "roquet.store" not in run(program).stdout.split()
 
 
+@pytest.mark.slow
 def test_pandas_is_not_needed() -> None:
     program = (
         "import sys; sys.modules['pandas'] = None\n"

@@ -1,20 +1,39 @@
-"""Connections of this process to clusters: one reader for each, kept as long as the process.
+"""Connections of this process to clusters: one reader for each, kept until `close_readers`.
 
 Spark's workers run many tasks one after the other, and a connection costs as much as a small
 task. A worker is forked before it imports this module, so nothing is shared between processes.
 """
 
-from functools import lru_cache
+from threading import Lock
 
 from roquet.client.blocking.reader import TopicReader
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 from roquet.pipeline.options.cluster import ClusterOptions
 
+_readers: dict[tuple[ClusterOptions, str], TopicReader] = {}
+_opening = Lock()
 
-@lru_cache(maxsize=16)
+
 def topic_reader(cluster: ClusterOptions, group: str) -> TopicReader:
     """Open, and shared by everybody in this process who asks with the same options."""
+    with _opening:
+        reader = _readers.get((cluster, group))
+        if reader is None:
+            reader = _readers[cluster, group] = _opened(cluster, group)
+        return reader
+
+
+def close_readers() -> None:
+    """Ends all connections; whoever asks again gets a new one."""
+    with _opening:
+        readers = list(_readers.values())
+        _readers.clear()
+    for reader in readers:
+        reader.close()
+
+
+def _opened(cluster: ClusterOptions, group: str) -> TopicReader:
     reader = TopicReader(
         cluster.name_server,
         group=group,

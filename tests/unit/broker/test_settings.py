@@ -129,6 +129,7 @@ def silent_address(silent: socket.socket) -> str:
 
 
 @pytest.mark.parametrize("key", sorted(CHANGEABLE))
+@pytest.mark.slow
 async def test_a_changed_setting_has_an_effect(
     tmp_path: Path, silent: socket.socket, key: str
 ) -> None:

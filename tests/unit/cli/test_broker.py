@@ -67,6 +67,7 @@ def settings_of(broker: OurBroker) -> dict[str, str]:
         return read_properties_text(peer.call(RequestCode.GET_BROKER_CONFIG).body)
 
 
+@pytest.mark.slow
 def test_a_change_at_run_time_survives_until_the_file_says_something_new(tmp_path: Path) -> None:
     changes = b"fileReservedTime=24\ntransactionCheckMax=3\n"
     broker = OurBroker(tmp_path, configuration={"fileReservedTime": "48"})

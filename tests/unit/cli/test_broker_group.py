@@ -47,6 +47,7 @@ def broker_names(names: str) -> list[str]:
         return sorted(each.broker_name for each in admin.brokers())
 
 
+@pytest.mark.slow
 def test_clients_see_as_many_brokers_as_there_are_processes(tmp_path: Path, names: str) -> None:
     with OurBrokers(tmp_path / "group", names):
         assert broker_names(names) == ["group-0", "group-1"]
@@ -59,6 +60,7 @@ def test_clients_see_as_many_brokers_as_there_are_processes(tmp_path: Path, name
     assert (tmp_path / "group" / "store" / "group-1" / "commitlog").is_dir()
 
 
+@pytest.mark.slow
 def test_a_hangup_reaches_all_who_have_certificates(tmp_path: Path, names: str) -> None:
     holder = Authority(tmp_path).vouch_for()
     files = ("--tls-cert", str(holder.certificate), "--tls-key", str(holder.key))
@@ -68,6 +70,7 @@ def test_a_hangup_reaches_all_who_have_certificates(tmp_path: Path, names: str) 
         assert broker_names(names) == ["group-0", "group-1"]
 
 
+@pytest.mark.slow
 def test_when_one_ends_by_itself_all_end(tmp_path: Path, names: str) -> None:
     brokers = OurBrokers(tmp_path / "group", names)
     brokers.start()
@@ -78,6 +81,7 @@ def test_when_one_ends_by_itself_all_end(tmp_path: Path, names: str) -> None:
     assert not Path(f"/proc/{second}").exists()
 
 
+@pytest.mark.slow
 def test_none_outlives_the_command(tmp_path: Path, names: str) -> None:
     brokers = OurBrokers(tmp_path / "group", names)
     brokers.start()

@@ -260,6 +260,7 @@ def test_texts_that_are_no_utf_8_are_shown_with_replacements(tmp_path: Path) -> 
     assert line["properties"]["a"] == "\ufffd"
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_problem(root: Path) -> None:
     for command in ("dump", "inspect", "verify"):
         reading_end, writing_end = os.pipe()
@@ -400,6 +401,7 @@ def test_an_inspection_for_people_has_a_line_for_each_queue(golden: Path) -> Non
         ]
 
 
+@pytest.mark.slow
 def test_an_inspection_fits_the_terminal(tmp_path: Path) -> None:
     root = unpack_store("v49_clean", tmp_path)
     terminal, screen = os.openpty()
@@ -583,6 +585,7 @@ def test_numbers_are_not_negative(root: Path, option: str) -> None:
 
 
 @pytest.mark.parametrize("words", [("dump",), ("verify",), ("dump", "--help")])
+@pytest.mark.slow
 def test_output_that_cannot_be_written_is_told(root: Path, words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
         exit_code, complaints = run_process(full, *words, root)

@@ -77,6 +77,7 @@ def broker_of(directory: Path, names: str, holder: Holder, authority: Authority)
     return OurBroker(directory, names, configuration=configuration)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_only_encrypts_reloads_under_traffic(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     holder = authority.vouch_for()
@@ -137,6 +138,7 @@ def shown_by(address: str) -> str:
     return ssl.get_server_certificate((host, int(port)))
 
 
+@pytest.mark.slow
 def test_a_cluster_for_trying_things_out_names_its_certificate(tmp_path: Path) -> None:
     directory = tmp_path / "kept"
     certificate = directory / "tls" / "certificate.pem"
@@ -155,6 +157,7 @@ def test_a_cluster_for_trying_things_out_names_its_certificate(tmp_path: Path) -
     assert (directory / "tls" / "key.pem").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_without_options_a_client_that_wants_to_is_encrypted(tmp_path: Path) -> None:
     with (
         OurCluster(tmp_path) as cluster,

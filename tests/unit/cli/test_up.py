@@ -24,6 +24,7 @@ def registered_addresses(cluster: OurCluster) -> set[str]:
     return {address for broker in table.values() for address in broker.broker_addrs.values()}
 
 
+@pytest.mark.slow
 def test_a_wildcard_is_never_registered_but_a_guess(tmp_path: Path) -> None:
     host = reachable_host(EVERYWHERE)
     with OurCluster(tmp_path, "--host", EVERYWHERE) as cluster:
@@ -34,6 +35,7 @@ def test_a_wildcard_is_never_registered_but_a_guess(tmp_path: Path) -> None:
     assert f"clients are told {host}, which is a guess; --advertise HOST" in cluster.log_tail()
 
 
+@pytest.mark.slow
 def test_an_advertised_host_is_what_clients_are_told(tmp_path: Path) -> None:
     arguments = ("--host", EVERYWHERE, "--advertise", "localhost")
     with OurCluster(tmp_path, *arguments) as cluster:
@@ -42,6 +44,7 @@ def test_an_advertised_host_is_what_clients_are_told(tmp_path: Path) -> None:
     assert "a guess" not in cluster.log_tail()
 
 
+@pytest.mark.slow
 def test_a_host_may_be_a_name(tmp_path: Path) -> None:
     with OurCluster(tmp_path, "--host", "localhost") as cluster:
         assert registered_addresses(cluster) == {cluster.broker}
@@ -60,6 +63,7 @@ def left_behind(directory: Path) -> list[Path]:
     return list(directory.glob("roquet-*"))
 
 
+@pytest.mark.slow
 def test_a_cluster_takes_little_space_and_what_a_killed_one_left_goes_with_the_next_start(
     tmp_path: Path,
 ) -> None:
@@ -74,6 +78,7 @@ def test_a_cluster_takes_little_space_and_what_a_killed_one_left_goes_with_the_n
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_directory_with_large_files_is_gone_on_with(tmp_path: Path) -> None:
     store = tmp_path / "kept" / "broker-a"
     # As somebody's broker has made it before.

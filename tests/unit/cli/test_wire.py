@@ -256,6 +256,7 @@ def test_a_frame_that_breaks_its_code_is_still_shown(
 
 
 @given(st.binary(max_size=200), st.sampled_from(golden_frames()), st.data())
+@pytest.mark.slow
 def test_any_bytes_are_shown_or_named(
     noise: bytes, golden: GoldenFrame, data: st.DataObject
 ) -> None:

@@ -190,6 +190,7 @@ async def test_a_peer_that_is_silent_for_a_whole_call_is_dialed_anew() -> None:
         assert await peers.connect(address) is not connection
 
 
+@pytest.mark.slow
 async def test_a_peer_that_talks_is_not_cut_off_for_one_lost_answer() -> None:
     limits = ConnectionLimits(silence_timeout_s=0.01)
     async with running_echo_address() as (_, address), calling(limits) as peers:

@@ -286,12 +286,12 @@ def test_a_quarter_of_all_descriptors_but_not_more_than_thousands_are_for_files(
 
 @contextmanager
 def few_descriptors_left(count: int) -> Iterator[None]:
-    # Of those that are open, some may have higher numbers than the one that comes next.
-    next_one = os.dup(0)
-    os.close(next_one)
-    count += next_one
+    # Numbers that are free may lie between those that are taken, so they are tried.
+    free = [os.dup(0) for _ in range(count)]
+    for each in free:
+        os.close(each)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, before[1]))
     try:
         yield
     finally:
@@ -344,6 +344,7 @@ async def test_stopping_does_not_wait_for_who_never_reads(
         assert server.listener.connection_count == 0
 
 
+@pytest.mark.slow
 async def test_two_thousand_idle_connections_are_served_beside_a_busy_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -357,4 +358,4 @@ async def test_two_thousand_idle_connections_are_served_beside_a_busy_one(
         for peer in idle:
             peer.close()
         await eventually(lambda: server.listener.connection_count == 1)
-    assert caplog.records == []
+    assert [each for each in caplog.records if each.name.startswith("roquet.net")] == []

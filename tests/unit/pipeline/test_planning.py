@@ -20,6 +20,7 @@ ranges = st.lists(
 
 
 @given(ranges=ranges, count=st.integers(1, 40))
+@pytest.mark.slow
 def test_every_message_is_read_by_exactly_one_task(ranges: list[QueueRange], count: int) -> None:
     read = [
         (part.queue, offset)
@@ -32,6 +33,7 @@ def test_every_message_is_read_by_exactly_one_task(ranges: list[QueueRange], cou
 
 
 @given(ranges=ranges, count=st.integers(1, 40))
+@pytest.mark.slow
 def test_tasks_have_nearly_the_same_to_do(ranges: list[QueueRange], count: int) -> None:
     sizes = [sum(part.row_count for part in share) for share in dealt_out(ranges, count)]
     assert len(sizes) <= count

@@ -40,6 +40,7 @@ def decode(data: bytes) -> Command:
 
 
 @given(any_command)
+@pytest.mark.slow
 def test_a_command_survives_the_wire(command: Command) -> None:
     assert decode(encode_command(command)) == command
 

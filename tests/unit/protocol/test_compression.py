@@ -66,6 +66,7 @@ def test_the_limit_is_exact(compression: Compression) -> None:
 
 
 @pytest.mark.parametrize("compression", ALL)
+@pytest.mark.slow
 def test_a_bomb_is_stopped_before_it_takes_memory(compression: Compression) -> None:
     bomb = compress(bytes(64 * 1024 * 1024), compression)
     tracemalloc.start()

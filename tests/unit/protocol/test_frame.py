@@ -34,6 +34,7 @@ def decode_in_pieces(stream: bytes, cuts: list[int]) -> list[Frame]:
 
 
 @given(frames=st.lists(raw_frames, max_size=8), cuts=st.lists(st.integers(0, 2000)))
+@pytest.mark.slow
 def test_frames_do_not_depend_on_how_the_network_cut_the_stream(
     frames: list[Frame], cuts: list[int]
 ) -> None:

@@ -155,6 +155,7 @@ def test_unreadable_text_is_refused(text: bytes) -> None:
         b",{{}:",
     ],
 )
+@pytest.mark.slow
 def test_hostile_text_takes_linear_time(piece: bytes) -> None:
     """A quadratic search would need hours for this; a linear one needs half a second."""
     text = b'"' + piece * (1_000_000 // len(piece))

@@ -242,6 +242,7 @@ def test_keys_are_filed_by_the_way_when_there_are_many(store: MessageStore) -> N
     assert store._index.find(b"TopicA", b"key-5", 0, 2**60, 9) != []
 
 
+@pytest.mark.slow
 def test_after_a_crash_every_key_is_found_at_once(tmp_path: Path) -> None:
     count = 30_000
     large: dict[str, Any] = {

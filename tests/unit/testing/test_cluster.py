@@ -117,6 +117,7 @@ async def test_a_restarted_broker_has_its_messages_and_its_address(
     assert stored(cluster, topic) == [b"before", b"after"]
 
 
+@pytest.mark.slow
 async def test_delays_survive_a_restart_on_a_moved_clock(
     cluster: Cluster, producer: AsyncProducer
 ) -> None:

@@ -34,12 +34,14 @@ async def test_sends(roquet_cluster, roquet_topic):
 """
 
 
+@pytest.mark.slow
 def test_tests_without_a_loop_use_the_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(PLAIN_TEST)
     result = pytester.runpytest_subprocess("-p", "no:asyncio", "-W", "error")
     result.assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_tests_with_a_loop_use_the_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(ASYNC_TEST)
     result = pytester.runpytest_subprocess("-p", "asyncio", "-W", "error")
@@ -85,6 +87,7 @@ def test_topics_are_clean(roquet_session_cluster, roquet_session_topic, number):
 """
 
 
+@pytest.mark.slow
 def test_a_mark_says_how_many_brokers_there_are_and_their_settings(
     pytester: pytest.Pytester,
 ) -> None:
@@ -93,6 +96,7 @@ def test_a_mark_says_how_many_brokers_there_are_and_their_settings(
     result.assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_one_cluster_of_a_session_has_a_clean_topic_for_each_test(
     pytester: pytest.Pytester,
 ) -> None:
@@ -101,6 +105,7 @@ def test_one_cluster_of_a_session_has_a_clean_topic_for_each_test(
     result.assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_the_fixtures_explain_themselves(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--fixtures")
     result.stdout.fnmatch_lines(

@@ -93,6 +93,7 @@ async def test_messages_that_a_filter_leaves_out_are_not_waited_for(
     assert len(seen) == 10
 
 
+@pytest.mark.slow
 async def test_a_retry_that_waits_is_waited_for(cluster: Cluster, producer: AsyncProducer) -> None:
     topic = await cluster.new_topic()
     tries = []

@@ -19,8 +19,13 @@ def run_job(name: str, given: Namespace, act: Callable[[Reporter], int]) -> int:
     reporter = Reporter(f"roquet spark {name}", as_json=given.json)
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         reporter.fail("Spark is not installed: pip install roquet[spark]")
-    with reporter.failures_told():
-        return act(reporter)
+    from roquet.pipeline.connections import close_readers  # noqa: PLC0415
+
+    try:
+        with reporter.failures_told():
+            return act(reporter)
+    finally:
+        close_readers()
 
 
 @contextmanager

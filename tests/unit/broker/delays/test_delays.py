@@ -101,6 +101,7 @@ async def test_the_sleep_ends_when_the_message_is_due(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 async def test_a_clock_that_is_put_forward_is_noticed(
     delays: Delays, store: MessageStore, clock: FakeClock
 ) -> None:

@@ -198,6 +198,7 @@ async def test_the_service_delivers_in_time(tmp_path: Path) -> None:
             assert 100 <= delivered.store_timestamp - sent.store_timestamp < 10_000
 
 
+@pytest.mark.slow
 async def test_the_service_goes_on_after_a_full_disk(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

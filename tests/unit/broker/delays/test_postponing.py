@@ -192,6 +192,7 @@ async def test_with_sync_flush_who_delivers_is_woken_when_the_message_can_be_rea
         assert bed.broker.delays.next_due_ms == START_MS + 1_000
 
 
+@pytest.mark.slow
 async def test_with_sync_flush_a_disk_that_is_late_wakes_late(tmp_path: Path) -> None:
     store = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=store) as bed:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.delays.timer_wheel import TimerWheel
@@ -71,6 +72,7 @@ def test_an_empty_wheel_knows_that_it_is() -> None:
         )
     )
 )
+@pytest.mark.slow
 def test_a_wheel_is_a_list_that_is_sorted_by_time(steps: list[tuple[str, int]]) -> None:
     wheel = TimerWheel()
     now_s = NOON_S

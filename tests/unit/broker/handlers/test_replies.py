@@ -221,6 +221,7 @@ async def test_with_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path) -> 
         assert bed.broker.store.synced_end == bed.broker.store.log_end > 0
 
 
+@pytest.mark.slow
 async def test_with_sync_flush_a_copy_that_is_late_on_disk_is_no_failure(tmp_path: Path) -> None:
     config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=config) as bed:

@@ -183,6 +183,7 @@ async def test_with_sync_flush_a_consumer_hears_nothing_before_the_disk_has_it(
         assert bed.broker.store.synced_end == bed.broker.store.log_end
 
 
+@pytest.mark.slow
 async def test_a_send_back_that_is_late_on_disk_is_left_to_the_consumer(tmp_path: Path) -> None:
     store = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=store) as bed:

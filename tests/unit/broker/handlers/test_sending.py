@@ -305,6 +305,7 @@ async def test_with_sync_flush_the_reply_waits_for_the_disk(tmp_path: Path) -> N
         assert bed.broker.store.synced_end > end
 
 
+@pytest.mark.slow
 async def test_a_sender_waits_for_the_disk_as_long_as_the_operator_wants(tmp_path: Path) -> None:
     config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=config, sync_timeout_ms=1_000) as bed:
@@ -316,6 +317,7 @@ async def test_a_sender_waits_for_the_disk_as_long_as_the_operator_wants(tmp_pat
         assert (await reply).code == ResponseCode.FLUSH_DISK_TIMEOUT
 
 
+@pytest.mark.slow
 async def test_with_sync_flush_a_late_disk_is_told_with_the_place_of_the_message(
     tmp_path: Path,
 ) -> None:

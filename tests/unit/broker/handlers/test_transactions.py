@@ -169,6 +169,7 @@ async def test_with_sync_flush_no_end_is_acknowledged_that_the_disk_has_not(
             await stack.aclose()
 
 
+@pytest.mark.slow
 async def test_with_sync_flush_an_end_that_is_late_on_disk_is_still_waited_for(
     tmp_path: Path,
 ) -> None:

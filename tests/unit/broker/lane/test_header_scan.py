@@ -82,6 +82,7 @@ def test_whatever_is_usual_means_the_same_to_the_decoder(at: int, byte: int) -> 
         min_size=1,
     )
 )
+@pytest.mark.slow
 def test_fields_are_read_as_the_decoder_reads_them_or_not_at_all(fields: dict[str, str]) -> None:
     command = {"code": 1, "extFields": fields, "flag": 0, "opaque": 2}
     found = scanned(json.dumps(command, separators=(",", ":")).encode())

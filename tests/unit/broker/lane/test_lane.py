@@ -307,6 +307,7 @@ async def test_every_send_of_a_wake_up_counts_against_the_limit(sync_bed: Broker
     assert ways(sync_bed) == (4, 1, 0, 0)
 
 
+@pytest.mark.slow
 async def test_a_disk_that_is_late_is_told_to_each(sync_bed: BrokerBed) -> None:
     client, probe = sync_bed.connect(), sync_bed.connect()
     client.connection.data_received(sends(1, 2))

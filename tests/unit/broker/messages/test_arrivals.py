@@ -116,6 +116,7 @@ async def test_a_queue_is_announced_once_when_all_of_it_is_on_disk(arrivals: Arr
     assert puller.look_count == 2
 
 
+@pytest.mark.slow
 async def test_a_pull_is_told_when_its_time_is_over_and_not_before(
     arrivals: Arrivals, clock: FakeClock
 ) -> None:

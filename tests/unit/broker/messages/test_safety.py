@@ -137,6 +137,7 @@ async def test_replies_to_many_sends_go_out_when_the_last_of_them_is_safe(line: 
     assert line.client.connection.parked_count == 0
 
 
+@pytest.mark.slow
 async def test_each_of_many_sends_is_told_when_the_disk_is_late(line: Line) -> None:
     line.safety.send_when_safe(line.client.connection, 300, stored_frames(line, 1, 2), 2)
     await line.deadline()
@@ -221,6 +222,7 @@ async def test_replies_that_wait_count_against_the_limit_of_their_connection(
 
 
 @pytest.mark.parametrize("serializer", [SERIALIZER_JSON, SERIALIZER_BINARY])
+@pytest.mark.slow
 async def test_late_a_send_hears_of_the_timeout_and_where_its_message_is(
     line: Line, serializer: int
 ) -> None:
@@ -235,6 +237,7 @@ async def test_late_a_send_hears_of_the_timeout_and_where_its_message_is(
     assert read_header(OffsetReplyHeader, reply.fields).offset == 7
 
 
+@pytest.mark.slow
 async def test_late_a_send_back_is_an_error(line: Line) -> None:
     line.reply(100, Late.REFUSE)
     line.clock.advance(TIMEOUT_S)
@@ -243,12 +246,14 @@ async def test_late_a_send_back_is_an_error(line: Line) -> None:
     assert "not on disk in time" in (reply.remark or "")
 
 
+@pytest.mark.slow
 async def test_late_the_copy_of_a_reply_does_not_matter(line: Line) -> None:
     line.reply(100, Late.IGNORE)
     line.clock.advance(TIMEOUT_S)
     assert (await line.client.replied()).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.slow
 async def test_late_the_end_of_a_transaction_is_still_waited_for(line: Line) -> None:
     line.reply(100, Late.WAIT_ON)
     await line.deadline()
@@ -257,6 +262,7 @@ async def test_late_the_end_of_a_transaction_is_still_waited_for(line: Line) -> 
     assert (await line.client.replied()).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.slow
 async def test_late_who_delivers_is_woken_late(line: Line) -> None:
     line.when_safe("a", 100)
     line.when_safe("b", 200)
@@ -268,6 +274,7 @@ async def test_late_who_delivers_is_woken_late(line: Line) -> None:
     await eventually(lambda: line.called == ["a", "b"])
 
 
+@pytest.mark.slow
 async def test_late_a_producer_is_not_asked_any_more(line: Line) -> None:
     line.when_safe("a", 100, Late.FORGET)
     await line.deadline()
@@ -276,6 +283,7 @@ async def test_late_a_producer_is_not_asked_any_more(line: Line) -> None:
     assert line.called == []
 
 
+@pytest.mark.slow
 async def test_nobody_is_late_before_their_own_deadline(line: Line) -> None:
     line.reply(100, Late.SAY_SO)
     line.clock.advance(TIMEOUT_S - 1)
@@ -319,6 +327,7 @@ async def test_after_a_failed_sync_nothing_that_waits_is_done(line: Line, late: 
     assert line.called == []
 
 
+@pytest.mark.slow
 async def test_who_waits_on_hears_of_the_failure_too(line: Line) -> None:
     line.reply(100, Late.WAIT_ON)
     await line.deadline()
@@ -326,6 +335,7 @@ async def test_who_waits_on_hears_of_the_failure_too(line: Line) -> None:
     assert (await line.client.replied()).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
+@pytest.mark.slow
 async def test_a_closed_line_leaves_no_timer_and_nobody_behind(line: Line) -> None:
     line.when_safe("a", 100)
     line.safety.close()

@@ -46,6 +46,7 @@ def test_a_commit_may_go_back_and_says_so() -> None:
 
 
 @given(st.lists(offsets, min_size=1))
+@pytest.mark.slow
 def test_pulls_never_move_an_offset_back(seen: list[int]) -> None:
     found = OffsetTable()
     for offset in seen:
@@ -194,6 +195,7 @@ def test_a_file_of_apache_is_read_and_written_without_loss(store: str) -> None:
 
 
 @given(st.dictionaries(st.tuples(names, names, queue_ids), offsets))
+@pytest.mark.slow
 def test_what_is_written_is_read_back(commits: dict[tuple[str, str, int], int]) -> None:
     found = table(commits)
     again = OffsetTable()

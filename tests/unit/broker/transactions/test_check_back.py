@@ -123,6 +123,7 @@ small = st.integers(0, 40)
     now_ms=st.integers(0, 200),
     rules=st.builds(Rules, small, st.integers(1, 4), st.integers(50, 150)),
 )
+@pytest.mark.slow
 def test_decisions_are_those_of_the_specification(
     half: Half, ended: set[int], now_ms: int, rules: Rules
 ) -> None:
@@ -495,6 +496,7 @@ async def test_with_sync_flush_a_producer_is_asked_when_it_can_answer(tmp_path: 
         assert delivered(bed) == [b"a"]
 
 
+@pytest.mark.slow
 async def test_with_sync_flush_a_late_disk_leaves_the_question_to_the_next_round(
     tmp_path: Path,
 ) -> None:
@@ -533,6 +535,7 @@ async def test_a_slave_asks_nobody(tmp_path: Path) -> None:
         assert HALF_TOPIC not in bed.broker.topics
 
 
+@pytest.mark.slow
 async def test_nothing_is_kept_for_an_open_transaction(tmp_path: Path) -> None:
     # Few files, and no index: these keep something for each.
     config = small_config(

@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.transactions.offset_set import OffsetSet
@@ -37,6 +38,7 @@ def test_long_runs_are_passed_over() -> None:
 
 
 @given(added=st.sets(offsets), start=offsets)
+@pytest.mark.slow
 def test_what_comes_before_a_new_start_is_forgotten(added: set[int], start: int) -> None:
     found = OffsetSet(0)
     for offset in added:
@@ -59,6 +61,7 @@ def test_none_is_in_no_set() -> None:
     assert None not in OffsetSet(0)
 
 
+@pytest.mark.slow
 def test_a_million_cost_little() -> None:
     tracemalloc.start()
     try:

@@ -455,6 +455,7 @@ async def test_an_older_copy_that_apache_ended_is_the_end_of_all(
         assert await client.all_asked() == []
 
 
+@pytest.mark.slow
 async def test_after_a_crash_all_keys_are_filed_before_ends_are_looked_for(
     bed: BrokerBed, producer: BedClient
 ) -> None:
@@ -482,6 +483,7 @@ async def test_with_sync_flush_all_that_survived_a_crash_is_known_at_once(tmp_pa
         assert delivered(again) == []
 
 
+@pytest.mark.slow
 async def test_a_transaction_ends_one_way_wherever_a_crash_cuts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from roquet.pipeline.jobs.packaging import LIBRARIES
 from tests.support.command_line import roquet
 
@@ -14,6 +16,7 @@ def test_an_archive_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -
     )
 
 
+@pytest.mark.slow
 def test_a_package_says_how_it_is_used(tmp_path: Path) -> None:
     without = [word for name in LIBRARIES for word in ("--without", name)]
     finished = roquet("spark", "package", tmp_path / "site.zip", *without)

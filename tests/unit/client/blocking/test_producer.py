@@ -33,6 +33,7 @@ def test_options_are_all_that_can_be_set_with_the_same_types() -> None:
     assert settings == {"name_server": str, "group": str} | options
 
 
+@pytest.mark.slow
 def test_messages_are_sent_in_every_way(cluster: OurCluster) -> None:
     with Producer(cluster.name_server, "shop") as producer:
         assert producer.send(Message(TOPIC, b"x"), order_key=0).queue_offset == 0
@@ -50,6 +51,7 @@ def test_many_threads_share_a_producer(cluster: OurCluster) -> None:
     assert len(ids) == 100
 
 
+@pytest.mark.slow
 def test_a_producer_is_used_between_open_and_close(cluster: OurCluster) -> None:
     producer = Producer(cluster.name_server, "shop")
     with pytest.raises(NotOpen, match="is not open"):
@@ -98,6 +100,7 @@ def test_importing_the_package_loads_no_client() -> None:
     assert output.stdout.split() == [b"False", b"Message"]
 
 
+@pytest.mark.slow
 def test_a_program_that_forgets_to_close_can_still_end(cluster: OurCluster, tmp_path: Path) -> None:
     program = tmp_path / "forgetful.py"
     program.write_text(

@@ -43,6 +43,7 @@ def cluster() -> Iterator[BlockingCluster]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
 @pytest.mark.parametrize("program", [BLOCKING, ASYNC], ids=["blocking", "async"])
+@pytest.mark.slow
 def test_a_program_consumes_until_a_signal_and_closes_in_order(
     cluster: BlockingCluster, program: str, number: signal.Signals
 ) -> None:

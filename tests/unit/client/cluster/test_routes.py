@@ -90,6 +90,7 @@ async def test_a_topic_without_writable_queues_is_not_found(
         await book(requests, scripted.name_server).find("t")
 
 
+@pytest.mark.slow
 async def test_a_stale_route_is_renewed_soon_and_kept_when_there_is_no_better(
     requests: Requests, scripted: ScriptedCluster
 ) -> None:

@@ -45,6 +45,7 @@ async def test_without_a_server_it_says_so_once(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 async def test_on_request_opening_raises_what_is_in_the_way(kind: Any) -> None:
     reading = kind(f"127.0.0.1:{free_port()}", GROUP, **QUICK)
     reading.subscribe(TOPIC)
@@ -53,6 +54,7 @@ async def test_on_request_opening_raises_what_is_in_the_way(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 async def test_a_topic_that_is_not_there_is_named(
     kind: Any, cluster: LiveCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,6 +114,7 @@ async def test_messages_that_nobody_takes_are_spoken_of(
         assert "nobody takes them" in (reading.last_error or "")
 
 
+@pytest.mark.slow
 async def test_a_broker_is_not_taken_for_a_name_server(cluster: LiveCluster) -> None:
     broker = f"127.0.0.1:{cluster.brokers['broker-a'].config.listen_port}"
     async with AsyncProducer(broker, "shop") as producer:

@@ -329,6 +329,7 @@ async def test_gathered_messages_share_requests_and_keep_their_own_receipts(
     assert len({receipt.message_id for receipt in receipts}) == 100
 
 
+@pytest.mark.slow
 async def test_gathered_messages_of_one_key_keep_their_order(cluster: LiveCluster) -> None:
     async with producer(cluster, linger_ms=1) as sending:
         sends = [
@@ -414,6 +415,7 @@ async def test_a_broker_that_says_nothing_leaves_the_outcome_unknown(
     assert sum(broker_counts(scripted)) == 1
 
 
+@pytest.mark.slow
 async def test_a_slow_broker_may_take_only_its_share_of_the_time(
     scripted: ScriptedCluster,
 ) -> None:
@@ -458,6 +460,7 @@ async def test_stored_but_not_safe_is_no_success_and_says_where_it_is(
     assert sum(broker_counts(scripted)) == 1
 
 
+@pytest.mark.slow
 async def test_after_a_restart_the_broker_gets_messages_again(cluster: LiveCluster) -> None:
     async with producer(cluster) as sending:
         await sending.send(Message(TOPIC, b"before"))
@@ -480,6 +483,7 @@ async def test_a_message_survives_a_short_restart(cluster: LiveCluster) -> None:
     assert {message.body for message in cluster.all_stored(TOPIC)} == {b"before", b"during"}
 
 
+@pytest.mark.slow
 async def test_a_new_broker_is_found(cluster: LiveCluster) -> None:
     async with producer(cluster, route_interval_s=0.05) as sending:
         await sending.send(Message(TOPIC, b"x"))

@@ -117,6 +117,7 @@ async def test_only_the_first_of_two_replies_counts(
     assert (await asking).body == b"first"
 
 
+@pytest.mark.slow
 async def test_without_a_reply_the_request_ends_with_its_time(
     asker: AsyncProducer, replier: AsyncProducer, requests: Requests
 ) -> None:
@@ -134,6 +135,7 @@ async def test_a_request_that_cannot_be_sent_says_so(
         await asker.request(Message(TOPIC, b"x"), timeout_s=1.0)
 
 
+@pytest.mark.slow
 async def test_requests_go_on_when_the_broker_was_restarted(
     asker: AsyncProducer, cluster: LiveCluster, requests: Requests
 ) -> None:

@@ -295,6 +295,7 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield names.address
 
 
+@pytest.mark.slow
 def test_the_blocking_block_runs_in_the_thread_that_calls(name_server: str) -> None:
     caller = threading.current_thread()
     with TransactionProducer(name_server, "payers", check=never) as producer:

@@ -303,6 +303,7 @@ async def test_no_more_is_read_ahead_than_there_is_room_for(
         assert await polled(consumer, 1000) == numbers(1000)
 
 
+@pytest.mark.slow
 async def test_a_paused_queue_rests_and_others_go_on(cluster: LiveCluster) -> None:
     async with reader(cluster, *QUEUES[:2], suspend_s=0.05) as consumer:
         consumer.pause([QUEUE])

@@ -107,6 +107,7 @@ async def test_a_topic_can_be_wanted_later_and_not_any_more(
     assert inbox.bodies == [b"first", b"second", b"wanted"]
 
 
+@pytest.mark.slow
 async def test_a_topic_that_comes_to_be_later_is_read(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
@@ -202,6 +203,7 @@ async def test_no_more_is_pulled_than_there_is_room_for(
         await eventually(lambda: len(done) == 100)
 
 
+@pytest.mark.slow
 async def test_a_consumer_can_rest(cluster: LiveCluster, producer: AsyncProducer) -> None:
     inbox = Inbox()
     async with consumer(cluster, inbox) as reading:
@@ -263,6 +265,7 @@ async def test_a_queue_that_is_lost_is_not_committed_by_what_still_runs(
     assert committed(cluster) == 4
 
 
+@pytest.mark.slow
 async def test_everybody_gets_everything_in_broadcasting(
     cluster: LiveCluster, producer: AsyncProducer, tmp_path: Path
 ) -> None:
@@ -302,6 +305,7 @@ async def test_broadcasting_goes_on_where_it_was(
 # What happens to the servers.
 
 
+@pytest.mark.slow
 async def test_it_goes_on_when_the_broker_comes_back(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
@@ -330,6 +334,7 @@ async def test_it_goes_on_without_name_servers(
         await cluster.start_names()
 
 
+@pytest.mark.slow
 async def test_it_can_be_opened_before_there_are_servers(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
@@ -500,6 +505,7 @@ def test_a_name_server_needs_a_port() -> None:
         AsyncPushConsumer(" ; ", GROUP)
 
 
+@pytest.mark.slow
 async def test_names_are_seen_without_their_namespace(cluster: LiveCluster) -> None:
     inbox = Inbox(RetryLater(delay_level=1))
     async with AsyncProducer(cluster.name_server, "shop", namespace="city") as producer:

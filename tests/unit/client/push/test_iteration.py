@@ -102,6 +102,7 @@ async def test_batches_can_be_asked_for(cluster: LiveCluster, producer: AsyncPro
     assert batches == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
 
 
+@pytest.mark.slow
 async def test_a_loop_can_ask_for_a_message_again(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:

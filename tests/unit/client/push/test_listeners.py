@@ -23,6 +23,7 @@ def new(cluster: LiveCluster, **options: Any) -> AsyncPushConsumer:
     )
 
 
+@pytest.mark.slow
 async def test_each_topic_has_its_listener(cluster: LiveCluster, producer: AsyncProducer) -> None:
     reading = new(cluster)
     got: list[tuple[str, bytes]] = []
@@ -52,6 +53,7 @@ async def test_each_topic_has_its_listener(cluster: LiveCluster, producer: Async
 
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
+@pytest.mark.slow
 async def test_batches_are_of_one_topic(
     cluster: LiveCluster, producer: AsyncProducer, is_coroutine: bool
 ) -> None:
@@ -113,6 +115,7 @@ AsyncPushConsumer("a:1", "g", one, batch_size=3)  # wrong
 """
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_a_listener_that_does_not_fit_the_batch_size(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -235,6 +235,7 @@ async def test_a_loop_gets_messages_in_order(
     assert log.numbers == {queue.queue_id: list(range(5)) for queue in queues}
 
 
+@pytest.mark.slow
 async def test_a_queue_is_handed_over_when_its_listener_has_ended(
     cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
 ) -> None:
@@ -267,6 +268,7 @@ async def test_a_queue_is_handed_over_when_its_listener_has_ended(
         assert owner_of(locks, queue) is None
 
 
+@pytest.mark.slow
 async def test_a_queue_is_handed_over_while_its_member_rests(
     cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
 ) -> None:
@@ -306,6 +308,7 @@ def is_locked(progress: PushProgress) -> bool:
     return progress.is_locked
 
 
+@pytest.mark.slow
 async def test_delivery_goes_on_when_locks_are_renewed(
     cluster: LiveCluster,
     producer: AsyncProducer,
@@ -351,6 +354,7 @@ async def test_a_queue_that_somebody_else_locked_is_given_up_and_taken_back_late
         await eventually(lambda: len(delivered) == 1)
 
 
+@pytest.mark.slow
 async def test_closing_begins_nothing_more_and_leaves_what_will_not_end_locked(
     cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
 ) -> None:
@@ -406,6 +410,7 @@ async def test_closing_ends_a_queue_behind_the_message_that_runs(
     assert committed(cluster) == 1
 
 
+@pytest.mark.slow
 async def test_a_lock_that_somebody_else_has_is_waited_for(
     cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
 ) -> None:

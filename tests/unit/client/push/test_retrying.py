@@ -33,6 +33,7 @@ from tests.support.records import record_of
 
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
+@pytest.mark.slow
 async def test_what_fails_comes_again(
     cluster: LiveCluster, producer: AsyncProducer, is_coroutine: bool
 ) -> None:
@@ -72,6 +73,7 @@ async def test_an_error_is_logged_and_counted(
     assert (counts.done_count, counts.failed_count, counts.pulled_count) == (0, 1, 1)
 
 
+@pytest.mark.slow
 async def test_what_fails_too_often_is_a_dead_letter(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
@@ -132,6 +134,7 @@ async def test_what_no_broker_takes_back_comes_again_from_here(
     assert seen == [0, 1, 2]
 
 
+@pytest.mark.slow
 async def test_a_copy_is_sent_where_the_message_itself_cannot_be_found(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:

@@ -70,6 +70,7 @@ def bodies(chunks: Sequence[RecordChunk]) -> list[bytes]:
 # --- records ---
 
 
+@pytest.mark.slow
 async def test_a_range_comes_whole_and_in_order(
     reader: AsyncTopicReader, producer: AsyncProducer
 ) -> None:

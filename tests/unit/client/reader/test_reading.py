@@ -197,6 +197,7 @@ async def test_other_limits_than_stock_are_named_to_brokers_that_know_them() -> 
     assert {pull.commit_offset for pull in replica.pulls} == {0}
 
 
+@pytest.mark.slow
 async def test_who_leaves_early_stops_the_pulls() -> None:
     replica = Replica(records(100_000))
     async with pulled_queue(replica) as queue, reading(queue, ahead_size=100 * KILOBYTE) as reader:
@@ -316,6 +317,7 @@ async def test_messages_that_expire_during_the_read_are_an_error() -> None:
 # --- brokers that go away ---
 
 
+@pytest.mark.slow
 async def test_reading_goes_on_when_the_broker_is_back(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     replica = Replica(records(40_000))
@@ -381,6 +383,7 @@ async def test_bounds_are_known_without_the_master() -> None:
         assert (await reader.bounds([QUEUE]))[QUEUE] == (0, 5)
 
 
+@pytest.mark.slow
 async def test_a_reader_that_is_closed_ends_what_is_read() -> None:
     replica = Replica(records(2000))
     async with pulled_queue(replica) as queue, reading(queue) as reader:

@@ -165,6 +165,7 @@ async def test_what_must_not_be_traced_is_left_out() -> None:
     assert not sink.sent
 
 
+@pytest.mark.slow
 async def test_records_wait_for_each_other_but_not_for_long() -> None:
     sink = Sink()
     tracer = Tracer(sink, TRACE_TOPIC)

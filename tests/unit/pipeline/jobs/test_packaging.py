@@ -31,6 +31,7 @@ def test_everything_that_roquet_depends_on_is_in_it() -> None:
     assert set(LIBRARIES) == names - NOT_FOR_EXECUTORS - {"pyspark"}
 
 
+@pytest.mark.slow
 def test_a_python_that_has_nothing_imports_from_it(made: Package, tmp_path: Path) -> None:
     with ZipFile(made.path) as archive:
         archive.extractall(tmp_path)
@@ -51,6 +52,7 @@ def test_a_python_that_has_nothing_imports_from_it(made: Package, tmp_path: Path
     assert all(Path(path).is_relative_to(tmp_path) for path in paths)
 
 
+@pytest.mark.slow
 def test_modules_are_not_compiled_again_wherever_they_are_unpacked(
     made: Package, tmp_path: Path
 ) -> None:
@@ -66,6 +68,7 @@ def test_modules_are_not_compiled_again_wherever_they_are_unpacked(
     assert bytecode.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_it_says_what_is_in_it(made: Package) -> None:
     with ZipFile(made.path) as archive:
         names = archive.namelist()

@@ -1,5 +1,6 @@
 """Cells: the same cuts whatever the plan."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from roquet.pipeline.lake.cells import cut_at_grid, shared_out
@@ -12,6 +13,7 @@ def test_files_are_cut_at_the_grid_and_at_the_ends_of_what_is_wanted() -> None:
 
 
 @given(end=st.integers(1, 500), grid=st.integers(1, 90), count=st.integers(1, 9))
+@pytest.mark.slow
 def test_every_cell_goes_to_one_task_as_a_whole(end: int, grid: int, count: int) -> None:
     cells = list(cut_at_grid([wanted(0, end)], grid))
     shares = shared_out(cells, count)

@@ -36,6 +36,7 @@ def found_by_delta(lake: Path) -> Found:
     return Counter(zip(table["queueId"].to_pylist(), table["queueOffset"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 def test_each_entry_is_a_transaction_with_its_number(lake: Lake) -> None:
     sent = publish_small_files(lake, hours=2, files=2, rows=3)
     assert found_by_delta(lake.path) == sent
@@ -45,6 +46,7 @@ def test_each_entry_is_a_transaction_with_its_number(lake: Lake) -> None:
     assert sorted(table.to_pyarrow_table().column("hour").unique().to_pylist()) == [12, 13]
 
 
+@pytest.mark.slow
 def test_who_publishes_may_be_killed_at_any_moment(tmp_path: Path) -> None:
     rows = message_batch(0, range(3))
     sent = Counter((0, offset) for offset in range(3))

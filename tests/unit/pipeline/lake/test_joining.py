@@ -130,6 +130,7 @@ def _read(lake: Path) -> Found | None:
         return None
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_a_message_twice_or_too_few_while_files_are_joined(
     lake: Lake,
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_reader_never_sees_a_message_twice_or_too_few_while_files_are_joined(
     assert len(lake.state.files) == 12
 
 
+@pytest.mark.slow
 def test_who_joins_may_be_killed_at_any_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def test_columns_can_be_added_and_neither_left_out_nor_changed() -> None:
         check_evolution("a int", JsonColumns("a bigint"))
 
 
+@pytest.mark.slow
 def test_bad_bodies_go_beside_the_lake_whole_and_are_there_once_after_any_kill(
     tmp_path: Path,
 ) -> None:

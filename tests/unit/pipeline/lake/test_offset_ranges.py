@@ -1,5 +1,6 @@
 """Ranges of offsets against a set of numbers as model."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from roquet.pipeline.lake.offset_ranges import OffsetRanges
@@ -12,6 +13,7 @@ def offsets_of(ranges: OffsetRanges) -> set[int]:
 
 
 @given(added=st.lists(spans), asked=spans)
+@pytest.mark.slow
 def test_what_was_added_and_what_is_missing_are_the_whole(
     added: list[tuple[int, int]], asked: tuple[int, int]
 ) -> None:

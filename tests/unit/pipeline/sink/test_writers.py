@@ -176,6 +176,7 @@ def test_a_namespace_is_kept(cluster: BlockingCluster) -> None:
 # Idempotent.
 
 
+@pytest.mark.slow
 def test_a_task_that_is_tried_again_sends_what_is_missing(
     cluster: BlockingCluster, topic: str
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_task_that_is_tried_again_sends_what_is_missing(
     assert len({message.message_id for message in messages}) == 300
 
 
+@pytest.mark.slow
 def test_what_differs_from_what_was_sent_is_not_missing(
     cluster: BlockingCluster, topic: str
 ) -> None:
@@ -329,6 +331,7 @@ def test_a_bad_row_is_found_before_a_batch_is_prepared(
         write_rows(transactional, attempt_of(transactional), iter([rows]))
 
 
+@pytest.mark.slow
 def test_brokers_that_ask_learn_which_attempts_count(
     cluster: BlockingCluster, topic: str, transactional: WriteOptions
 ) -> None:

@@ -9,6 +9,7 @@ backlogs = st.dictionaries(st.integers(0, 30), st.integers(0, 5000))
 
 
 @given(backlog=backlogs, count_max=st.integers(1, 10_000))
+@pytest.mark.slow
 def test_a_batch_takes_as_much_as_it_may_and_never_more(
     backlog: dict[int, int], count_max: int
 ) -> None:

@@ -35,6 +35,7 @@ def batch_of(rows: list[tuple[str, int, int, int, int]]) -> pa.RecordBatch:
 
 
 @given(bounds=bounds_tables, rows=records)
+@pytest.mark.slow
 def test_rows_are_what_the_bounds_hold_one_by_one(
     bounds: dict[tuple[str, int], QueueBounds], rows: list[tuple[str, int, int, int, int]]
 ) -> None:

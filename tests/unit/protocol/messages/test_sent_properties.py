@@ -40,6 +40,7 @@ def test_who_asks_for_more_than_to_be_stored_is_no_plain_send(name: str, before:
         max_size=8,
     ).map("".join)
 )
+@pytest.mark.slow
 def test_it_says_what_the_general_functions_say(sent: str) -> None:
     expected = with_property(without_property(sent, "WAIT"), "CLUSTER", "c")
     stored = stored_properties(sent, ADDED)

@@ -40,6 +40,7 @@ def encoded(
     queue_offset=int64s,
     is_traced=st.booleans(),
 )
+@pytest.mark.slow
 def test_a_filled_reply_equals_the_encoded_one(
     host: bytes,
     opaque: int,

@@ -37,6 +37,7 @@ def header(topic: str, **members: object) -> SendMessageHeaderV2:
     flag=INT32,
     sys_flag=INT32,
 )
+@pytest.mark.slow
 def test_a_filled_template_is_the_request_with_these_values(
     opaque: int, born_timestamp: int, properties: str, body: bytes, flag: int, sys_flag: int
 ) -> None:

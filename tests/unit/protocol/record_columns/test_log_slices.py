@@ -108,6 +108,7 @@ def test_a_slice_without_what_lies_before_it_finds_its_records_at_every_cut() ->
         assert found.stop == log.end or not found.starts.size
 
 
+@pytest.mark.slow
 def test_a_slice_with_little_before_it_does_not_believe_the_end_of_a_cut_body() -> None:
     log = mixed_log().add()
     for first in range(BASE, log.end, 3):

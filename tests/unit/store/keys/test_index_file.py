@@ -149,6 +149,7 @@ def test_only_a_changed_file_is_synced(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 2**31 - 1) | st.integers(0, 9), max_size=6), max_size=4))
+@pytest.mark.slow
 def test_batches_make_the_same_file_as_single_keys(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]]
 ) -> None:

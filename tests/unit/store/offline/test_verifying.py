@@ -118,6 +118,7 @@ def test_a_damaged_record_is_told_once_with_its_range(root: Path, tmp_path: Path
     ]
 
 
+@pytest.mark.slow
 def test_every_byte_of_an_entry_is_compared(root: Path) -> None:
     path = root / "consumequeue" / "Topic1" / "0" / f"{0:020d}"
     for position in range(20):

@@ -271,6 +271,7 @@ def store_size(offsets: list[int], offset: int) -> int:
     return offsets[index - 3] - offsets[index - 4]
 
 
+@pytest.mark.slow
 def test_damage_in_a_queue_is_repaired_from_the_log(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     fill(store)
