@@ -22,6 +22,9 @@ cdef class Gathering:
     cdef bytes topic
     cdef list pieces
 
+    # The two halves of making one: how many entries there have to be depends on what is asked for.
+    cdef int ask_for(self, limits) except -1
+    cdef int begin(self, bytes entries, int64_t offset, queue) except -1
     cpdef bint take_usual(
         self, mapping, int64_t file_start, int64_t end, bint is_verified, int64_t fresh_from
     ) except -1

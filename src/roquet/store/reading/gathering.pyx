@@ -58,10 +58,16 @@ cdef class Gathering:
 
     def __init__(self, limits, bytes entries not None, int64_t offset, queue):
         """`offset` is that of the first entry."""
+        self.ask_for(limits)
+        self.begin(entries, offset, queue)
+
+    cdef int ask_for(self, limits) except -1:
         self.count_max = limits.count_max
         self.size_max = limits.size_max
         self.matches_code = limits.matches_code
         self.matches_record = limits.matches_record
+
+    cdef int begin(self, bytes entries, int64_t offset, queue) except -1:
         self.entries = entries
         self.offset = offset
         self.queue_id = queue.queue_id

@@ -22,7 +22,7 @@ from roquet.store.reading.gathering import Gathering
 from roquet.store.recovery.dispatch import code_of
 
 # At most this many entries are looked at for one read when a filter drops most of them.
-_SCAN_COUNT_MIN: Final = 800
+SCAN_COUNT_MIN: Final = 800
 # What most reads want, and what our own memory holds: no disk had a chance to change it. With
 # checksums compared, reading takes twice as long for small records, three times for a kilobyte.
 FRESH_SIZE: Final = KEPT_SIZE
@@ -124,7 +124,7 @@ class MessageReader:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, min_offset, max_offset)
         if offset > max_offset:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
-        entries = queue.entries(offset, min(scan_count(limits), max_offset - offset))
+        entries = queue.entries(offset, min(_scan_count(limits), max_offset - offset))
         if not entries:
             next_offset = queue.next_file_offset(offset)
             return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset)
@@ -188,11 +188,11 @@ class MessageReader:
         return self._log.bytes_at(record.physical_offset, record.size) or b""
 
 
-def scan_count(limits: ReadLimits) -> int:
+def _scan_count(limits: ReadLimits) -> int:
     """How many entries are looked at."""
     count = max(1, limits.count_max)
     if limits.matches_code is not None or limits.matches_record is not None:
-        return max(_SCAN_COUNT_MIN, count)
+        return max(SCAN_COUNT_MIN, count)
     return count
 
 

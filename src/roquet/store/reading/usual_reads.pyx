@@ -13,7 +13,9 @@ from roquet.store.queue_entry cimport ENTRY_SIZE, entry_offset
 from roquet.store.reading.gathering cimport Gathering
 from roquet.store.tails cimport LogTail, QueueTail
 
-from roquet.store.reading.queue_reading import FRESH_SIZE, scan_count
+from roquet.store.reading.queue_reading import FRESH_SIZE, SCAN_COUNT_MIN
+
+cdef Py_ssize_t _SCAN_COUNT_MIN = SCAN_COUNT_MIN
 
 
 @cython.final
@@ -54,14 +56,16 @@ cdef class UsualReads:
         bounds.max_offset = self._max_offset(queue)
         if not bounds.min_offset <= offset < bounds.max_offset:
             return None
-        entries = _entries(queue, offset, min(scan_count(limits), bounds.max_offset - offset))
+        found = Gathering.__new__(Gathering)
+        found.ask_for(limits)
+        entries = _entries(queue, offset, min(_scan_count(found), bounds.max_offset - offset))
         if not PyBytes_GET_SIZE(entries):
             return None
         first = entry_offset(<const uint8_t*>PyBytes_AS_STRING(entries))
         file = self._log.file_at(first)
         if file is None:
             return None
-        found = Gathering(limits, entries, offset, queue)
+        found.begin(entries, offset, queue)
         self._limit(found, first, limits.is_bulk)
         found.take_usual(
             file.mapping,
@@ -88,6 +92,13 @@ cdef class UsualReads:
         else:
             found.count_max = min(found.count_max, self._count_max_in_memory)
             found.size_max = min(found.size_max, self._size_max_in_memory)
+
+
+cdef Py_ssize_t _scan_count(Gathering found) noexcept:
+    """As `MessageReader` does: a filter may drop most of them."""
+    if found.matches_code is None and found.matches_record is None:
+        return max(1, found.count_max)
+    return max(_SCAN_COUNT_MIN, found.count_max)
 
 
 cdef bytes _entries(QueueTail queue, int64_t offset, int64_t count):
