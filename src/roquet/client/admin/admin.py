@@ -82,7 +82,6 @@ class AsyncAdmin(Openable):
             self._clock,
             lambda client_id: Heartbeat(client_id=client_id),
             credentials=self._config.credentials,
-            new_topic_queue_count=1,
             tls=tls_context(self._config.tls),
         )
         self._open = _Open(instance, AdminServers(instance, self._config))

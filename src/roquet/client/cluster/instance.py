@@ -48,7 +48,6 @@ class ClientInstance:
         heartbeat: Callable[[str], Heartbeat],
         *,
         credentials: Credentials | None = None,
-        new_topic_queue_count: int,
         router: Router[Any] | None = None,
         tls: ssl.SSLContext | None = None,
         name: str | None = None,
@@ -73,7 +72,7 @@ class ClientInstance:
         # Brokers that nobody has told yet hear of this client at once.
         self._wants_beat = asyncio.Event()
         names = NameServers(self.requests.call, name_servers)
-        self.routes = RouteBook(names, new_topic_queue_count, self._wants_beat)
+        self.routes = RouteBook(names, self._wants_beat)
         self._all_masters = AllMasters(names, self._wants_beat) if meets_all else None
         self._is_consumer = is_consumer
         self.heartbeats = Heartbeats(

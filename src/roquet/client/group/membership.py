@@ -33,7 +33,6 @@ _OFFSETS_DIRECTORY: Final = ".rocketmq_offsets"
 # How long `join` waits for the first queues; they may come later.
 _BEGIN_TIMEOUT_S: Final = 3.0
 _LEAVE_TIMEOUT_S: Final = 5.0
-_NEW_TOPIC_QUEUE_COUNT: Final = 4
 _WHATS: Final = {ConsumeType.PUSH: "push consumer", ConsumeType.PULL: "pull consumer"}
 
 
@@ -88,7 +87,6 @@ class Membership:
             clock,
             partial(heartbeat_of, config, consume_type, self.group, subscriptions),
             credentials=config.credentials,
-            new_topic_queue_count=_NEW_TOPIC_QUEUE_COUNT,
             router=router,
             tls=tls_context(config.tls),
             name=config.instance_name or (_STABLE_NAME if config.broadcasting else None),

@@ -111,7 +111,6 @@ class Outbox:
             self.clock,
             self._heartbeat,
             credentials=config.credentials,
-            new_topic_queue_count=config.new_topic_queue_count,
             router=self._router,
             tls=tls_context(config.tls),
             meets_all=self._meets_all,

@@ -232,8 +232,10 @@ class AsyncProducer(Openable):
 
     async def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
         """The queues that take messages of a topic now. Raises TopicNotFound or NoNameServer."""
-        opened = self._outbox.usable()
-        route = await opened.instance.routes.find(wrapped(self._config.namespace, topic), timeout_s)
+        routes = self._outbox.usable().instance.routes
+        route = await routes.find(
+            wrapped(self._config.namespace, topic), timeout_s, self._config.new_topic
+        )
         return [queue._replace(topic=topic) for queue in route.queues]
 
     async def is_stored(

@@ -95,7 +95,6 @@ class AsyncTopicReader:
             # With nothing in it, it is not sent.
             lambda client_id: Heartbeat(client_id=client_id),
             credentials=config.credentials,
-            new_topic_queue_count=1,
             tls=tls_context(config.tls),
         )
         routes = instance.routes

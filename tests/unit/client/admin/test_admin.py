@@ -96,7 +96,6 @@ async def member(cluster: LiveCluster) -> AsyncIterator[str]:
         (cluster.name_server,),
         SystemClock(),
         heartbeat,
-        new_topic_queue_count=1,
         router=Router(None, routes),
     )
     await instance.open(30, 30)

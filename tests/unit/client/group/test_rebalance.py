@@ -30,9 +30,7 @@ async def instance(cluster: LiveCluster) -> AsyncIterator[ClientInstance]:
     def heartbeat(client_id: str) -> Heartbeat:
         return Heartbeat(client_id=client_id, consumer_data_set=[ConsumerData(group_name=GROUP)])
 
-    instance = ClientInstance(
-        "member", (cluster.name_server,), SystemClock(), heartbeat, new_topic_queue_count=4
-    )
+    instance = ClientInstance("member", (cluster.name_server,), SystemClock(), heartbeat)
     await instance.open(route_interval_s=30.0, heartbeat_interval_s=30.0)
     yield instance
     await instance.close()
