@@ -42,6 +42,12 @@ class LoopThread:
             raise
         return waiting.result()
 
+    def post(self, function: Callable[[], None]) -> None:
+        """The loop calls it soon; nobody waits. Raises NotOpen or UsedAfterFork."""
+        self._check_caller()
+        with self._lock:
+            self._running_loop().call_soon_threadsafe(function)
+
     def call(self, function: Callable[[], T]) -> T:
         """What a function returns that touches the loop's state, in the loop if there is one."""
         if not self.is_running:
@@ -92,15 +98,22 @@ class LoopThread:
         self._thread.join()
 
     def _submitted(self, coroutine: Coroutine[Any, Any, T]) -> "_Waiting[T]":
+        self._check_caller()
+        # Not between two looks: another thread may be stopping the loop.
+        with self._lock:
+            return _Waiting(coroutine, self._running_loop())
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """With the lock held. Raises NotOpen."""
+        if self._loop is None:
+            raise NotOpen(self._what, was_open=self._thread is not None)
+        return self._loop
+
+    def _check_caller(self) -> None:
         # The thread did not come along into the fork: whoever waited for it would wait for ever.
         if own_process_id() != self._process:
             raise UsedAfterFork(self._what, self._process, own_process_id())
         self._look_at_caller()
-        # Not between two looks: another thread may be stopping the loop.
-        with self._lock:
-            if self._loop is None:
-                raise NotOpen(self._what, was_open=self._thread is not None)
-            return _Waiting(coroutine, self._loop)
 
     def _look_at_caller(self) -> None:
         """Raises BadArgument for one that would wait for itself."""
