@@ -16,6 +16,7 @@ from roquet.client.pull.consumer import (
     PullStatistics,
 )
 from roquet.client.pull.schedule import DELAY_S, PullWork
+from roquet.client.pull.topic_watch import OnTopicQueues
 from roquet.client.push.config import PushConsumerOptions
 from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.push.iteration import DeliveryIterator
@@ -191,6 +192,9 @@ class PullConsumer(BlockingTwin[AsyncPullConsumer]):
 
     def assignment(self) -> list[QueueRef]:
         return self._thread.call(self._twin.assignment)
+
+    def watch_queues(self, topic: str, on_queues: OnTopicQueues) -> list[QueueRef]:
+        return self._thread.run(self._twin.watch_queues(topic, on_queues))
 
     def queues(self, topic: str) -> list[QueueRef]:
         return self._thread.run(self._twin.queues(topic))

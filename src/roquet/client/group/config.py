@@ -1,20 +1,26 @@
 """How any member of a consumer group is set up: what push and pull consumers are both told."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypedDict
 
-from roquet.client.arguments import bad, check_moment, check_number
+from roquet.client.arguments import bad, check_function, check_moment, check_number
 from roquet.client.cluster.name_servers import split_name_servers
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 from roquet.client.group.allocation import Allocation, average
+from roquet.client.group.offset_stores import OffsetStore
 from roquet.client.group.start_offset import Start, StartFrom
 from roquet.client.names import check_group
+from roquet.client.received import ReceivedMessage
 
 SOON: Final = 1e-3
 NEVER: Final = 1e9
+
+# Whether a message is wanted. Called in the event loop, so it must not block.
+MessageFilter = Callable[[ReceivedMessage], bool]
 
 # The least and the most of a number.
 Ranges = dict[str, tuple[float, float]]
@@ -28,7 +34,10 @@ class MemberOptions(TypedDict, total=False):
     tls: TlsConfig | bool
     broadcasting: bool
     start_from: Start
+    new_queues_from_first: bool
+    message_filter: MessageFilter | None
     allocation: Allocation
+    offset_store: OffsetStore | None
     offsets_directory: Path | str | None
     instance_name: str | None
     commit_interval_s: float
@@ -53,8 +62,15 @@ class MemberConfig:
     broadcasting: bool = False
     # For a group that was never there; any other goes on where it was.
     start_from: Start = StartFrom.AUTO
+    # A queue that is added to a topic later is read from its first message on. If not, it begins
+    # as `start_from` says, as in Java, and what came before anybody noticed it may be left out.
+    new_queues_from_first: bool = True
+    # Sees each message of the topics before it is delivered; what it does not want is done.
+    message_filter: MessageFilter | None = None
     # All members have to share in the same way.
     allocation: Allocation = average
+    # Keeps offsets in place of the broker, or of the file of broadcasting.
+    offset_store: OffsetStore | None = None
     # For broadcasting; None is `.rocketmq_offsets` in the home directory, as in Java.
     offsets_directory: Path | str | None = None
     # Part of the client id, which must be unique in a group. None is made up; for broadcasting,
@@ -75,6 +91,10 @@ class MemberConfig:
             value = getattr(self, name)
             if value is not None:
                 check_number(name, value, low, high)
+        if self.message_filter is not None:
+            check_function("message_filter", self.message_filter)
+        if self.offset_store is not None and not isinstance(self.offset_store, OffsetStore):
+            raise bad("offset_store", "an object with `kept` and `keep`", self.offset_store)
         if isinstance(self.start_from, datetime):
             check_moment("start_from", self.start_from)
         elif not isinstance(self.start_from, StartFrom):

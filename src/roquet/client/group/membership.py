@@ -14,7 +14,8 @@ from roquet.client.errors import NothingToRead
 from roquet.client.group.config import MemberConfig
 from roquet.client.group.introductions import Introductions, heartbeat_of
 from roquet.client.group.obstacles import EVERYTHING, Obstacles, nothing_wanted
-from roquet.client.group.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
+from roquet.client.group.offset_stores import BrokerOffsets, FileOffsets, OffsetStore
+from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.group.pull_loop import Pulling
 from roquet.client.group.pulling import Puller
 from roquet.client.group.rebalance import Rebalance
@@ -93,8 +94,14 @@ class Membership:
             is_consumer=True,
         )
         self.brokers = Brokers(instance.requests, instance.routes)
-        self.puller = Puller(instance.requests, instance.routes, self.group, config.namespace)
-        self.keeper = self._new_keeper()
+        self.puller = Puller(
+            instance.requests,
+            instance.routes,
+            self.group,
+            config.namespace,
+            message_filter=config.message_filter,
+        )
+        self.keeper = OffsetKeeper(self._new_store())
         self.introductions = Introductions(instance, subscriptions, clock)
         self.rebalance = Rebalance(
             self.brokers,
@@ -136,7 +143,7 @@ class Membership:
             self.keeper,
             queue,
             self.config.start_from,
-            siblings,
+            siblings if self.config.new_queues_from_first else (),
             now_ms=self.clock.now_ms(),
             is_new_topic=queue.topic in self.rebalance.missing,
         )
@@ -146,8 +153,8 @@ class Membership:
     async def open(self) -> None:
         """Finds the servers. Raises BadStateFile, and RequestRefused when a broker does not
         filter as it is wanted."""
-        if isinstance(self.keeper, FileOffsets):
-            await asyncio.to_thread(self.keeper.load)
+        if isinstance(self.keeper.store, FileOffsets):
+            await asyncio.to_thread(self.keeper.store.load)
         await self.instance.open(self.config.route_interval_s, self.config.heartbeat_interval_s)
         await self.brokers.check_subscriptions(
             self.group, self.instance.id, self.subscriptions.by_topic.values()
@@ -209,7 +216,9 @@ class Membership:
         await self.introductions.introduce()
         await self._member.introduced()
 
-    def _new_keeper(self) -> OffsetKeeper:
+    def _new_store(self) -> OffsetStore:
+        if self.config.offset_store is not None:
+            return self.config.offset_store
         if not self.config.broadcasting:
             return BrokerOffsets(self.brokers, self.group)
         directory = self.config.offsets_directory or Path.home() / _OFFSETS_DIRECTORY
