@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 
 from roquet.client.arguments import bad, check_count, check_timeout
-from roquet.client.cluster.name_servers import split_name_servers
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.routes import NewTopic
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.hooks import SendHook
-from roquet.client.names import check_group, check_topic
+from roquet.client.names import check_group, check_instance, check_topic
 from roquet.client.producer.queue_choice import RETRY_CODES, RetryRules
+from roquet.net.address_server import NameServerSource
 from roquet.protocol.compression import Compression
 from roquet.protocol.names import TEMPLATE_TOPIC
 
@@ -48,6 +49,8 @@ class ProducerOptions(TypedDict, total=False):
     template_topic: str
     route_interval_s: float
     heartbeat_interval_s: float
+    instance_name: str | None
+    unit: str | None
     hooks: Sequence[SendHook]
     trace: bool | str
 
@@ -56,8 +59,9 @@ class ProducerOptions(TypedDict, total=False):
 class ProducerConfig:
     """Defaults are those of the Java client where it has the setting."""
 
-    # "host:port", several of them joined by semicolons.
-    name_server: str
+    # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
+    # names them; None takes what the environment has in NAMESRV_ADDR.
+    name_server: str | None
     group: str
     namespace: str | None = None
     credentials: Credentials | None = None
@@ -91,6 +95,11 @@ class ProducerConfig:
     template_topic: str = TEMPLATE_TOPIC
     route_interval_s: float = 30.0
     heartbeat_interval_s: float = 30.0
+    # Part of the client id; None is made up. Clients that are given the same one share their
+    # connections, heartbeats and routes.
+    instance_name: str | None = None
+    # The unit of a company that the client belongs to: behind the name in the id.
+    unit: str | None = None
     # Who watches what is sent.
     hooks: Sequence[SendHook] = ()
     # Write down what became of messages: in the usual topic, or in the one that is named.
@@ -99,7 +108,7 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
         check_group(self.group)
-        split_name_servers(self.name_server)
+        name_server_source(self.name_server)
         for name in _POSITIVE:
             if (value := getattr(self, name)) is not None:
                 check_timeout(name, value)
@@ -115,10 +124,11 @@ class ProducerConfig:
         if isinstance(self.trace, str):
             check_topic(self.trace)
         check_hooks(self.hooks, SendHook)
+        check_instance(self.instance_name, self.unit)
 
     @property
-    def name_servers(self) -> tuple[str, ...]:
-        return split_name_servers(self.name_server)
+    def name_servers(self) -> NameServerSource:
+        return name_server_source(self.name_server, self.unit)
 
     @property
     def retry_rules(self) -> RetryRules:

@@ -44,6 +44,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_s: int = 120  # serverChannelMaxIdleTimeSeconds
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
 
+    # Addresses, or the one page that names them.
     name_servers: tuple[str, ...] = ()  # namesrvAddr
     register_interval_ms: int = 30_000  # registerNameServerPeriod
     register_timeout_ms: int = 6_000  # registerBrokerTimeoutMills

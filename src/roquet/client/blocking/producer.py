@@ -7,7 +7,7 @@ from typing import Unpack, final
 
 from roquet.client.arguments import bad, check_timeout
 from roquet.client.blocking.submissions import Submissions
-from roquet.client.blocking.twin import BlockingTwin, described_by
+from roquet.client.blocking.twin import BlockingTwin, described_by, sharing_key
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.producer.delay import Delay
 from roquet.client.producer.producer import REQUEST_TIMEOUT_S, AsyncProducer
@@ -24,8 +24,11 @@ from roquet.protocol.messages.message import Message
 class Producer(BlockingTwin[AsyncProducer]):
     """Sends messages and waits; `AsyncProducer` says what each method does."""
 
-    def __init__(self, name_server: str, group: str, **options: Unpack[ProducerOptions]) -> None:
-        super().__init__(AsyncProducer(name_server, group, **options), "producer")
+    def __init__(
+        self, name_server: str | None, group: str, **options: Unpack[ProducerOptions]
+    ) -> None:
+        twin = AsyncProducer(name_server, group, **options)
+        super().__init__(twin, "producer", sharing_key(name_server, options))
         config = ProducerConfig(name_server=name_server, group=group, **options)
         self._submissions = Submissions(
             self._thread, config.in_flight_max, config.in_flight_size_max

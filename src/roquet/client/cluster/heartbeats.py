@@ -81,9 +81,13 @@ class Heartbeats:
         if connection is None or connection is not self._told.get(address):
             await self._beat(address, timeout_s)
 
-    async def leave(self) -> None:
-        """Good-bye to all who were told, within a limited time."""
-        await self._tell_all("good-bye", self._leave)
+    def forget_told(self) -> None:
+        """Somebody joined, of whom no broker has heard."""
+        self._told.clear()
+
+    async def leave(self, heartbeat: Heartbeat) -> None:
+        """Good-bye of the groups in it to all who were told, within a limited time."""
+        await self._tell_all("good-bye", lambda address: self._leave(address, heartbeat))
 
     async def _tell_all(self, what: str, tell: Callable[[str], Awaitable[None]]) -> None:
         addresses = sorted(self._addresses())
@@ -104,8 +108,7 @@ class Heartbeats:
         self._kinds[address] = _Kind(reply.version, reply.language)
         self._told[address] = self._requests.peers.open_connection(address)
 
-    async def _leave(self, address: str) -> None:
-        heartbeat = self._heartbeat()
+    async def _leave(self, address: str, heartbeat: Heartbeat) -> None:
         client_id = heartbeat.client_id
         headers = [
             UnregisterClientHeader(client_id=client_id, producer_group=each.group_name)

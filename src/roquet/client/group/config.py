@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from roquet.client.arguments import bad, check_function, check_moment, check_number
-from roquet.client.cluster.name_servers import split_name_servers
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 from roquet.client.group.allocation import Allocation, average
 from roquet.client.group.offset_stores import OffsetStore
 from roquet.client.group.start_offset import Start, StartFrom
-from roquet.client.names import check_group
+from roquet.client.names import check_group, check_instance
 from roquet.client.received import ReceivedMessage
+from roquet.net.address_server import NameServerSource
 
 SOON: Final = 1e-3
 NEVER: Final = 1e9
@@ -40,6 +41,7 @@ class MemberOptions(TypedDict, total=False):
     offset_store: OffsetStore | None
     offsets_directory: Path | str | None
     instance_name: str | None
+    unit: str | None
     commit_interval_s: float
     balance_interval_s: float
     error_pause_s: float
@@ -51,8 +53,9 @@ class MemberOptions(TypedDict, total=False):
 class MemberConfig:
     """Checked when it is made, and never changed."""
 
-    # "host:port", several of them joined by semicolons.
-    name_server: str
+    # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
+    # names them; None takes what the environment has in NAMESRV_ADDR.
+    name_server: str | None
     group: str
     namespace: str | None = None
     credentials: Credentials | None = None
@@ -74,8 +77,11 @@ class MemberConfig:
     # For broadcasting; None is `.rocketmq_offsets` in the home directory, as in Java.
     offsets_directory: Path | str | None = None
     # Part of the client id, which must be unique in a group. None is made up; for broadcasting,
-    # whose offsets have to be found again, it is "DEFAULT".
+    # whose offsets have to be found again, it is "DEFAULT". Clients that are given the same one
+    # share their connections, heartbeats and routes.
     instance_name: str | None = None
+    # The unit of a company that the client belongs to: behind the name in the id.
+    unit: str | None = None
     commit_interval_s: float = 5.0
     balance_interval_s: float = 20.0
     # Before a broker that failed or refused is asked again.
@@ -86,11 +92,12 @@ class MemberConfig:
     def check(self, own_ranges: Ranges) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
         check_group(self.group)
-        split_name_servers(self.name_server)
+        name_server_source(self.name_server)
         for name, (low, high) in (own_ranges | _RANGES).items():
             value = getattr(self, name)
             if value is not None:
                 check_number(name, value, low, high)
+        check_instance(self.instance_name, self.unit)
         if self.message_filter is not None:
             check_function("message_filter", self.message_filter)
         if self.offset_store is not None and not isinstance(self.offset_store, OffsetStore):
@@ -101,8 +108,8 @@ class MemberConfig:
             raise bad("start_from", "a StartFrom or a datetime", self.start_from)
 
     @property
-    def name_servers(self) -> tuple[str, ...]:
-        return split_name_servers(self.name_server)
+    def name_servers(self) -> NameServerSource:
+        return name_server_source(self.name_server, self.unit)
 
 
 _RANGES: Final = {

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, final
 
 from roquet.client.cluster.brokers import Brokers
-from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.tls import tls_context
+from roquet.client.cluster.instance import ClientInstance, InstanceName
+from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.errors import NothingToRead
 from roquet.client.group.config import MemberConfig
 from roquet.client.group.introductions import Introductions, heartbeat_of
@@ -27,6 +27,8 @@ from roquet.clock import Clock
 from roquet.net.router import Router
 from roquet.net.service import OnFailure
 from roquet.protocol.bodies.heartbeat import ConsumeType
+from roquet.protocol.command import Command
+from roquet.protocol.fields import field_texts
 
 # Broadcasting members have to find their offsets again.
 _STABLE_NAME: Final = "DEFAULT"
@@ -58,6 +60,12 @@ class Member(Protocol):
         """How far it is is kept for good."""
 
 
+def is_asked(group: str, command: Command) -> bool:
+    """Whether a broker asks the member of this group, of those that share an id."""
+    fields = field_texts(command.fields)
+    return group in (fields.get("consumerGroup"), fields.get("group"))
+
+
 @final
 class Membership:
     """Made inside a running event loop. Nothing happens before `open`.
@@ -82,16 +90,24 @@ class Membership:
         self.begin_ms = clock.now_ms()
         self.group = wrapped(config.namespace, config.group)
         self.obstacles = Obstacles(f"the {_WHATS[consume_type]} of group {config.group}")
+        name = config.instance_name or (_STABLE_NAME if config.broadcasting else None)
         self.instance = instance = ClientInstance(
-            _WHATS[consume_type],
-            config.name_servers,
+            Participant(
+                _WHATS[consume_type],
+                partial(heartbeat_of, config, consume_type, self.group, subscriptions),
+                router,
+                partial(is_asked, self.group),
+                is_consumer=True,
+            ),
+            LinkSettings(
+                config.name_servers,
+                config.credentials,
+                config.tls,
+                config.route_interval_s,
+                config.heartbeat_interval_s,
+            ),
             clock,
-            partial(heartbeat_of, config, consume_type, self.group, subscriptions),
-            credentials=config.credentials,
-            router=router,
-            tls=tls_context(config.tls),
-            name=config.instance_name or (_STABLE_NAME if config.broadcasting else None),
-            is_consumer=True,
+            InstanceName(name, config.unit, is_shared=config.instance_name is not None),
         )
         self.brokers = Brokers(instance.requests, instance.routes)
         self.puller = Puller(
@@ -155,7 +171,7 @@ class Membership:
         filter as it is wanted."""
         if isinstance(self.keeper.store, FileOffsets):
             await asyncio.to_thread(self.keeper.store.load)
-        await self.instance.open(self.config.route_interval_s, self.config.heartbeat_interval_s)
+        await self.instance.open()
         await self.brokers.check_subscriptions(
             self.group, self.instance.id, self.subscriptions.by_topic.values()
         )

@@ -52,12 +52,14 @@ class AsyncProducer(Openable):
     server that is not "host:port"; several are joined by semicolons.
     """
 
-    def __init__(self, name_server: str, group: str, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self, name_server: str | None, group: str, **options: Unpack[ProducerOptions]
+    ) -> None:
         config = ProducerConfig(name_server=name_server, group=group, **options)
         self._config = config
         self._clock = SystemClock()
         self._replies = PendingReplies(self._clock)
-        self._outbox = Outbox(_WHAT, config, Router(self._replies, ROUTES))
+        self._outbox = Outbox(_WHAT, config, Router(self._replies, ROUTES), self._replies.is_asked)
 
     async def open(self) -> None:
         """Begins to live; the cluster is asked by the first send. Raises NotOpen after `close`."""

@@ -76,7 +76,7 @@ class AsyncPullConsumer(Openable):
     """
 
     def __init__(
-        self, name_server: str, group: str, **options: Unpack[PullConsumerOptions]
+        self, name_server: str | None, group: str, **options: Unpack[PullConsumerOptions]
     ) -> None:
         self._config = PullConsumerConfig(name_server=name_server, group=group, **options)
         self._clock = SystemClock()
