@@ -18,6 +18,7 @@ from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
@@ -244,6 +245,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         safety=safety,
         expiry=Expiry(store, clock, lambda: broker.config.store),
         refused_writes=RefusedWrites(clock),
+        late_sends=LateSends(clock, config.send_wait_s_max),
         delays=delays,
         pending_halves=pending_halves,
         registrar=registrar,
