@@ -6,12 +6,10 @@ from typing import Any, Final, TypedDict
 
 from roquet.client.arguments import bad, check_count, check_timeout
 from roquet.client.cluster.name_servers import name_server_source
-from roquet.client.cluster.routes import NewTopic
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.hooks import SendHook
 from roquet.client.names import check_group, check_instance, check_topic
-from roquet.client.producer.queue_choice import RETRY_CODES, RetryRules
-from roquet.net.address_server import NameServerSource
+from roquet.client.producer.queue_choice import RETRY_CODES
 from roquet.protocol.compression import Compression
 from roquet.protocol.names import TEMPLATE_TOPIC
 
@@ -125,18 +123,6 @@ class ProducerConfig:
             check_topic(self.trace)
         check_hooks(self.hooks, SendHook)
         check_instance(self.instance_name, self.unit)
-
-    @property
-    def name_servers(self) -> NameServerSource:
-        return name_server_source(self.name_server, self.unit)
-
-    @property
-    def retry_rules(self) -> RetryRules:
-        return RetryRules(frozenset(self.retry_codes), self.retry_not_safe)
-
-    @property
-    def new_topic(self) -> NewTopic:
-        return NewTopic(self.template_topic, self.new_topic_queue_count)
 
 
 _POSITIVE: Final = ("attempt_timeout_s", "linger_ms", "route_interval_s", "heartbeat_interval_s")

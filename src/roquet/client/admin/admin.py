@@ -32,6 +32,7 @@ from roquet.client.admin.servers import AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.errors import NotOpen
 from roquet.client.openable import Openable
 from roquet.client.producer.producer import AsyncProducer
@@ -76,7 +77,9 @@ class AsyncAdmin(Openable):
         if self._open is not None:
             return
         config = self._config
-        settings = LinkSettings(config.name_servers, config.credentials, config.tls)
+        settings = LinkSettings(
+            name_server_source(config.name_server), config.credentials, config.tls
+        )
         instance = ClientInstance(
             Participant(_WHAT, lambda client_id: Heartbeat(client_id=client_id)),
             settings,

@@ -7,7 +7,6 @@ from roquet.client.arguments import check_timeout
 from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
-from roquet.net.address_server import NameServerSource
 
 ADMIN_TIMEOUT_S: Final = 5.0
 
@@ -38,7 +37,3 @@ class AdminConfig:
         """Raises BadArgument, and BadAddress for the name server."""
         name_server_source(self.name_server)
         check_timeout("timeout_s", self.timeout_s)
-
-    @property
-    def name_servers(self) -> NameServerSource:
-        return name_server_source(self.name_server)

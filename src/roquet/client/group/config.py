@@ -15,7 +15,6 @@ from roquet.client.group.offset_stores import OffsetStore
 from roquet.client.group.start_offset import Start, StartFrom
 from roquet.client.names import check_group, check_instance
 from roquet.client.received import ReceivedMessage
-from roquet.net.address_server import NameServerSource
 
 SOON: Final = 1e-3
 NEVER: Final = 1e9
@@ -106,10 +105,6 @@ class MemberConfig:
             check_moment("start_from", self.start_from)
         elif not isinstance(self.start_from, StartFrom):
             raise bad("start_from", "a StartFrom or a datetime", self.start_from)
-
-    @property
-    def name_servers(self) -> NameServerSource:
-        return name_server_source(self.name_server, self.unit)
 
 
 _RANGES: Final = {

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, final
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance, InstanceName
 from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.errors import NothingToRead
 from roquet.client.group.config import MemberConfig
 from roquet.client.group.introductions import Introductions, heartbeat_of
@@ -100,7 +101,7 @@ class Membership:
                 is_consumer=True,
             ),
             LinkSettings(
-                config.name_servers,
+                name_server_source(config.name_server, config.unit),
                 config.credentials,
                 config.tls,
                 config.route_interval_s,

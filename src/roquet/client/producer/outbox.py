@@ -9,6 +9,7 @@ from typing import Any, Final, final
 
 from roquet.client.cluster.instance import ClientInstance, InstanceName
 from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials, ProducerConfig
 from roquet.client.errors import ClientError, NotOpen, SendFailed
@@ -119,7 +120,7 @@ class Outbox:
                 meets_all=self._meets_all,
             ),
             LinkSettings(
-                config.name_servers,
+                name_server_source(config.name_server, config.unit),
                 config.credentials,
                 config.tls,
                 config.route_interval_s,

@@ -12,6 +12,7 @@ from copy import copy
 from typing import Any, Final, Unpack, final
 
 from roquet.client.arguments import bad, check_count, check_queue, check_timeout
+from roquet.client.cluster.routes import NewTopic
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import (
     BadArgument,
@@ -235,9 +236,9 @@ class AsyncProducer(Openable):
     async def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
         """The queues that take messages of a topic now. Raises TopicNotFound or NoNameServer."""
         routes = self._outbox.usable().instance.routes
-        route = await routes.find(
-            wrapped(self._config.namespace, topic), timeout_s, self._config.new_topic
-        )
+        new_topic = NewTopic(self._config.template_topic, self._config.new_topic_queue_count)
+        wire_topic = wrapped(self._config.namespace, topic)
+        route = await routes.find(wire_topic, timeout_s, new_topic)
         return [queue._replace(topic=topic) for queue in route.queues]
 
     async def is_stored(

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, final
 
 from roquet.client.cluster.fast_port import fast_address
 from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.routes import Route
+from roquet.client.cluster.routes import NewTopic, Route
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import (
     NoNameServer,
@@ -35,6 +35,7 @@ from roquet.client.producer.queue_choice import (
     AttemptFailed,
     FaultTable,
     OrderKey,
+    RetryRules,
     is_worth_retrying,
     pause_before,
     pick_queue,
@@ -96,8 +97,8 @@ class Sender:
         self._clock = clock
         self._statistics = statistics
         self._watch = SendWatch(config, instance, clock, hooks) if hooks else None
-        self._retry_rules = config.retry_rules
-        self._new_topic = config.new_topic
+        self._retry_rules = RetryRules(frozenset(config.retry_codes), config.retry_not_safe)
+        self._new_topic = NewTopic(config.template_topic, config.new_topic_queue_count)
         self._faults = FaultTable() if config.avoid_slow_brokers else None
         # Each topic has its own round. Where it begins is left to chance, or all producers would
         # begin at one broker.

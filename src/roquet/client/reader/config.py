@@ -8,7 +8,6 @@ from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 from roquet.client.errors import BadArgument
 from roquet.client.names import check_group
-from roquet.net.address_server import NameServerSource
 
 # Every broker has this group, for tools that read messages and keep no offsets.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -55,10 +54,6 @@ class TopicReaderConfig:
         for name in _POSITIVE:
             if (value := getattr(self, name)) <= 0:
                 raise BadArgument(f"`{name}` has to be more than 0, not {value}")
-
-    @property
-    def name_servers(self) -> NameServerSource:
-        return name_server_source(self.name_server)
 
 
 _POSITIVE: Final = ("timeout_s", "patience_s", "in_flight", "ahead_size")

@@ -24,6 +24,7 @@ from roquet.client.admin.topics import list_topics
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import BadArgument, NotOpen, TopicNotFound
 from roquet.client.group.pulling import Puller
@@ -89,7 +90,9 @@ class AsyncTopicReader:
         if self._open is not None:
             return
         config = self._config
-        settings = LinkSettings(config.name_servers, config.credentials, config.tls)
+        settings = LinkSettings(
+            name_server_source(config.name_server), config.credentials, config.tls
+        )
         instance = ClientInstance(
             # With nothing in it, a heartbeat is not sent.
             Participant(_WHAT, lambda client_id: Heartbeat(client_id=client_id)),
