@@ -159,5 +159,7 @@ def raising_part(text: str) -> str:
 
 
 def test_a_type_that_is_not_public_would_be_found() -> None:
-    assert not is_public(type(roquet.Message("t", b"").__class__.__name__, (RoquetError,), {}))
+    stranger = type("Message", (RoquetError,), {"__module__": "roquet.elsewhere"})
+    assert not is_public(stranger)
+    assert is_public(roquet.Message)
     assert [*parts_of(dict[str, list[int] | None])] == [str, int, types.NoneType]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.slow_groups import disable_slow_groups, size_behind
+from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.headers.pulling import PullMessageHeader
 from tests.support.broker_bed import BrokerBed, broker_bed
@@ -50,6 +51,7 @@ async def test_a_slow_group_may_read_no_more_if_the_operator_wants_that(
     async with broker_bed(
         tmp_path, disable_slow_groups=is_wanted, slow_group_size=2 * len(BODY)
     ) as bed:
+        bed.broker.topics.update(TopicConfig(topic_name=TOPIC))
         for _ in range(5):
             bed.put(BODY)
         await join(bed, "slow", 1)

@@ -68,8 +68,8 @@ class Producer(BlockingTwin[AsyncProducer]):
         """Sends as `send` does, but returns at once: the future has what that returns or raises.
 
         Up to `in_flight_max` messages of `in_flight_size_max` bytes are under way; one more waits
-        for room, and raises SendFailed when there is none within `timeout_s`. `close` waits a
-        little for them. Raises BadArgument, NotOpen or UsedAfterFork.
+        for room, and raises SendFailed when there is none within `timeout_s`. They may overtake
+        each other. `close` waits a little for them. Raises BadArgument, NotOpen or UsedAfterFork.
         """
         check_timeout("timeout_s", timeout_s)
         if not isinstance(message, Message):

@@ -62,7 +62,7 @@ class Heartbeats:
         heartbeat = self._heartbeat()
         # Who neither sends nor reads is nobody a broker has to know.
         if heartbeat.producer_data_set or heartbeat.consumer_data_set:
-            await self._tell_all("of life", self._beat)
+            await self._tell_all("of life", self._addresses(), self._beat)
 
     async def has_timers(self, address: str, timeout_s: float) -> bool:
         """Whether the broker keeps a message until any moment; 4.9 would deliver it at once.
@@ -85,12 +85,14 @@ class Heartbeats:
         """Somebody joined, of whom no broker has heard."""
         self._told.clear()
 
-    async def leave(self, heartbeat: Heartbeat) -> None:
-        """Good-bye of the groups in it to all who were told, within a limited time."""
-        await self._tell_all("good-bye", lambda address: self._leave(address, heartbeat))
+    async def leave(self, heartbeat: Heartbeat, addresses: Collection[str]) -> None:
+        """Good-bye of the groups in it to those who were told, within a limited time."""
+        await self._tell_all("good-bye", addresses, lambda each: self._leave(each, heartbeat))
 
-    async def _tell_all(self, what: str, tell: Callable[[str], Awaitable[None]]) -> None:
-        addresses = sorted(self._addresses())
+    async def _tell_all(
+        self, what: str, addresses: Collection[str], tell: Callable[[str], Awaitable[None]]
+    ) -> None:
+        addresses = sorted(addresses)
         results = await asyncio.gather(*map(tell, addresses), return_exceptions=True)
         for address, result in zip(addresses, results, strict=True):
             if isinstance(result, NetError):

@@ -142,13 +142,15 @@ class Links:
 
     async def leave(self, participant: Participant) -> None:
         """Says good-bye for one; the last one closes all connections."""
+        addresses = self._brokers_to_tell()
         self._participants.remove(participant)
+        heartbeat = participant.heartbeat(self.id)
         if self._participants:
-            await self.heartbeats.leave(participant.heartbeat(self.id))
+            await self.heartbeats.leave(heartbeat, addresses)
             return
         # After what runs has ended, or a heartbeat could follow the good-bye.
         self._stack.push_async_callback(self.peers.close)
-        self._stack.push_async_callback(self.heartbeats.leave, participant.heartbeat(self.id))
+        self._stack.push_async_callback(self.heartbeats.leave, heartbeat, addresses)
         if self._is_open:
             self._stack.push_async_exit(self._services)
         await self._stack.aclose()

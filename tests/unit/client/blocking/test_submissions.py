@@ -133,4 +133,5 @@ def test_a_producer_sends_without_waiting_and_leaves_nothing_behind(
             with pytest.raises(BadArgument):
                 producer.submit("text")  # type: ignore[arg-type]
         receipts = [future.result(0) for future in futures]
-    assert [receipt.queue_offset for receipt in receipts] == [*range(200)]
+    # They may overtake each other.
+    assert sorted(receipt.queue_offset for receipt in receipts) == [*range(200)]

@@ -78,7 +78,9 @@ async def test_a_store_that_fails_for_one_broker_is_tried_again_and_holds_up_no_
 
 
 async def test_a_file_keeps_offsets_for_the_next_run(tmp_path: Path) -> None:
-    keeper = OffsetKeeper(FileOffsets(tmp_path))
+    store = FileOffsets(tmp_path)
+    store.load()
+    keeper = OffsetKeeper(store)
     await keeper.commit({A0: 5, B0: 7})
     keeper.note(A1, 6)
     await keeper.save([A1])
