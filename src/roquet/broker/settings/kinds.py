@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar, final
 import msgspec
 
 from roquet.broker.errors import ConfigError
+from roquet.net.address_server import read_source
 from roquet.net.errors import BadAddress
 from roquet.net.own_addresses import is_wildcard
-from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
 from roquet.settings.truth import read_truth, truth_text
 from roquet.store.consume_queue import ENTRY_SIZE
@@ -93,10 +93,8 @@ def _read_directory(text: str) -> Path:
 
 
 def _read_addresses(text: str) -> tuple[str, ...]:
-    addresses = _read_words(text)
-    for address in addresses:
-        split_address(address)
-    return addresses
+    read_source(text)
+    return _read_words(text)
 
 
 def _read_words(text: str) -> tuple[str, ...]:
@@ -140,7 +138,9 @@ TRUTH: Final = SettingKind("true or false", read_truth, truth_text)
 KEYS: Final = SettingKind("names of settings", _read_words, ";".join)
 PORT: Final = number(0, 65_534)  # The next one is for replicas.
 DIRECTORY: Final = SettingKind("one directory", _read_directory)
-ADDRESSES: Final = SettingKind("host:port;host:port", _read_addresses, ";".join)
+ADDRESSES: Final = SettingKind(
+    "host:port;host:port, or http://host:port/path", _read_addresses, ";".join
+)
 HOURS: Final = SettingKind(
     "hours such as 04;16", _read_hours, lambda hours: ";".join(f"{hour:02}" for hour in hours)
 )
