@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FAILED, FINISHED, MISUSED, Report, Reporter, ReportTable
 
@@ -25,7 +26,7 @@ _EXAMPLES: Final = 10
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser, required=False)
+    define_brokers(parser, required=False)
     sent = parser.add_mutually_exclusive_group(required=True)
     sent.add_argument("--topic", help="The topic that was sent to.")
     sent.add_argument("--sent", type=Path, metavar="PATH", help="Parquet files of what was sent.")
@@ -115,7 +116,7 @@ def _side(given: Namespace, topic: str | None, files: Path | None, name: str) ->
         return Side(files=files, id=id_sql or "msgId", key=key, order=order)
     is_sent = name == "sent"
     selection = Selection(
-        source={"nameServer": given.name_server, "topic": topic},
+        source=broker_options(given) | {"topic": topic},
         start=given.start if is_sent else None,
         end=given.end if is_sent else None,
     )

@@ -4,7 +4,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter, ReportTable
 
@@ -25,7 +26,7 @@ _TOP: Final = 10
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser)
+    define_brokers(parser)
     parser.add_argument(
         "--group",
         action="append",
@@ -51,7 +52,7 @@ def _run(reporter: Reporter, given: Namespace) -> int:
     )
 
     plan = DlqPlan(
-        name_server=given.name_server,
+        brokers=broker_options(given),
         groups=tuple(given.group),
         start=given.start,
         end=given.end,

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json
+from roquet.cli.spark.brokers import define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.cli.spark.selecting import define_selection, selection_of
 from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter
@@ -20,7 +21,7 @@ Messages that are sent meanwhile are not among them.
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser, required=False)
+    define_brokers(parser, required=False)
     define_selection(parser)
     parser.add_argument("--to", required=True, type=Path, metavar="DIR", help="Where files go.")
     parser.add_argument(

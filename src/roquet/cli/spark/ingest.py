@@ -9,11 +9,11 @@ from roquet.cli.numbers import whole_number
 from roquet.cli.spark.arguments import (
     define_cluster,
     define_json,
-    define_name_server,
     define_topics,
     options_of,
     topic_options,
 )
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session, stopped_by_signals
 from roquet.pipeline.jobs.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
 
@@ -27,7 +27,7 @@ checkpoint that was lost: what the lake has is not added again.
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser)
+    define_brokers(parser)
     define_topics(parser)
     _define_source(parser)
     _define_lake(parser)
@@ -135,7 +135,7 @@ def _ingest(reporter: Reporter, given: Namespace) -> int:
 
 
 def _source_options(given: Namespace) -> dict[str, str]:
-    return topic_options(given) | options_of(
+    chosen = options_of(
         groupId=given.group,
         startingOffsets=given.starting_offsets,
         tagExpression=given.tags,
@@ -143,3 +143,4 @@ def _source_options(given: Namespace) -> dict[str, str]:
         maxOffsetsPerTrigger=given.max_offsets_per_trigger,
         failOnDataLoss="false" if given.ignore_data_loss else None,
     )
+    return broker_options(given) | topic_options(given) | chosen

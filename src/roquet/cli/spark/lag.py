@@ -9,7 +9,8 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_json, define_name_server
+from roquet.cli.spark.arguments import define_json
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, stopped_by_signals
 from roquet.client.errors import ClientError
 from roquet.pipeline.jobs.reporting import FINISHED, JobProgress, Report, Reporter, ReportTable
@@ -30,7 +31,7 @@ It needs no Spark.
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser)
+    define_brokers(parser)
     parser.add_argument(
         "--group",
         action="append",
@@ -57,13 +58,13 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _lag(reporter: Reporter, given: Namespace) -> int:
-    from roquet.client.blocking.admin import Admin  # noqa: PLC0415
+    from roquet.pipeline.jobs.admins import cluster_admin  # noqa: PLC0415
     from roquet.pipeline.jobs.lag import LagHistory, LagTable  # noqa: PLC0415
 
     history = LagHistory()
     table = None if given.to is None else LagTable(given.to)
     count = None if given.watch else given.samples or 1
-    with Admin(given.name_server) as admin:
+    with cluster_admin(broker_options(given)) as admin:
         if count == 1:
             samples = _sampled(admin, given, history, table)
             reporter.finish(_sample_report(samples, history))

@@ -3,7 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
-from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter, ReportTable
 from roquet.protocol.names import TRACE_TOPIC
@@ -18,7 +19,7 @@ them.
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser)
+    define_brokers(parser)
     parser.add_argument("--topic", required=True, help="The topic it was sent to.")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--id", help="The id its producer got, or that of its place.")
@@ -52,7 +53,7 @@ def _story(reporter: Reporter, given: Namespace) -> int:
     from roquet.pipeline.jobs.story_events import StoryEvent  # noqa: PLC0415
 
     plan = StoryPlan(
-        name_server=given.name_server,
+        brokers=broker_options(given),
         topic=given.topic,
         id=given.id,
         key=given.key,
