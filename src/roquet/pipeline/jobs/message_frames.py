@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -21,6 +22,7 @@ from roquet.pipeline.jobs.selection import (
     lake_state,
     reading_options,
 )
+from roquet.pipeline.lake.file_names import quarantine_of
 from roquet.pipeline.options.kinds import moment_ms
 from roquet.pipeline.queue_tables import flat_table
 from roquet.pipeline.schema import message_schema
@@ -34,9 +36,25 @@ _ANY_TOPIC: Final = "any"
 
 def selected(spark: SparkSession, selection: Selection) -> DataFrame:
     """Raises BadOption and BadLake. What is read when is Spark's business."""
-    frame = (
-        _topic_frame(spark, selection) if selection.lake is None else _lake_frame(spark, selection)
-    )
+    if selection.lake is None:
+        return _chosen(_topic_frame(spark, selection), selection)
+    lake = selection.lake.absolute()
+    return _chosen(_lake_frame(spark, selection, lake, lake_state(lake).files), selection)
+
+
+def quarantined(spark: SparkSession, selection: Selection) -> DataFrame:
+    """What a lake has of it beside itself, because it could not be decoded.
+
+    Raises as `selected`.
+    """
+    assert selection.lake is not None
+    lake = selection.lake.absolute()
+    files = lake_state(lake).quarantined_files
+    return _chosen(_lake_frame(spark, selection, quarantine_of(lake), files), selection)
+
+
+def _chosen(frame: DataFrame, selection: Selection) -> DataFrame:
+    """By what is not asked of whoever has the messages."""
     if selection.ends is not None:
         ends = sql.from_json(
             sql.lit(msgspec.json.encode(flat_table(selection.ends)).decode()), "map<string,bigint>"
@@ -58,19 +76,20 @@ def _topic_frame(spark: SparkSession, selection: Selection) -> DataFrame:
     return spark.read.format("rocketmq").options(**options).load()
 
 
-def _lake_frame(spark: SparkSession, selection: Selection) -> DataFrame:
-    """The files that the log lists now, not what lies in the directory."""
+def _lake_frame(
+    spark: SparkSession, selection: Selection, root: Path, files: Iterable[str]
+) -> DataFrame:
+    """Of the files below `root` that the log lists now, not of what lies in the directory."""
     assert selection.lake is not None
-    lake = selection.lake.absolute()
-    schema = message_schema(lake_settings(lake).properties)
+    schema = message_schema(lake_settings(selection.lake).properties)
     start_ms, end_ms = _moment("start", selection.start), _moment("end", selection.end)
-    state = lake_state(lake)
-    topics = chosen_topics(selection, {queue.topic for queue in state.queue_ends()})
-    files = [path for path in state.files if topic_of(path) in topics]
-    paths = [str(lake / path) for path in in_hours(files, start_ms, end_ms)]
+    there = {queue.topic for queue in lake_state(selection.lake).queue_ends()}
+    topics = chosen_topics(selection, there)
+    of_topics = [path for path in files if topic_of(path) in topics]
+    paths = [str(root / path) for path in in_hours(of_topics, start_ms, end_ms)]
     if not paths:
         return spark.createDataFrame([], schema)
-    frame = spark.read.schema(schema).option("basePath", str(lake)).parquet(*paths)
+    frame = spark.read.schema(schema).option("basePath", str(root)).parquet(*paths)
     frame = frame.select(*schema.fieldNames())
     if start_ms is not None:
         frame = frame.where(sql.col("storeTimestamp") >= sql.lit(_at(start_ms)))
