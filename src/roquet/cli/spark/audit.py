@@ -72,6 +72,7 @@ def _audit(reporter: Reporter, given: Namespace) -> int:
 
     if given.name_server is None and (given.topic or given.received_topic):
         reporter.fail("a topic needs --name-server", MISUSED)
+    _check_obeyed(reporter, given)
     plan = _plan(given)
     pairs = check_audit(plan)
     with (
@@ -90,6 +91,18 @@ def _audit(reporter: Reporter, given: Namespace) -> int:
         )
     )
     return FINISHED if found.is_right else FAILED
+
+
+def _check_obeyed(reporter: Reporter, given: Namespace) -> None:
+    """Nothing is asked for in vain."""
+    if given.topic is None and (given.start or given.end):
+        reporter.fail(
+            "--start and --end need --topic: files do not say when they were sent", MISUSED
+        )
+    if not (given.received_topic or given.received):
+        for what in ("id", "key", "order"):
+            if getattr(given, f"received_{what}"):
+                reporter.fail(f"--received-{what} needs --received-topic or --received", MISUSED)
 
 
 def _plan(given: Namespace) -> "AuditPlan":

@@ -11,6 +11,7 @@ from roquet.cli.spark.arguments import (
     define_json,
     define_topics,
     options_of,
+    time_span,
     topic_options,
 )
 from roquet.cli.spark.brokers import broker_options, define_brokers
@@ -89,12 +90,15 @@ def _define_lake(parser: ArgumentParser) -> None:
         help="End when everything is there that was sent before; else go on until interrupted.",
     )
     parser.add_argument(
-        "--interval", metavar="TIME", help="How often to look for more, such as '10 seconds'."
+        "--interval",
+        type=time_span,
+        metavar="TIME",
+        help="How often to look for more, such as 10s; as often as possible if left out.",
     )
 
 
 def _ingest(reporter: Reporter, given: Namespace) -> int:
-    if given.interval and given.available_now:
+    if given.interval is not None and given.available_now:
         reporter.fail("--interval contradicts --available-now: give one of them", MISUSED)
     from roquet.pipeline.jobs.ingest import (  # noqa: PLC0415
         IngestPlan,

@@ -1,7 +1,7 @@
 """`roquet spark lag`: how far groups are behind, once or as time goes by."""
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -9,11 +9,18 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_json
+from roquet.cli.spark.arguments import define_json, time_span
 from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, stopped_by_signals
 from roquet.client.errors import ClientError
-from roquet.pipeline.jobs.reporting import FINISHED, JobProgress, Report, Reporter, ReportTable
+from roquet.pipeline.jobs.reporting import (
+    FINISHED,
+    MISUSED,
+    JobProgress,
+    Report,
+    Reporter,
+    ReportTable,
+)
 
 if TYPE_CHECKING:
     from roquet.client.blocking.admin import Admin
@@ -28,6 +35,8 @@ topic, brokerName, queueId, committed, end, lag and lagMs. With --json,
 each sample is an object on a line of its own, and the last line sums up.
 It needs no Spark.
 """
+
+_INTERVAL_DEFAULT: Final = timedelta(seconds=10)
 
 
 def define(parser: ArgumentParser) -> None:
@@ -45,8 +54,7 @@ def define(parser: ArgumentParser) -> None:
     how_often.add_argument("--samples", type=whole_number(1), metavar="N", help="So many samples.")
     parser.add_argument(
         "--interval",
-        type=_interval,
-        default=timedelta(seconds=10),
+        type=time_span,
         metavar="TIME",
         help="Between two samples: 500ms, 10s (if left out), 5m.",
     )
@@ -61,6 +69,8 @@ def _lag(reporter: Reporter, given: Namespace) -> int:
     from roquet.pipeline.jobs.admins import cluster_admin  # noqa: PLC0415
     from roquet.pipeline.jobs.lag import LagHistory, LagTable  # noqa: PLC0415
 
+    if given.interval is not None and not (given.watch or given.samples):
+        reporter.fail("--interval needs --watch or --samples", MISUSED)
     history = LagHistory()
     table = None if given.to is None else LagTable(given.to)
     count = None if given.watch else given.samples or 1
@@ -107,7 +117,7 @@ class _Watch:
                 self._tell(samples, history)
             if history.sample_count == count:
                 return
-            stop.wait(self._given.interval.total_seconds())
+            stop.wait((self._given.interval or _INTERVAL_DEFAULT).total_seconds())
 
     def _tell(self, samples: "Sequence[LagSample]", history: "LagHistory") -> None:
         lag = sum(each.lag or 0 for each in samples)
@@ -151,13 +161,3 @@ def _group_table(history: "LagHistory") -> ReportTable:
     from roquet.pipeline.jobs.lag import GroupLag  # noqa: PLC0415
 
     return ReportTable("groups", GroupLag._fields, history.groups())
-
-
-def _interval(text: str) -> timedelta:
-    from roquet.pipeline.options.kinds import duration  # noqa: PLC0415
-
-    try:
-        found: timedelta = duration.read(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r} is not {error}") from None
-    return found

@@ -7,12 +7,13 @@ publishes them once a micro-batch. Offsets of the consumer group follow what is 
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import Final, NamedTuple, final
 
 import msgspec
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,12 +34,13 @@ from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.source.positions import queues_of
+from roquet.pipeline.source.positions import named_queues
 from roquet.pipeline.source.rows import pull_group
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS_MAX: Final = 5
+_MS: Final = timedelta(milliseconds=1)
 _STOP_CHECKED_S: Final = 1
 _STARTING_OFFSETS: Final = "startingOffsets"
 _PROPERTIES: Final = "properties"
@@ -57,7 +59,7 @@ class IngestPlan:
     lake: Path
     checkpoint: Path
     available_now: bool = False
-    interval: str | None = None
+    interval: timedelta | None = None
     grid: int = GRID_DEFAULT
     format: str | None = None
     json_schema: str | None = None
@@ -117,6 +119,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     Raises BadOption, BadSchema, and BadLake for a lake that was made with something else.
     """
     reading = read_options(ReadOptions, _source_options(plan))
+    reading.check_stream()
     wanted = LakeSettings(
         grid=plan.grid,
         format=format_of(plan.lake, plan.format),
@@ -132,7 +135,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
 def check_cluster(plan: IngestPlan) -> None:
     """Ask for the topics once, before anybody waits for Spark. Raises what the client raises."""
     reading = read_options(ReadOptions, _source_options(plan))
-    queues_of(topic_reader(reading.cluster, pull_group(reading)), reading)
+    named_queues(topic_reader(reading.cluster, pull_group(reading)), reading)
 
 
 def _source_options(plan: IngestPlan) -> dict[str, str]:
@@ -206,7 +209,10 @@ class _Publisher:
 def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event | None) -> bool:
     """Whether it ended by itself. Raises what ended it otherwise."""
     for attempt in range(1, _ATTEMPTS_MAX + 1):
-        query = start()
+        try:
+            query = start()
+        except PySparkException as error:
+            raise failure_of(str(error)) from None
         try:
             # Not a KeyboardInterrupt: raised inside of a call to Spark it is told with a traceback.
             while not query.awaitTermination(_STOP_CHECKED_S):
@@ -237,5 +243,5 @@ def _started(
     if plan.available_now:
         writer = writer.trigger(availableNow=True)
     elif plan.interval is not None:
-        writer = writer.trigger(processingTime=plan.interval)
+        writer = writer.trigger(processingTime=f"{plan.interval // _MS} milliseconds")
     return writer.start()

@@ -13,9 +13,11 @@ from tests.support.command_line import roquet
         (("--topic", "orders"), "give --name-server, or --lake"),
         (("-n", "localhost:9876"), "say which messages"),
         (("--lake", "lake", "--topic", "a", "--topics", "b"), "not allowed with"),
+        (("--lake", "lake", "-n", "localhost:9876"), "--lake contradicts --name-server"),
+        (("--lake", "lake", "--body", "text"), "--body is for --format json or csv"),
     ],
 )
-def test_what_does_not_say_which_messages_is_refused(
+def test_what_does_not_say_what_it_means_is_refused(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     finished = roquet("spark", "export", *words, "--to", tmp_path / "files")
