@@ -54,6 +54,12 @@ def time_span(text: str) -> timedelta:
     return span
 
 
+def moment(text: str) -> str:
+    """The same text, which names a moment. Raises ArgumentTypeError."""
+    _read(kinds.moment_ms, text)
+    return text
+
+
 def _setting(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not name or not separator:

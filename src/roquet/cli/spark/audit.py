@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_cluster, define_json
+from roquet.cli.spark.arguments import define_cluster, define_json, moment
 from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FAILED, FINISHED, MISUSED, Report, Reporter, ReportTable
@@ -37,8 +37,10 @@ def define(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--group", help="What this group has passed of --topic.")
     parser.add_argument("--lake", type=Path, metavar="DIR", help="What this lake has.")
-    parser.add_argument("--start", metavar="TIME", help="Sent to --topic then or later.")
-    parser.add_argument("--end", metavar="TIME", help="Sent to --topic before.")
+    parser.add_argument(
+        "--start", type=moment, metavar="TIME", help="Sent to --topic then or later."
+    )
+    parser.add_argument("--end", type=moment, metavar="TIME", help="Sent to --topic before.")
     for side in ("sent", "received"):
         parser.add_argument(
             f"--{side}-id", metavar="SQL", help=f"The id in what was {side}: a column, or SQL."

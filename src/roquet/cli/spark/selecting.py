@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roquet.cli.spark.arguments import topic_options
+from roquet.cli.spark.arguments import moment, topic_options
 from roquet.cli.spark.brokers import broker_options
 from roquet.pipeline.jobs.reporting import MISUSED, Reporter
 
@@ -25,10 +25,11 @@ def define_selection(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--start",
+        type=moment,
         metavar="TIME",
         help="Stored then or later: ms since 1970, or 2026-01-31T12:00:00Z (UTC without a zone).",
     )
-    parser.add_argument("--end", metavar="TIME", help="Stored before.")
+    parser.add_argument("--end", type=moment, metavar="TIME", help="Stored before.")
     parser.add_argument("--tags", metavar="EXPRESSION", help="Only these: 'new || paid'.")
     parser.add_argument(
         "--key",

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
-from roquet.cli.spark.arguments import define_cluster, define_json
+from roquet.cli.spark.arguments import define_cluster, define_json, moment
 from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter, ReportTable
@@ -35,7 +35,10 @@ def define(parser: ArgumentParser) -> None:
         "--trace-topic", default=TRACE_TOPIC, metavar="TOPIC", help="Where trace records are."
     )
     parser.add_argument(
-        "--start", metavar="TIME", help="Look only at what was stored then or later; quicker."
+        "--start",
+        type=moment,
+        metavar="TIME",
+        help="Look only at what was stored then or later; quicker.",
     )
     define_cluster(parser)
     define_json(parser)

@@ -10,8 +10,6 @@ from urllib.parse import unquote
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession, functions as sql
 
-from roquet.client.errors import BadArgument
-from roquet.client.group.subscriptions import subscription_of
 from roquet.pipeline import register
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.jobs.selection import (
@@ -21,6 +19,7 @@ from roquet.pipeline.jobs.selection import (
     lake_settings,
     lake_state,
     reading_options,
+    tags_in,
 )
 from roquet.pipeline.lake.file_names import quarantine_of
 from roquet.pipeline.options.kinds import moment_ms
@@ -30,8 +29,6 @@ from roquet.protocol.messages.message import KEY_SEPARATOR
 
 _HOUR_MS: Final = 3_600_000
 _hour_in = re.compile(r"/dt=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/").search
-# Of a subscription of tags alone; the topic does not matter.
-_ANY_TOPIC: Final = "any"
 
 
 def selected(spark: SparkSession, selection: Selection) -> DataFrame:
@@ -118,14 +115,6 @@ def in_hours(paths: Iterable[str], start_ms: int | None, end_ms: int | None) -> 
 def topic_of(path: str) -> str:
     """Of a file below a lake."""
     return unquote(path.partition("/")[0].removeprefix("topic="))
-
-
-def tags_in(expression: str | None) -> tuple[str, ...]:
-    """Of `new || paid`; none if all are meant. Raises BadOption."""
-    try:
-        return tuple(sorted(subscription_of(_ANY_TOPIC, expression).tags))
-    except BadArgument as error:
-        raise BadOption("tagExpression", str(error)) from None
 
 
 def _moment(name: str, text: str | None) -> int | None:
