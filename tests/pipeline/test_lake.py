@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections import Counter
+from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from roquet.client.blocking.producer import Producer
 from roquet.client.blocking.reader import TopicReader
 from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
+from tests.support.descendants import descendants, has_words
 from tests.support.ingest_command import IngestCommand
 from tests.support.lake_rows import found_by_duckdb
 
@@ -131,3 +133,30 @@ def test_nothing_is_left_that_is_not_published(kept: Kept) -> None:
     assert not kept.command.staged_files()
     listed = len(list(kept.command.lake.glob("**/*.parquet")))
     assert listed == kept.without_checkpoint["lake_files"]
+
+
+# What keeps it from its work.
+
+
+def test_a_cluster_of_spark_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
+    with BlockingCluster() as cluster:
+        command = IngestCommand(cluster.name_server, cluster.new_topic("orders"), tmp_path)
+        said = command.run("--master=nowhere", exit_code=1)["said"]
+    assert "Spark does not start on nowhere: " in said.splitlines()[-1]
+    assert "Could not parse Master URL" in said.splitlines()[-1]
+
+
+def test_java_that_dies_is_told_in_one_line(tmp_path: Path) -> None:
+    def kill_java(process_id: int) -> None:
+        for each in descendants(process_id):
+            if has_words(each, "org.apache.spark.deploy.SparkSubmit"):
+                os.kill(each, signal.SIGKILL)
+
+    with BlockingCluster() as cluster:
+        topic = cluster.new_topic("orders")
+        with Producer(cluster.name_server, "sellers") as producer:
+            producer.send(Message(topic, b"1"))
+        command = IngestCommand(cluster.name_server, topic, tmp_path)
+        steps = [(lambda: command.entry_count() > 0, kill_java)]
+        said = command.run_through(steps, "--master=local[1]", exit_code=1)["said"]
+    assert said.splitlines()[-1].startswith("roquet spark ingest: ")
