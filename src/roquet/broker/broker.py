@@ -2,6 +2,8 @@
 
 import msgspec
 
+from roquet.access.guard import Guard
+from roquet.access.keeping import KeptAccounts
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.expiry import Expiry
@@ -58,6 +60,9 @@ class Broker(msgspec.Struct):
     changed_settings: ChangedSettings
     settings_saver: Saver
     tls: ServerTls
+    # None without access control.
+    accounts: KeptAccounts | None
+    guard: Guard | None
     # The owner of what a request leaves to be done after its handler has returned.
     services: Services
     # Where clients find this broker, packed as in records; message ids begin with it.

@@ -10,6 +10,7 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import append_waiting, postponed
 from roquet.broker.errors import BadName, ClosedTopic
+from roquet.broker.handlers.needs import SENDING
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.appending import append_batch, append_draft, refusal
@@ -279,7 +280,7 @@ def _reply(
 
 
 ROUTES = (
-    on(RequestCode.SEND_MESSAGE, SendMessageHeader, send_message),
-    on(RequestCode.SEND_MESSAGE_V2, SendMessageHeaderV2, send_message),
-    on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, send_message),
+    on(RequestCode.SEND_MESSAGE, SendMessageHeader, send_message, needs=SENDING),
+    on(RequestCode.SEND_MESSAGE_V2, SendMessageHeaderV2, send_message, needs=SENDING),
+    on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, send_message, needs=SENDING),
 )

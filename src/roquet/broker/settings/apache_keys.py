@@ -133,6 +133,10 @@ _BROKER: Final = {
     "brokerIP2": _Setting("ha_advertised_host", kind.REACHABLE_HOST),
     "listenPort": _Setting("listen_port", kind.PORT),
     "serverChannelMaxIdleTimeSeconds": _Setting("idle_timeout_s", kind.number(1)),
+    "aclEnable": _Setting("access_control", kind.CLEAR_TRUTH),
+    "aclFile": _Setting("accounts_file", kind.FILE),
+    "rocketmqHome": _Setting("home", kind.DIRECTORY),
+    "innerClientAuthenticationCredentials": _Setting("own_account", kind.OWN_ACCOUNT),
     "namesrvAddr": _Setting("name_servers", kind.ADDRESSES),
     "registerNameServerPeriod": _Setting(
         "register_interval_ms", kind.number_within(10_000, 60_000)

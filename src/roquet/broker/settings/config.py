@@ -5,11 +5,13 @@ makes a new one, which the broker hands to whoever reads it.
 """
 
 from enum import Enum
+from pathlib import Path
 from socket import gethostname
 from typing import Final
 
 import msgspec
 
+from roquet.access.own_account import OwnAccount
 from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.codes import Permission
 from roquet.protocol.names import TRACE_TOPIC
@@ -43,6 +45,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     listen_port: int = 10911  # listenPort
     idle_timeout_s: int = 120  # serverChannelMaxIdleTimeSeconds
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
+
+    # Who may do what: without it, everybody may do everything.
+    access_control: bool = False  # aclEnable
+    # Where accounts are: in this file, which is not a key of Apache's, or below a home directory.
+    accounts_file: Path | None = None  # aclFile
+    home: Path | None = None  # rocketmqHome
+    # Who this broker is to other servers.
+    own_account: OwnAccount | None = None  # innerClientAuthenticationCredentials
 
     name_servers: tuple[str, ...] = ()  # namesrvAddr
     register_interval_ms: int = 30_000  # registerNameServerPeriod
