@@ -22,7 +22,7 @@ All values but nulls are texts, as Java reads them: a secret of digits is no num
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -70,9 +70,9 @@ def read_document(content: bytes) -> RulesDocument:
         found = yaml.load(content, _text_loader())  # noqa: S506  It is a safe loader.
         return msgspec.convert(found or {}, RulesDocument, strict=False)
     except yaml.MarkedYAMLError as error:
-        # Not all of the error: it may quote a line, and the secret on it.
+        # No more of the error: it may quote the line, and the secret on it.
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise BadRules(None, f"line {line}: {error.problem}") from None
+        raise BadRules(None, f"line {line} is not YAML") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise BadRules(None, f"it is not YAML: {type(error).__name__}") from None
     except msgspec.ValidationError as error:
@@ -140,15 +140,13 @@ def _named_rights(texts: Iterable[str] | None) -> Iterable[tuple[str, Right]]:
 def _text_loader() -> "type[yaml.SafeLoader]":
     import yaml  # noqa: PLC0415
 
-    # Compiled, where the library was.
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    class TextLoader(base):  # type: ignore[misc]
+    # Not the compiled one: brackets in brackets, a hundred thousand deep, would end the process.
+    class TextLoader(yaml.SafeLoader):
         """Only nulls are no texts."""
 
-        yaml_implicit_resolvers: ClassVar[Any] = {
+        yaml_implicit_resolvers: Any = {  # noqa: RUF012  As in its base.
             first: [(tag, pattern) for tag, pattern in resolvers if tag == _NULL_TAG]
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
-    return cast("type[yaml.SafeLoader]", TextLoader)
+    return TextLoader

@@ -23,6 +23,7 @@ from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
+from roquet.net.crowd import Crowd
 from roquet.net.service import Services
 from roquet.net.tls import ServerTls
 from roquet.protocol.bodies.data_version import DataVersion
@@ -60,6 +61,8 @@ class Broker(msgspec.Struct):
     changed_settings: ChangedSettings
     settings_saver: Saver
     tls: ServerTls
+    # Everybody who is connected, at both ports.
+    crowd: Crowd
     # None without access control.
     accounts: KeptAccounts | None
     guard: Guard | None

@@ -39,8 +39,8 @@ from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
+from roquet.net.crowd import Crowd
 from roquet.net.errors import UnknownHost
-from roquet.net.limits import ConnectionLimits
 from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
 from roquet.net.peers import Peers
 from roquet.net.ports import at_free_port
@@ -140,10 +140,11 @@ def _listener(broker: Broker, routes: Sequence[Route[Broker]], *, has_pulls: boo
     return Server(
         Router(broker, routes, broker.guard),
         broker.clock,
-        limits=ConnectionLimits(idle_timeout_s=broker.config.idle_timeout_s),
+        limits=broker.config.limits,
         on_closed=lambda connection: connection_lost(broker, connection),
         lane=lane,
         tls=broker.tls,
+        crowd=broker.crowd,
     )
 
 
@@ -251,6 +252,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         changed_settings=changed_settings,
         settings_saver=settings_saver,
         tls=tls,
+        crowd=Crowd(clock, config.bounds),
         accounts=accounts,
         guard=None if accounts is None else Guard(accounts, clock),
         services=Services(config.broker_name),

@@ -13,6 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.namesrv.errors import BadSetting, NotChangeable
+from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls_settings import TLS_KEYS, TlsSettings, read_tls
 from roquet.settings.promises import Promise, is_false, refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth, read_truth, truth_text
@@ -26,6 +28,12 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: int = PORT_DEFAULT
     kv_config_path: Path = Path("~/namesrv/kvConfig.json")
     idle_timeout_s: int = 120
+    # How much all peers together may take; not keys of Apache's.
+    connection_count_max: int = DEFAULT_BOUNDS.connection_count_max
+    connection_count_max_per_address: int = DEFAULT_BOUNDS.connection_count_max_per_address
+    accept_rate_max: int = DEFAULT_BOUNDS.accept_rate_max
+    held_size_max: int = DEFAULT_BOUNDS.held_size_max
+    parked_count_max: int = DEFAULT_LIMITS.parked_count_max
     tls: TlsSettings = TlsSettings()
     # Who may do what. Apache's name servers know no such thing; here it is off unless asked for.
     access_control: bool = False
@@ -38,6 +46,21 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     brokers_learn_order: bool = True
     # What no request may change, whatever else may be changed.
     locked_settings: tuple[str, ...] = ("configBlackList", "configStorePath", "kvConfigPath")
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(
+            connection_count_max=self.connection_count_max,
+            connection_count_max_per_address=self.connection_count_max_per_address,
+            accept_rate_max=self.accept_rate_max,
+            held_size_max=self.held_size_max,
+        )
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        return ConnectionLimits(
+            idle_timeout_s=self.idle_timeout_s, parked_count_max=self.parked_count_max
+        )
 
 
 class ReadConfig(NamedTuple):
@@ -167,6 +190,11 @@ _SETTINGS: Final = {
     "bindAddress": _Setting("host", _parse_text),
     "listenPort": _Setting("port", _parse_port),
     "kvConfigPath": _Setting("kv_config_path", _parse_path),
+    "maxConnections": _Setting("connection_count_max", _parse_count),
+    "maxConnectionsPerAddress": _Setting("connection_count_max_per_address", _parse_count),
+    "maxAcceptsPerSecond": _Setting("accept_rate_max", _parse_count),
+    "maxHeldBytes": _Setting("held_size_max", _parse_count),
+    "maxRequestsPerConnection": _Setting("parked_count_max", _parse_count),
     "aclEnable": _Setting("access_control", _parse_clear_truth),
     "aclFile": _Setting("accounts_file", _parse_path),
     "rocketmqHome": _Setting("home", _parse_path),

@@ -19,7 +19,7 @@ from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import LiveBroker, RouteTable
 from roquet.namesrv.saving import Saving
 from roquet.net.connection import Connection
-from roquet.net.limits import ConnectionLimits
+from roquet.net.crowd import Crowd
 from roquet.net.own_addresses import ip_of
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
@@ -62,9 +62,10 @@ async def serve_names(
     listener = Server(
         Router(server, ROUTES, guard),
         clock,
-        limits=ConnectionLimits(idle_timeout_s=config.idle_timeout_s),
+        limits=config.limits,
         on_closed=partial(_lose_connection, server),
         tls=tls,
+        crowd=Crowd(clock, config.bounds),
     )
     async with Services("name server") as services:
         for saving in (kv_config.saving, settings_saving):

@@ -6,7 +6,7 @@ from typing import Final
 
 from roquet.access.needs import sub_group
 from roquet.broker.broker import Broker
-from roquet.broker.errors import UnknownGroup
+from roquet.broker.errors import NoMoreGroups, UnknownGroup
 from roquet.broker.handlers.deferred import answer_later
 from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
 from roquet.broker.membership import group_settings
@@ -118,7 +118,7 @@ def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
         return  # It comes from the master.
     try:
         settings = group_settings(broker, consumer.group_name)
-    except UnknownGroup:
+    except (UnknownGroup, NoMoreGroups):
         return  # Nobody may make it; its pulls are refused and say so.
     flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
     topic = retry_topic(consumer.group_name)

@@ -168,6 +168,7 @@ def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
             header.default_topic,
             header.default_topic_queue_nums,
             may_create=broker.config.create_topics,
+            count_max=broker.config.created_topic_count_max,
             flags=flags,
         )
     except BadName as error:

@@ -20,6 +20,7 @@ from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
 from roquet.protocol.bodies.lock import QueueLockRequest
 from roquet.protocol.bodies.queue_table import MessageQueue
 from roquet.protocol.bodies.subscription_data import SubscriptionCheck, SubscriptionData
+from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import RequestCode as Code, ResponseCode
 from roquet.protocol.fields import Header
 from roquet.protocol.headers.pulling import ViewMessageHeader
@@ -221,6 +222,7 @@ async def test_a_route_that_forgets_what_it_needs_does_not_agree_with_the_table(
 
 async def test_a_plain_send_and_a_plain_pull_are_checked_like_all_others(tmp_path: Path) -> None:
     async with guarded(tmp_path) as bed:
+        bed.broker.topics.update(TopicConfig(topic_name=TOPIC))
         client = bed.connect()
         assert client.connection._lane is None
         header = header_of(SendMessageHeader)

@@ -75,6 +75,13 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
             "diskSpaceCleanForciblyRatio",
             "diskSpaceWarningLevelRatio",
             "maxTransferBytesOnBulkPull",
+            "autoCreateGroupMax",
+            "autoCreateTopicMax",
+            "maxAcceptsPerSecond",
+            "maxConnections",
+            "maxConnectionsPerAddress",
+            "maxHeldBytes",
+            "maxRequestsPerConnection",
             "enabledAppendPropCRC",
         }
 
