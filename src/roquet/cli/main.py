@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "broker": _Command(
         "roquet.cli.broker", "Run a broker: it takes messages, keeps them and hands them out."
     ),
+    "account": _Command("roquet.cli.account", "Make accounts for servers with access control."),
     "store": _Command("roquet.cli.store", "Look at the files of a broker, without the broker."),
     "spark": _Command("roquet.cli.spark", "Run the jobs of the data pipeline on Spark."),
     "wire": _Command("roquet.cli.wire", "Look at what peers say to each other."),
