@@ -14,6 +14,10 @@ from roquet.errors import RoquetError
 
 
 def define(parser: ArgumentParser) -> None:
+    parser.epilog = (
+        "One that runs is looked after with: roquet broker status, roquet broker config, roquet"
+        " broker writes."
+    )
     parser.add_argument(
         "-c",
         "--config",
