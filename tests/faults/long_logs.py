@@ -25,8 +25,6 @@ _BATCH_COUNT: Final = 500
 _QUEUE_COUNT: Final = 8
 _RESTARTS: Final = 10
 _FILE_SIZE: Final = 1 << 30
-# Goal of a log of a gibibyte.
-_RESTART_S_MAX: Final = 2.0
 
 
 def restart(directory: Path, seed: int, count: int) -> Findings:
@@ -45,8 +43,6 @@ def restart(directory: Path, seed: int, count: int) -> Findings:
         broker.kill()
         findings.counts["restarts"] += 1
     findings.figures["restart p99 s"] = percentile(times_s, 99)
-    if max(times_s) > _RESTART_S_MAX:
-        findings.violations.append(f"a restart took {max(times_s):.1f} s")
     return findings
 
 
