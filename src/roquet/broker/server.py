@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
+from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
@@ -189,10 +190,12 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     store = _opened_store(config, clock, disk, safety)
     pending_halves = PendingHalves(store, offsets)
     stack.callback(pending_halves.commit_progress)  # When the store is closed, the log is safe.
+    steps = ClockSteps(store, clock)
     delays = Delays(
         clock,
-        DelayLevels(store, clock, config.store.delay_levels_ms, delay_state),
-        Timers(store, clock, timer_state),
+        steps,
+        DelayLevels(store, clock, steps, config.store.delay_levels_ms, delay_state),
+        Timers(store, clock, steps, timer_state),
     )
     stack.callback(_close_store, store, delays)
     if "topics.json" in lost:
