@@ -23,6 +23,7 @@ from roquet.protocol.messages.record import (
 )
 from roquet.protocol.messages.record_reading import LazyRecord
 from roquet.protocol.messages.redelivery import usual_redelivery
+from roquet.store.compared_records import ComparedRecords
 from roquet.store.consume_queue import pack_entry
 from roquet.store.keys.key_scan import scan_keys
 from roquet.store.reading.gathering import Gathering
@@ -49,7 +50,15 @@ def gathered(record: bytes, *, is_verified: bool) -> bool:
         mapping[: len(record)] = record
         entry = pack_entry(0, len(record), 0)
         gathering = Gathering(ReadLimits(1, 1 << 20), entry, QUEUE_OFFSET, QUEUE)
-        return gathering.take_usual(mapping, 0, len(record), is_verified, 0)
+        return gathering.take_usual(
+            mapping,
+            0,
+            len(record),
+            ComparedRecords(),
+            is_verified=is_verified,
+            must_have_checksums=False,
+            fresh_from=0,
+        )
 
 
 def has_body(record: bytes) -> bool:

@@ -323,6 +323,10 @@ def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety
         report.scanned_from,
         report.log_end,
     )
+    if report.lost_notes:
+        log.warning(
+            "which records were written with checksums is not known any more: %s", report.lost_notes
+        )
     if report.cut_size:
         log.warning(
             "cut off %d bytes past the end of the log at %d: %s; %s",

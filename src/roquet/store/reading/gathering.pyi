@@ -2,6 +2,8 @@ from collections.abc import Callable
 from mmap import mmap
 from typing import Final, Protocol, final
 
+from roquet.store.compared_records import ComparedRecords
+
 class _ReadLimits(Protocol):
     @property
     def count_max(self) -> int: ...
@@ -28,7 +30,15 @@ class Gathering:
     def limit(self, count_max: int, size_max: int) -> None: ...
     def next_entry(self) -> tuple[int, int] | None: ...
     def take_usual(
-        self, mapping: mmap, file_start: int, end: int, is_verified: bool, fresh_from: int
+        self,
+        mapping: mmap,
+        file_start: int,
+        end: int,
+        compared: ComparedRecords,
+        *,
+        is_verified: bool,
+        must_have_checksums: bool,
+        fresh_from: int,
     ) -> bool: ...
     def take(self, record: bytes) -> None: ...
     def body(self) -> bytes: ...

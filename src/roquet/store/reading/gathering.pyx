@@ -34,6 +34,7 @@ from roquet.protocol.messages.record_parts cimport (
     is_usual,
     locate_record,
 )
+from roquet.store.compared_records cimport ComparedRecords
 from roquet.store.queue_entry cimport ENTRY_SIZE, entry_code, entry_offset, entry_size
 
 cdef enum:
@@ -53,6 +54,7 @@ cdef struct File:
     int64_t start  # in the log
     int64_t size
     bint is_verified
+    bint must_have_checksums
     int64_t fresh_from
 
 
@@ -101,13 +103,22 @@ cdef class Gathering:
         return entry_offset(entry), entry_size(entry)
 
     def take_usual(
-        self, mapping, int64_t file_start, int64_t end, bint is_verified, int64_t fresh_from
+        self,
+        mapping,
+        int64_t file_start,
+        int64_t end,
+        ComparedRecords compared not None,
+        *,
+        bint is_verified,
+        bint must_have_checksums,
+        int64_t fresh_from,
     ):
         """Take records that lie in this file, up to an unusual one; whether there were any.
 
         The log ends at `end`, or later. Unless the file is verified, only records that have a
         checksum, and a right one, are usual. If it is, those from `fresh_from` on are taken as
-        they are, and all others have to be right.
+        they are, and all others have to be right, unless they were found to be so moments ago.
+        Where some must have checksums, none without is usual.
         """
         cdef Py_buffer view
         cdef File file
@@ -118,8 +129,9 @@ cdef class Gathering:
             file.start = file_start
             file.size = min(view.len, end - file_start)
             file.is_verified = is_verified
+            file.must_have_checksums = must_have_checksums
             file.fresh_from = fresh_from
-            while self._take_run(&file):
+            while self._take_run(&file, compared):
                 pass
         finally:
             PyBuffer_Release(&view)
@@ -159,7 +171,7 @@ cdef class Gathering:
             self.offset += 1
         return NULL
 
-    cdef bint _take_run(self, const File* file) except -1:
+    cdef bint _take_run(self, const File* file, ComparedRecords compared) except -1:
         """Take some records as one piece; whether there may be more of them."""
         cdef Span found[_RUN_COUNT_MAX]
         cdef Py_ssize_t count = 0
@@ -174,7 +186,7 @@ cdef class Gathering:
                 break
             self._fetch_ahead(file)
             record = _place_of(entry, file)
-            if not self._is_usual_record(record, file):
+            if not self._is_usual_record(record, file, compared):
                 break
             self.position += ENTRY_SIZE
             self.offset += 1
@@ -212,7 +224,9 @@ cdef class Gathering:
             prefetch(record.start + line)
             line += _LINE_SIZE
 
-    cdef bint _is_usual_record(self, Span place, const File* file) noexcept:
+    cdef bint _is_usual_record(
+        self, Span place, const File* file, ComparedRecords compared
+    ) noexcept:
         """Whether a usual record of this very message lies there and nowhere else."""
         cdef Span topic = span_of(self.topic)
         cdef RecordParts record
@@ -226,19 +240,28 @@ cdef class Gathering:
             == file.start + (record.start - file.data)
             and record.topic.size == topic.size
             and not memcmp(record.topic.start, topic.start, <size_t>topic.size)
-            and _is_right(&record, file)
+            and _is_right(&record, file, compared)
         )
 
 
-cdef inline bint _is_right(const RecordParts* record, const File* file) noexcept:
+cdef inline bint _is_right(
+    const RecordParts* record, const File* file, ComparedRecords compared
+) noexcept:
     """Whether its bytes are those that were written, as far as that is asked."""
-    if file.is_verified and file.start + (record.start - file.data) >= file.fresh_from:
+    cdef int64_t physical_offset = file.start + (record.start - file.data)
+    if file.is_verified and physical_offset >= file.fresh_from:
+        return True
+    if compared.knows(physical_offset):
         return True
     if ends_in_checksum(record):
         # It covers the body: whether the CRC of the body is right was seen once, and that is enough.
-        return has_right_checksum(record) and (file.is_verified or has_right_body(record))
+        if not has_right_checksum(record) or not (file.is_verified or has_right_body(record)):
+            return False
     # In a file that nobody has looked at, it may have lost its checksum.
-    return file.is_verified and has_right_body(record)
+    elif not file.is_verified or file.must_have_checksums or not has_right_body(record):
+        return False
+    compared.note(physical_offset)
+    return True
 
 
 cdef inline Span _place_of(const uint8_t* entry, const File* file) noexcept:

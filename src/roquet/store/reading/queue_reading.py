@@ -3,7 +3,8 @@
 An entry says where a record lies. Before the record is handed out it has to say the same of
 itself: its place, its size, its topic, its queue and its offset in it. So a damaged entry
 never leads to a wrong message; as a rule it is repaired on the spot. Checksums are compared, too,
-but for what was written moments ago: a disk may forget what it knew when the store was opened.
+unless they were a second ago, but for what this process wrote moments ago: a disk may forget what
+it knew when the store was opened.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry
 from roquet.store.damage import Damage
 from roquet.store.errors import BadRecord
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.reading.entry_repair import find_by_neighbours, is_message
 from roquet.store.reading.gathering import Gathering
 from roquet.store.recovery.dispatch import code_of
@@ -104,6 +106,7 @@ class MessageReader:
     def obey(self, config: StoreConfig) -> None:
         self._config = config
         self._in_memory_size = config.in_memory_size
+        self._check_reads = config.check_reads
         # Of what is in memory and, less, of what has to come from disk: count and size.
         self._bounds_in_memory = config.read_count_max_in_memory, config.read_size_max_in_memory
         self._bounds_on_disk = config.read_count_max_on_disk, config.read_size_max_on_disk
@@ -148,8 +151,7 @@ class MessageReader:
         if file is None:
             return None
         gathering = self._gathering(queue, entries, offset, limits)
-        end = self._log.end
-        gathering.take_usual(file.mapping, file.start, end, file.is_verified, end - _FRESH_SIZE)
+        self._take_usual(gathering, file)
         return gathering if gathering.count and gathering.next_entry() is None else None
 
     def _gathering(
@@ -161,6 +163,19 @@ class MessageReader:
             gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
         return gathering
 
+    def _take_usual(self, gathering: Gathering, file: MappedFile) -> bool:
+        log = self._log
+        end = log.end
+        return gathering.take_usual(
+            file.mapping,
+            file.start,
+            end,
+            log.compared,
+            is_verified=file.is_verified,
+            must_have_checksums=file.must_have_checksums,
+            fresh_from=max(end - _FRESH_SIZE, log.written_from) if self._check_reads else 0,
+        )
+
     def _collect(
         self, queue: ConsumeQueue, entries: bytes, limits: ReadLimits, result: ReadResult
     ) -> None:
@@ -170,9 +185,7 @@ class MessageReader:
         while (entry := gathering.next_entry()) is not None:
             physical_offset, size = entry
             file = log.file_at(physical_offset)
-            if file is not None and gathering.take_usual(
-                file.mapping, file.start, log.end, file.is_verified, log.end - _FRESH_SIZE
-            ):
+            if file is not None and self._take_usual(gathering, file):
                 continue
             gathering.take(self._look_closer(queue, gathering.offset, physical_offset, size))
         result.next_offset = gathering.offset

@@ -70,6 +70,7 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
         # These are from 5.x, options of the Java machine, or ours.
         assert ours.keys() - theirs.keys() == {
             "bindAddress",
+            "checkCRCOnRead",
             "configBlackList",
             "diskSpaceCleanForciblyRatio",
             "diskSpaceWarningLevelRatio",
