@@ -9,6 +9,8 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from roquet.access.guard import Guard
+from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
@@ -38,9 +40,9 @@ from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.address_server import AddressServer, read_source
-from roquet.net.connection import Connection, Lane
+from roquet.net.connection import Connection
+from roquet.net.crowd import Crowd
 from roquet.net.errors import UnknownHost
-from roquet.net.limits import ConnectionLimits
 from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
 from roquet.net.peers import Peers
 from roquet.net.ports import at_free_port
@@ -71,8 +73,8 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
     When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, StateFileError,
-    AttributeNotKept, TlsNotUsable, and OSError, NoFreePort or UnknownHost when an address cannot
-    be had.
+    AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost when an address
+    cannot be had.
     """
     ip_of(config.bind_host)
     config = replace(
@@ -101,8 +103,8 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
         await stack.enter_async_context(broker.services)
         start_upkeep(broker)
         listeners = [
-            _listener(broker, ROUTES, PlainLane(broker, has_pulls=True)),
-            _listener(broker, _FAST_ROUTES, PlainLane(broker, has_pulls=False)),
+            _listener(broker, ROUTES, has_pulls=True),
+            _listener(broker, _FAST_ROUTES, has_pulls=False),
         ]
 
         async def stop_serving() -> None:
@@ -144,14 +146,17 @@ def _tell_address(config: BrokerConfig) -> None:
         )
 
 
-def _listener(broker: Broker, routes: Sequence[Route[Broker]], lane: Lane) -> Server:
+def _listener(broker: Broker, routes: Sequence[Route[Broker]], *, has_pulls: bool) -> Server:
+    # The lane asks nobody, so a guarded broker has none.
+    lane = PlainLane(broker, has_pulls=has_pulls) if broker.guard is None else None
     return Server(
-        Router(broker, routes),
+        Router(broker, routes, broker.guard),
         broker.clock,
-        limits=ConnectionLimits(idle_timeout_s=broker.config.idle_timeout_s),
+        limits=broker.config.limits,
         on_closed=lambda connection: connection_lost(broker, connection),
         lane=lane,
         tls=broker.tls,
+        crowd=broker.crowd,
     )
 
 
@@ -162,6 +167,7 @@ class _LoadedTable(SavedTable, Protocol):
 def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitStack) -> Broker:
     """The broker with its tables loaded and its store open."""
     tls = ServerTls(config.tls, clock)
+    accounts = kept_accounts(config, disk, clock)
     lost: set[str] = set()
 
     def kept(name: str, table: _LoadedTable) -> Saver:
@@ -220,6 +226,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         _identity(config),
         lambda: topics.announced(broker.config.permission),
         timeout_s=lambda: broker.config.register_timeout_ms / 1000,
+        account=config.own_account,
     )
 
     def topics_changed() -> None:
@@ -258,6 +265,9 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         changed_settings=changed_settings,
         settings_saver=settings_saver,
         tls=tls,
+        crowd=Crowd(clock, config.bounds),
+        accounts=accounts,
+        guard=None if accounts is None else Guard(accounts, clock),
         services=Services(config.broker_name),
         store_host=store_host,
         cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),

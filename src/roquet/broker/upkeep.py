@@ -43,6 +43,9 @@ def start_upkeep(broker: Broker) -> None:
     if not config.is_slave:
         run("deliver", lambda: deliver_delayed(broker), on_failure=OnFailure.RESTART)
         run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
+    if broker.accounts is not None:
+        looking = broker.accounts.keep_looking
+        run("look at accounts", looking, on_failure=OnFailure.RESTART)
     every("tick", _TICK_S, lambda: _tick(broker))
     run("file keys", lambda: _file_keys(broker), on_failure=OnFailure.RESTART)
     run("save offsets", lambda: _save_offsets(broker), on_failure=OnFailure.RESTART)
@@ -71,6 +74,8 @@ async def _stay_registered(broker: Broker) -> None:
 async def _tick(broker: Broker) -> None:
     broker.statistics.tick()
     broker.refused_writes.tell()
+    if broker.guard is not None:
+        broker.guard.tick()
     save_progress(broker)
 
 

@@ -4,6 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from roquet.cli.access_options import access_given, define_access
 from roquet.cli.broker_group import PROCESS_COUNT_MAX
 from roquet.cli.broker_process import BrokerOptions, run_broker
 from roquet.cli.hosts import reachable_host_name
@@ -13,6 +14,10 @@ from roquet.errors import RoquetError
 
 
 def define(parser: ArgumentParser) -> None:
+    parser.epilog = (
+        "One that runs is looked after with: roquet broker status, roquet broker config, roquet"
+        " broker writes."
+    )
     parser.add_argument(
         "-c",
         "--config",
@@ -45,6 +50,7 @@ def define(parser: ArgumentParser) -> None:
         help="How many brokers, each with a name, a directory and ports (10 apart) of its own; one"
         " if left out. A core is for one of them.",
     )
+    define_access(parser)
     define_tls(parser)
     parser.set_defaults(run=_run)
 
@@ -60,7 +66,7 @@ def _run(given: Namespace) -> int:
                 advertised_host=given.advertise,
                 port=given.port,
                 process_count=given.processes,
-                tls=tls_given(given),
+                settings=access_given(given) | tls_given(given),
             )
         )
     except (RoquetError, OSError) as error:

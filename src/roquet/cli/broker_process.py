@@ -13,6 +13,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
 from roquet.broker.settings.config import BrokerConfig
+from roquet.cli.access_options import home_from_environment
 from roquet.cli.broker_group import members_of, run_group
 from roquet.cli.log_lines import log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
@@ -38,7 +39,7 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     advertised_host: str | None
     port: int | None
     process_count: int = 1
-    tls: dict[str, str] = {}  # under Apache's names
+    settings: dict[str, str] = {}  # of access control and TLS, under their names in files
 
 
 class BrokerFailed(RoquetError):
@@ -89,7 +90,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
         settings.setdefault("namesrvAddr", os.environ[_NAME_SERVERS])
     if options.directory is not None:
         settings["storePathRootDir"] = str(options.directory)
-    settings |= tls_from_file(settings) | options.tls
+    settings |= home_from_environment(settings) | tls_from_file(settings) | options.settings
     config, ignored = read_config(settings, root)
     if options.config_file is not None:
         warn_of_settings(

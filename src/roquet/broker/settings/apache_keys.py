@@ -133,6 +133,15 @@ _BROKER: Final = {
     "brokerIP2": _Setting("ha_advertised_host", kind.REACHABLE_HOST),
     "listenPort": _Setting("listen_port", kind.PORT),
     "serverChannelMaxIdleTimeSeconds": _Setting("idle_timeout_s", kind.number(1)),
+    "maxConnections": _Setting("connection_count_max", kind.COUNT),
+    "maxConnectionsPerAddress": _Setting("connection_count_max_per_address", kind.COUNT),
+    "maxAcceptsPerSecond": _Setting("accept_rate_max", kind.COUNT),
+    "maxHeldBytes": _Setting("held_size_max", kind.number(1, 2**63 - 1)),
+    "maxRequestsPerConnection": _Setting("parked_count_max", kind.COUNT),
+    "aclEnable": _Setting("access_control", kind.CLEAR_TRUTH),
+    "aclFile": _Setting("accounts_file", kind.FILE),
+    "rocketmqHome": _Setting("home", kind.DIRECTORY),
+    "innerClientAuthenticationCredentials": _Setting("own_account", kind.OWN_ACCOUNT),
     "namesrvAddr": _Setting("name_servers", kind.ADDRESSES),
     "registerNameServerPeriod": _Setting(
         "register_interval_ms", kind.number_within(10_000, 60_000)
@@ -142,6 +151,8 @@ _BROKER: Final = {
     "registerBrokerTimeoutMills": _Setting("register_timeout_ms", kind.INTERVAL_MS),
     "autoCreateTopicEnable": _Setting("create_topics", kind.TRUTH),
     "autoCreateSubscriptionGroup": _Setting("create_groups", kind.TRUTH),
+    "autoCreateTopicMax": _Setting("created_topic_count_max", kind.COUNT),
+    "autoCreateGroupMax": _Setting("created_group_count_max", kind.COUNT),
     "defaultTopicQueueNums": _Setting("template_queue_count", kind.number(1, 1024)),
     "clusterTopicEnable": _Setting("open_cluster_topic", kind.TRUTH),
     "brokerTopicEnable": _Setting("open_broker_topic", kind.TRUTH),
@@ -206,8 +217,10 @@ _ALIASES: Final = {
 CHANGEABLE: Final = frozenset(
     {
         "accessMessageInMemoryMaxRatio",
+        "autoCreateGroupMax",
         "autoCreateSubscriptionGroup",
         "autoCreateTopicEnable",
+        "autoCreateTopicMax",
         "brokerPermission",
         "cleanFileForciblyEnable",
         "consumerFallbehindThreshold",

@@ -46,12 +46,12 @@ _KEYS: Final = {
         warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark
         writeWithoutMmap
     """,
-    "details of access control, which is refused as a whole": """
+    "details of access control in the form of 5.x, which is refused as a whole": """
         aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
         authenticationMetadataProvider authenticationProvider authenticationStrategy
         authenticationWhitelist authorizationMetadataProvider authorizationProvider
         authorizationStrategy authorizationWhitelist clusterName configName
-        initAuthenticationUser innerClientAuthenticationCredentials migrateAuthFromV1Enabled
+        initAuthenticationUser migrateAuthFromV1Enabled
         statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
         statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
         userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
@@ -191,7 +191,7 @@ _KEYS: Final = {
         expectConsumerNumUseFilter filterServerNums flushConsumerOffsetHistoryInterval
         forceRegister highSpeedMode isolateLogEnable maxDelayTime maxErrorRateOfBloomFilter
         maxFilterMessageSize maxTopicLength persistConsumerOffsetIncrementally
-        priorityOrderAsc pullBatchMaxMessageCount realTimeNotifyConsumerChange rocketmqHome
+        priorityOrderAsc pullBatchMaxMessageCount realTimeNotifyConsumerChange
         sampleCountThreshold sampleSteps serverLoadBalancerEnable shutdownWaitTimeSeconds
         splitMetadataSize splitRegistrationSize subscriptionExpiredTimeout
         transWriteOriginTransHalfEnable transactionOpBatchInterval transactionOpMsgMaxSize

@@ -24,7 +24,11 @@ Ask = Callable[[str, RequestCode, Header, float], Awaitable[Command]]
 ENVIRONMENT_NAME: Final = "NAMESRV_ADDR"
 # Who does not know these is something else.
 _EVERY_ONE_KNOWS: Final = frozenset(
-    {RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO}
+    {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    }
 )
 _NONE_NAMED: Final = "the address server has not named any yet"
 _NOT_SUPPORTED: Final = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
