@@ -109,6 +109,12 @@ if TYPE_CHECKING:
     from roquet.client.reader.config import TopicReaderConfig
     from roquet.client.reader.reader import AsyncTopicReader, Bounds
     from roquet.client.received import Death, ReceivedMessage
+    from roquet.client.trace.records import (
+        EndTransactionRecord,
+        PubRecord,
+        SubAfterRecord,
+        SubBeforeRecord,
+    )
     from roquet.net.errors import BadAddress
     from roquet.protocol.codes import Permission, ResponseCode
     from roquet.protocol.compression import Compression
@@ -149,6 +155,7 @@ __all__ = [
     "Credentials",
     "DeadLetter",
     "Death",
+    "EndTransactionRecord",
     "FixedQueues",
     "GroupMembers",
     "GroupNotFound",
@@ -177,6 +184,7 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
+    "PubRecord",
     "PullConsumer",
     "PullConsumerConfig",
     "PullProgress",
@@ -210,6 +218,8 @@ __all__ = [
     "SomeFailed",
     "StartFrom",
     "StateNotSaved",
+    "SubAfterRecord",
+    "SubBeforeRecord",
     "Subscription",
     "TlsConfig",
     "TopicCounts",
@@ -264,6 +274,7 @@ _HOMES: Final = {
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
     "Death": "roquet.client.received",
+    "EndTransactionRecord": "roquet.client.trace.records",
     "FixedQueues": "roquet.client.group.allocation",
     "GroupMembers": "roquet.client.admin.groups",
     "GroupNotFound": "roquet.client.errors",
@@ -292,6 +303,7 @@ _HOMES: Final = {
     "Producer": "roquet.client.blocking.producer",
     "ProducerConfig": "roquet.client.config",
     "ProducerStatistics": "roquet.client.producer.statistics",
+    "PubRecord": "roquet.client.trace.records",
     "PullConsumer": "roquet.client.blocking.consumers",
     "PullConsumerConfig": "roquet.client.pull.config",
     "PullProgress": "roquet.client.pull.consumer",
@@ -324,6 +336,8 @@ _HOMES: Final = {
     "SomeFailed": "roquet.client.errors",
     "StartFrom": "roquet.client.group.start_offset",
     "StateNotSaved": "roquet.state_file",
+    "SubAfterRecord": "roquet.client.trace.records",
+    "SubBeforeRecord": "roquet.client.trace.records",
     "Subscription": "roquet.protocol.subscription",
     "TlsConfig": "roquet.client.cluster.tls",
     "TopicCounts": "roquet.client.push.statistics",
