@@ -21,6 +21,7 @@ from tests.unit.cli.conftest import Shop
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("message_tail", ("message", "tail", "orders", "--last", "2")),
         ("message_by_key", ("message", "by-key", "orders", "key3")),
         ("message_by_time", ("message", "by-time", "orders", "--from", "1h", "--count", "2")),
         ("message_by_offset", ("message", "by-offset", "orders", "broker-b:1", "1")),
