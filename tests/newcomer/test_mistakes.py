@@ -22,15 +22,16 @@ COMMANDS = {
         "roquet broker: [Errno 2] No such file or directory: 'nothing.conf'"
     ),
     "roquet broker -c acl.conf": (
-        "roquet broker: aclEnable='true' promises access control, and this server cannot keep"
-        " that: set it to false, and let nobody you do not trust reach the broker"
+        "roquet broker: aclEnable needs a file of accounts: set aclFile, give --acl-file, or"
+        " ROCKETMQ_HOME"
     ),
     "roquet broker -c wildcard.conf": (
         "roquet broker: brokerIP1='0.0.0.0': expected a host that clients can connect to"
     ),
     "roquet namesrv -c auth.conf": (
-        "roquet namesrv: authenticationEnabled='true' promises access control, and this server"
-        " cannot keep that: set it to false, and let nobody you do not trust reach the server"
+        "roquet namesrv: authenticationEnabled='true' promises users and policies in a database,"
+        " and this server cannot keep that: set it to false, and use aclEnable, with accounts in a"
+        " file"
     ),
     "roquet namesrv -c tls.conf": (
         "roquet namesrv: tlsEnable='true' promises encrypted connections, and this server cannot"

@@ -19,7 +19,7 @@ from roquet.broker.settings.config import BrokerConfig
 from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.router import Router
+from roquet.net.router import Route, Router
 from roquet.net.watch import Watch
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData
@@ -30,6 +30,7 @@ from roquet.protocol.fields import Header, fields_of
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.addressed import AddressedHeader
 from roquet.store.message_store import Appended
+from tests.support.accounts import Signer, signed
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.quick_disk import QuickDisk
@@ -63,11 +64,13 @@ class BedClient(asyncio.Transport):
         *,
         version: int = VERSION_4_9_7,
         language: str = "JAVA",
+        signer: Signer | None = None,
     ) -> Command:
         """The reply to a request; `body` is a body or its bytes."""
         opaque = next(self._opaques)
         data = body if isinstance(body, bytes) else write_body(body)
-        self.send(Command(code, opaque, 0, version, language, None, fields_of(header), data))
+        command = Command(code, opaque, 0, version, language, None, fields_of(header), data)
+        self.send(signed(command, signer))
         reply = await self.replied()
         assert reply.opaque == opaque
         return reply
@@ -152,9 +155,10 @@ class BedClient(asyncio.Transport):
 class BrokerBed:
     broker: Broker
     clock: FakeClock
+    routes: Sequence[Route[Broker]] = ROUTES
 
     def __post_init__(self) -> None:
-        self._router = Router(self.broker, ROUTES)
+        self._router = Router(self.broker, self.routes, self.broker.guard)
         self.lane = PlainLane(self.broker, has_pulls=True)
         self._watch = Watch(self.clock)
         self._ports = count(50_000)
@@ -166,7 +170,7 @@ class BrokerBed:
 
     def attach(self, client: BedClient, limits: ConnectionLimits, *, has_lane: bool = True) -> None:
         """Connects a client that somebody made."""
-        lane = self.lane if has_lane else None
+        lane = self.lane if has_lane and self.broker.guard is None else None
         client.connection = Connection(self, self._router.answer, self._watch, limits, lane=lane)
         client.connection.connection_made(client)
 

@@ -6,10 +6,11 @@ from typing import Final
 
 from roquet.clock import SystemClock
 from roquet.net.connection import Connection
+from roquet.net.crowd import DEFAULT_BOUNDS, Bounds, Crowd
 from roquet.net.errors import Refused
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import Parked, Reply, Request, Router, on
-from roquet.net.serving import CONNECTION_COUNT_MAX, Server
+from roquet.net.serving import Server
 from roquet.net.tls import ServerTls
 from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -41,6 +42,7 @@ class EchoServer:
         self.clock = FakeClock()
         self.port = 0
         self.listener: Server
+        self.crowd: Crowd
         self.tls: ServerTls | None = None
 
 
@@ -81,18 +83,19 @@ ROUTES = (
 @asynccontextmanager
 async def running_echo_server(
     limits: ConnectionLimits = DEFAULT_LIMITS,
-    connection_count_max: int = CONNECTION_COUNT_MAX,
+    bounds: Bounds = DEFAULT_BOUNDS,
     tls: TlsSettings | None = None,
 ) -> AsyncIterator[EchoServer]:
     server = EchoServer()
     server.tls = None if tls is None else ServerTls(tls, SystemClock())
+    server.crowd = Crowd(server.clock, bounds)
     server.listener = Server(
         Router(server, ROUTES),
         server.clock,
         limits=limits,
-        connection_count_max=connection_count_max,
         on_closed=server.closed.append,
         tls=server.tls,
+        crowd=server.crowd,
     )
     server.port = await server.listener.start("127.0.0.1", 0)
     try:

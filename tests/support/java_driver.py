@@ -151,12 +151,15 @@ class JavaDriver:
         """`body` read by Java's own class, such as "route.TopicRouteData", and written again."""
         return self.call("body.reserialize", {"class": java_class, "body": body}, bytes)
 
-    def mqadmin(self, *words: str) -> AdminOutput:
+    def mqadmin(self, *words: str, credentials: tuple[str, str] | None = None) -> AdminOutput:
         """Runs the command line tool, inside the JVM that is there already.
 
-        Words that it cannot parse make it exit, and the JVM with it: DriverGone.
+        `credentials` are an access key and its secret. Words that it cannot parse make it exit, and
+        the JVM with it: DriverGone.
         """
-        return self.call("mqadmin", {"words": words}, AdminOutput)
+        access_key, secret_key = credentials or (None, None)
+        arguments = {"words": words, "accessKey": access_key, "secretKey": secret_key}
+        return self.call("mqadmin", arguments, AdminOutput)
 
     def new_handle(self, role: str) -> str:
         """A name that no other client has: it is part of the client's id, in every JVM."""

@@ -2,9 +2,12 @@
 
 import msgspec
 
+from roquet.access.guard import Guard
+from roquet.access.keeping import KeptAccounts
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
@@ -21,6 +24,7 @@ from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
+from roquet.net.crowd import Crowd
 from roquet.net.service import Services
 from roquet.net.tls import ServerTls
 from roquet.protocol.bodies.data_version import DataVersion
@@ -46,6 +50,7 @@ class Broker(msgspec.Struct):
     safety: Safety
     expiry: Expiry
     refused_writes: RefusedWrites
+    late_sends: LateSends
     delays: Delays
     pending_halves: PendingHalves
     registrar: Registrar
@@ -58,6 +63,11 @@ class Broker(msgspec.Struct):
     changed_settings: ChangedSettings
     settings_saver: Saver
     tls: ServerTls
+    # Everybody who is connected, at both ports.
+    crowd: Crowd
+    # None without access control.
+    accounts: KeptAccounts | None
+    guard: Guard | None
     # The owner of what a request leaves to be done after its handler has returned.
     services: Services
     # Where clients find this broker, packed as in records; message ids begin with it.

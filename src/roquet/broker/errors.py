@@ -8,6 +8,8 @@ RoquetError
 │   ├── AttributeNotKept        1   an attribute of a topic promises what there is not here
 │   ├── BadOffset               1   no position in a queue is negative
 │   ├── TooManyGroups           1   one connection cannot be in that many groups
+│   ├── NoMoreTopics            1   clients may make no more of them
+│   ├── NoMoreGroups            1   clients may make no more of them
 │   ├── FiltersOff              1   SQL92 is switched off here
 │   ├── BroadcastForbidden      16  the group may not broadcast
 │   ├── ClosedTopic             16  only the broker itself writes there
@@ -82,6 +84,26 @@ class TooManyGroups(Refused):
     def __init__(self, limit: int) -> None:
         super().__init__(
             ResponseCode.SYSTEM_ERROR, f"a connection can be in {limit} groups and no more"
+        )
+        self.limit = limit
+
+
+class NoMoreTopics(Refused):
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_ERROR,
+            f"there are {limit} topics, and clients may make no more: ask an operator, or see "
+            "autoCreateTopicMax",
+        )
+        self.limit = limit
+
+
+class NoMoreGroups(Refused):
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_ERROR,
+            f"there are {limit} groups, and clients may make no more: ask an operator, or see "
+            "autoCreateGroupMax",
         )
         self.limit = limit
 

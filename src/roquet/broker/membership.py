@@ -16,12 +16,17 @@ log = logging.getLogger(__name__)
 
 
 def group_settings(broker: Broker, group: str) -> GroupConfig:
-    """The settings of a group, made if they may be. Raises BadName and UnknownGroup."""
+    """The settings of a group, made if they may be.
+
+    Raises BadName, UnknownGroup and NoMoreGroups.
+    """
     found = broker.groups.find(group)
     if found is not None:
         return found
     may_create = broker.config.create_groups and not broker.config.is_slave
-    return broker.groups.find_or_create(group, may_create=may_create)
+    return broker.groups.find_or_create(
+        group, may_create=may_create, count_max=broker.config.created_group_count_max
+    )
 
 
 def connection_lost(broker: Broker, connection: Connection) -> None:

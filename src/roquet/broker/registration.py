@@ -13,6 +13,7 @@ from zlib import crc32
 
 import msgspec
 
+from roquet.access.own_account import OwnAccount, request_of
 from roquet.clock import Clock
 from roquet.errors import RoquetError
 from roquet.net.errors import NetError
@@ -22,8 +23,6 @@ from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.registration import Registration
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.command import Command
-from roquet.protocol.fields import Header, fields_of
 from roquet.protocol.headers.registration import (
     RegisterBrokerHeader,
     UnregisterBrokerHeader,
@@ -74,8 +73,10 @@ class Registrar:
         topic_table: Callable[[], TopicConfigTable],
         *,
         timeout_s: Callable[[], float],
+        account: OwnAccount | None = None,
     ) -> None:
         self._peers = peers
+        self._account = account
         self._name_servers = tuple(name_servers)
         self._identity = identity
         self._topic_table = topic_table
@@ -85,6 +86,13 @@ class Registrar:
         self._change_count = 0
         self._told_count = 0
         self._round = asyncio.Lock()
+
+    def use(self, name_servers: Sequence[str]) -> None:
+        """From now on these; those that are new are told soon, the others learn it by silence."""
+        if set(name_servers) != set(self._name_servers):
+            self._name_servers = tuple(name_servers)
+            log.info("name servers are %s now", ", ".join(self._name_servers))
+            self.refresh_soon()
 
     def refresh_soon(self) -> None:
         """Topics have changed. Changes that come together are told together."""
@@ -144,7 +152,7 @@ class Registrar:
             cluster_name=identity.cluster,
             broker_id=identity.broker_id,
         )
-        command = _command(RequestCode.UNREGISTER_BROKER, header)
+        command = request_of(self._account, RequestCode.UNREGISTER_BROKER, header)
         await asyncio.gather(
             *(
                 self._peers.call(server, command, _UNREGISTER_TIMEOUT_S)
@@ -186,7 +194,7 @@ class Registrar:
             broker_id=identity.broker_id,
             body_crc32=crc32(body) & _CRC_MASK,
         )
-        command = _command(RequestCode.REGISTER_BROKER, header, body)
+        command = request_of(self._account, RequestCode.REGISTER_BROKER, header, body)
         reply = await self._peers.call(name_server, command, self._timeout_s())
         if reply.code != ResponseCode.SUCCESS:
             raise NotRegistered(name_server, reply.code, reply.remark)
@@ -213,7 +221,3 @@ class _Outages:
     def ends(self, what: str) -> bool:
         """Whether it did not work until now."""
         return self._said_s.pop(what, None) is not None
-
-
-def _command(code: RequestCode, header: Header, body: bytes = b"") -> Command:
-    return Command(code, fields=fields_of(header), body=body)

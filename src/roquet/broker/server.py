@@ -9,6 +9,8 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from roquet.access.guard import Guard
+from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
@@ -18,6 +20,7 @@ from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
@@ -36,14 +39,15 @@ from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
-from roquet.net.connection import Connection, Lane
+from roquet.net.address_server import AddressServer, read_source
+from roquet.net.connection import Connection
+from roquet.net.crowd import Crowd
 from roquet.net.errors import UnknownHost
-from roquet.net.limits import ConnectionLimits
 from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
 from roquet.net.peers import Peers
 from roquet.net.ports import at_free_port
 from roquet.net.router import Route, Router
-from roquet.net.service import Services
+from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
 from roquet.net.tls import ServerTls
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
@@ -69,8 +73,8 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
     When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, StateFileError,
-    AttributeNotKept, TlsNotUsable, and OSError, NoFreePort or UnknownHost when an address cannot
-    be had.
+    AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost when an address
+    cannot be had.
     """
     ip_of(config.bind_host)
     config = replace(
@@ -99,8 +103,8 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
         await stack.enter_async_context(broker.services)
         start_upkeep(broker)
         listeners = [
-            _listener(broker, ROUTES, PlainLane(broker, has_pulls=True)),
-            _listener(broker, _FAST_ROUTES, PlainLane(broker, has_pulls=False)),
+            _listener(broker, ROUTES, has_pulls=True),
+            _listener(broker, _FAST_ROUTES, has_pulls=False),
         ]
 
         async def stop_serving() -> None:
@@ -111,10 +115,20 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
         stack.push_async_callback(stop_serving)
         for listener, distance in zip(listeners, (0, FAST_PORT_DISTANCE), strict=True):
             await listener.start(config.bind_host, config.listen_port + distance)
+        await _find_name_servers(broker)
         learn(broker, await broker.registrar.register())
         stack.push_async_callback(broker.registrar.unregister)
         _tell_address(config)
         return broker, stack.pop_all()
+
+
+async def _find_name_servers(broker: Broker) -> None:
+    """If there is a server that names them, now and again and again."""
+    url = read_source(";".join(broker.config.name_servers)).url
+    if url is not None:
+        server = AddressServer(url, broker.registrar.use)
+        await server.ask()
+        broker.services.run("find name servers", server.keep_asking, on_failure=OnFailure.RESTART)
 
 
 def _tell_address(config: BrokerConfig) -> None:
@@ -132,14 +146,17 @@ def _tell_address(config: BrokerConfig) -> None:
         )
 
 
-def _listener(broker: Broker, routes: Sequence[Route[Broker]], lane: Lane) -> Server:
+def _listener(broker: Broker, routes: Sequence[Route[Broker]], *, has_pulls: bool) -> Server:
+    # The lane asks nobody, so a guarded broker has none.
+    lane = PlainLane(broker, has_pulls=has_pulls) if broker.guard is None else None
     return Server(
-        Router(broker, routes),
+        Router(broker, routes, broker.guard),
         broker.clock,
-        limits=ConnectionLimits(idle_timeout_s=broker.config.idle_timeout_s),
+        limits=broker.config.limits,
         on_closed=lambda connection: connection_lost(broker, connection),
         lane=lane,
         tls=broker.tls,
+        crowd=broker.crowd,
     )
 
 
@@ -150,6 +167,7 @@ class _LoadedTable(SavedTable, Protocol):
 def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitStack) -> Broker:
     """The broker with its tables loaded and its store open."""
     tls = ServerTls(config.tls, clock)
+    accounts = kept_accounts(config, disk, clock)
     lost: set[str] = set()
 
     def kept(name: str, table: _LoadedTable) -> Saver:
@@ -204,10 +222,11 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     registrar = Registrar(
         _peers(tls, clock, stack),
         clock,
-        config.name_servers,
+        read_source(";".join(config.name_servers)).addresses,
         _identity(config),
         lambda: topics.announced(broker.config.permission),
         timeout_s=lambda: broker.config.register_timeout_ms / 1000,
+        account=config.own_account,
     )
 
     def topics_changed() -> None:
@@ -233,6 +252,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         safety=safety,
         expiry=Expiry(store, clock, lambda: broker.config.store),
         refused_writes=RefusedWrites(clock),
+        late_sends=LateSends(clock, config.send_wait_s_max),
         delays=delays,
         pending_halves=pending_halves,
         registrar=registrar,
@@ -245,6 +265,9 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         changed_settings=changed_settings,
         settings_saver=settings_saver,
         tls=tls,
+        crowd=Crowd(clock, config.bounds),
+        accounts=accounts,
+        guard=None if accounts is None else Guard(accounts, clock),
         services=Services(config.broker_name),
         store_host=store_host,
         cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),

@@ -4,6 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from roquet.cli.access_options import access_given, define_access
 from roquet.cli.broker_group import PROCESS_COUNT_MAX
 from roquet.cli.broker_process import BrokerOptions, run_broker
 from roquet.cli.hosts import reachable_host_name
@@ -28,7 +29,8 @@ def define(parser: ArgumentParser) -> None:
         "-n",
         "--name-server",
         metavar="ADDRESSES",
-        help="host:port of name servers, joined by ';'.",
+        help="host:port of name servers, joined by ';', or http://host:port/path of a page that"
+        " names them. Without it, what the file says, or NAMESRV_ADDR in the environment.",
     )
     parser.add_argument("--dir", type=Path, metavar="DIR", help="Where messages are kept.")
     parser.add_argument("--host", help="The address to listen on. Without it, this machine only.")
@@ -48,6 +50,7 @@ def define(parser: ArgumentParser) -> None:
         help="How many brokers, each with a name, a directory and ports (10 apart) of its own; one"
         " if left out. A core is for one of them.",
     )
+    define_access(parser)
     define_tls(parser)
     parser.set_defaults(run=_run)
 
@@ -63,7 +66,7 @@ def _run(given: Namespace) -> int:
                 advertised_host=given.advertise,
                 port=given.port,
                 process_count=given.processes,
-                tls=tls_given(given),
+                settings=access_given(given) | tls_given(given),
             )
         )
     except (RoquetError, OSError) as error:

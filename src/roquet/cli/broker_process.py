@@ -1,6 +1,7 @@
 """A process that is a broker: settings, log, signals."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
 from roquet.broker.settings.config import BrokerConfig
+from roquet.cli.access_options import home_from_environment
 from roquet.cli.broker_group import members_of, run_group
 from roquet.cli.log_lines import log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
@@ -22,6 +24,8 @@ from roquet.errors import RoquetError
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.protocol.bodies.properties_text import read_properties_text
 
+# As in Apache, where no other place names them.
+_NAME_SERVERS: Final = "NAMESRV_ADDR"
 _DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
 
 
@@ -35,7 +39,7 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     advertised_host: str | None
     port: int | None
     process_count: int = 1
-    tls: dict[str, str] = {}  # under Apache's names
+    settings: dict[str, str] = {}  # of access control and TLS, under their names in files
 
 
 class BrokerFailed(RoquetError):
@@ -82,9 +86,11 @@ def _config(options: BrokerOptions) -> BrokerConfig:
         settings = read_properties_text(options.config_file.read_bytes())
     if options.name_servers is not None:
         settings["namesrvAddr"] = options.name_servers
+    elif _NAME_SERVERS in os.environ:
+        settings.setdefault("namesrvAddr", os.environ[_NAME_SERVERS])
     if options.directory is not None:
         settings["storePathRootDir"] = str(options.directory)
-    settings |= tls_from_file(settings) | options.tls
+    settings |= home_from_environment(settings) | tls_from_file(settings) | options.settings
     config, ignored = read_config(settings, root)
     if options.config_file is not None:
         warn_of_settings(

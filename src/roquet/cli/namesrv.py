@@ -4,6 +4,7 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
+from roquet.cli.access_options import access_given, define_access
 from roquet.cli.namesrv_process import run_name_server
 from roquet.cli.numbers import port_number
 from roquet.cli.tls_options import define_tls, tls_given
@@ -20,6 +21,7 @@ def define(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--host", help="The address to listen on. Without it, this machine only.")
     parser.add_argument("--port", type=port_number, help="The port to listen on; 0 takes any.")
+    define_access(parser)
     define_tls(parser)
     # Taken because Apache takes it; means nothing here.
     parser.add_argument("-n", help=SUPPRESS)
@@ -28,7 +30,9 @@ def define(parser: ArgumentParser) -> None:
 
 def _run(given: Namespace) -> int:
     try:
-        run_name_server(given.config, given.host, given.port, tls_given(given))
+        run_name_server(
+            given.config, given.host, given.port, access_given(given) | tls_given(given)
+        )
     except (RoquetError, OSError) as error:
         print(f"roquet namesrv: {error}", file=sys.stderr)
         return 1

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from roquet.cli.access_options import home_from_environment
 from roquet.cli.log_lines import log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
 from roquet.cli.tls_options import reloads_on_hangup, tls_from_file
@@ -16,16 +17,16 @@ from roquet.protocol.bodies.properties_text import read_properties_text
 
 
 def run_name_server(
-    config_file: Path | None, host: str | None, port: int | None, tls: dict[str, str]
+    config_file: Path | None, host: str | None, port: int | None, given: dict[str, str]
 ) -> None:
-    """Returns after SIGINT or SIGTERM; `tls` are settings under Apache's names.
+    """Returns after SIGINT or SIGTERM; `given` are settings under the names of files.
 
-    Raises OSError, BadBody, BadSetting, BadTlsSetting, TlsNotUsable, PromiseNotKept or
+    Raises OSError, BadBody, BadSetting, BadTlsSetting, TlsNotUsable, PromiseNotKept, BadRules or
     BadStateFile.
     """
     log_to_stderr()
     raise_file_limit()
-    config = _config(config_file, tls)
+    config = _config(config_file, given)
     run(
         _serve(
             replace(
@@ -37,9 +38,9 @@ def run_name_server(
     )
 
 
-def _config(path: Path | None, tls: dict[str, str]) -> NameServerConfig:
+def _config(path: Path | None, given: dict[str, str]) -> NameServerConfig:
     settings = {} if path is None else read_properties_text(path.read_bytes())
-    settings |= tls_from_file(settings) | tls
+    settings |= home_from_environment(settings) | tls_from_file(settings) | given
     config, ignored = read_config(settings)
     if path is not None:
         warn_of_settings(path, ignored, is_known, doubtful_truths(settings))

@@ -13,6 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.namesrv.errors import BadSetting, NotChangeable
+from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls_settings import TLS_KEYS, TlsSettings, read_tls
 from roquet.settings.promises import Promise, is_false, refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth, read_truth, truth_text
@@ -26,7 +28,17 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: int = PORT_DEFAULT
     kv_config_path: Path = Path("~/namesrv/kvConfig.json")
     idle_timeout_s: int = 120
+    # How much all peers together may take; not keys of Apache's.
+    connection_count_max: int = DEFAULT_BOUNDS.connection_count_max
+    connection_count_max_per_address: int = DEFAULT_BOUNDS.connection_count_max_per_address
+    accept_rate_max: int = DEFAULT_BOUNDS.accept_rate_max
+    held_size_max: int = DEFAULT_BOUNDS.held_size_max
+    parked_count_max: int = DEFAULT_LIMITS.parked_count_max
     tls: TlsSettings = TlsSettings()
+    # Who may do what. Apache's name servers know no such thing; here it is off unless asked for.
+    access_control: bool = False
+    accounts_file: Path | None = None
+    home: Path | None = None
     expiry_period_ms: int = 5_000
     # Whether routes tell clients the fixed queue numbers of ordered topics.
     routes_show_order: bool = False
@@ -34,6 +46,21 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     brokers_learn_order: bool = True
     # What no request may change, whatever else may be changed.
     locked_settings: tuple[str, ...] = ("configBlackList", "configStorePath", "kvConfigPath")
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(
+            connection_count_max=self.connection_count_max,
+            connection_count_max_per_address=self.connection_count_max_per_address,
+            accept_rate_max=self.accept_rate_max,
+            held_size_max=self.held_size_max,
+        )
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        return ConnectionLimits(
+            idle_timeout_s=self.idle_timeout_s, parked_count_max=self.parked_count_max
+        )
 
 
 class ReadConfig(NamedTuple):
@@ -101,8 +128,9 @@ def changeable_texts(config: NameServerConfig) -> dict[str, str]:
 
 
 def config_texts(config: NameServerConfig) -> dict[str, str]:
-    """Every setting under Apache's name."""
-    return {name: _text(getattr(config, setting.attribute)) for name, setting in _SETTINGS.items()}
+    """Every setting that has a value, under Apache's name."""
+    values = {name: getattr(config, setting.attribute) for name, setting in _SETTINGS.items()}
+    return {name: _text(value) for name, value in values.items() if value is not None}
 
 
 class _Setting(NamedTuple):
@@ -137,6 +165,13 @@ def _parse_truth(_name: str, text: str) -> bool:
     return read_truth(text)
 
 
+def _parse_clear_truth(name: str, text: str) -> bool:
+    # Java takes everything else for false. Here that could mean an open door.
+    if not is_plain_truth(text):
+        raise BadSetting(name, text, "true or false")
+    return read_truth(text)
+
+
 def _parse_names(_name: str, text: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, text.split(";"))))
 
@@ -155,6 +190,14 @@ _SETTINGS: Final = {
     "bindAddress": _Setting("host", _parse_text),
     "listenPort": _Setting("port", _parse_port),
     "kvConfigPath": _Setting("kv_config_path", _parse_path),
+    "maxConnections": _Setting("connection_count_max", _parse_count),
+    "maxConnectionsPerAddress": _Setting("connection_count_max_per_address", _parse_count),
+    "maxAcceptsPerSecond": _Setting("accept_rate_max", _parse_count),
+    "maxHeldBytes": _Setting("held_size_max", _parse_count),
+    "maxRequestsPerConnection": _Setting("parked_count_max", _parse_count),
+    "aclEnable": _Setting("access_control", _parse_clear_truth),
+    "aclFile": _Setting("accounts_file", _parse_path),
+    "rocketmqHome": _Setting("home", _parse_path),
     "serverChannelMaxIdleTimeSeconds": _Setting("idle_timeout_s", _parse_count),
     "scanNotActiveBrokerInterval": _Setting("expiry_period_ms", _parse_count),
     "orderMessageEnable": _Setting("routes_show_order", _parse_truth, is_changeable=True),
@@ -169,15 +212,14 @@ assert {setting.attribute for setting in _SETTINGS.values()} == {
 } - {"tls"}
 
 _ALONE: Final = "set it to false; brokers have no replicas here"
-_ACCESS_CONTROL: Final = Promise(
+_USERS: Final = Promise(
     read_truth,
-    "access control",
-    "set it to false, and let nobody you do not trust reach the server",
+    "users and policies in a database",
+    "set it to false, and use aclEnable, with accounts in a file",
 )
 PROMISES: Final = {
-    "aclEnable": _ACCESS_CONTROL,
-    "authenticationEnabled": _ACCESS_CONTROL,
-    "authorizationEnabled": _ACCESS_CONTROL,
+    "authenticationEnabled": _USERS,
+    "authorizationEnabled": _USERS,
     "supportActingMaster": Promise(read_truth, "that a slave steps in for its master", _ALONE),
     "enableControllerInNamesrv": Promise(read_truth, "to elect masters", _ALONE),
     "enableTopicList": Promise(is_false, "to keep the names of topics secret", "set it to true"),
@@ -217,7 +259,6 @@ HARMLESS: Final = _THREADS | {
     "enableShutdownGracefully",
     "notifyMinBrokerIdChanged",
     "productEnvName",
-    "rocketmqHome",
     "serverNettyWorkerGroupEnable",
     "shutdownWaitTimeSeconds",
     "waitSecondsForService",

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
+from roquet.access.needs import ACCOUNT
 from roquet.namesrv.config import change_config, changeable_texts, config_texts
 from roquet.namesrv.errors import BadSetting, NotChangeable, RegistrationRefused
 from roquet.namesrv.name_server import NameServer
@@ -282,11 +283,11 @@ ROUTES = (
     on(Code.BROKER_HEARTBEAT, BrokerHeartbeatHeader, broker_heartbeat),
     on(Code.GET_BROKER_MEMBER_GROUP, BrokerMemberGroupHeader, get_member_group),
     on(Code.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicHeader, register_topic),
-    on(Code.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader, get_route),
-    on(Code.GET_BROKER_CLUSTER_INFO, NoFields, get_cluster_info),
+    on(Code.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader, get_route, needs=ACCOUNT),
+    on(Code.GET_BROKER_CLUSTER_INFO, NoFields, get_cluster_info, needs=ACCOUNT),
     on(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields, topics_by(RouteTable.topics)),
     on(Code.GET_TOPICS_BY_CLUSTER, TopicsByClusterHeader, get_topics_of_cluster),
-    on(Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, NoFields, get_system_topics),
+    on(Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, NoFields, get_system_topics, needs=ACCOUNT),
     on(Code.GET_UNIT_TOPIC_LIST, NoFields, topics_by(RouteTable.unit_topics)),
     on(Code.GET_HAS_UNIT_SUB_TOPIC_LIST, NoFields, topics_by(RouteTable.unit_subscription_topics)),
     on(

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from roquet.access.guard import Guard
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.kv_config import KvConfig
 from roquet.namesrv.route_table import RouteTable
@@ -17,3 +18,5 @@ class NameServer(msgspec.Struct):
     changed_settings: ChangedSettings
     settings_saving: Saving
     tls: ServerTls
+    # None without access control.
+    guard: Guard | None = None

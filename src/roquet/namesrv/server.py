@@ -4,9 +4,12 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
+from roquet.access.guard import Guard
+from roquet.access.keeping import kept_accounts
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.namesrv.config import NameServerConfig, change_config, changeable_texts
@@ -16,7 +19,7 @@ from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import LiveBroker, RouteTable
 from roquet.namesrv.saving import Saving
 from roquet.net.connection import Connection
-from roquet.net.limits import ConnectionLimits
+from roquet.net.crowd import Crowd
 from roquet.net.own_addresses import ip_of
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
@@ -28,6 +31,8 @@ from roquet.state_file import StateFile
 
 log = logging.getLogger(__name__)
 
+_TICK_S: Final = 1.0
+
 
 @asynccontextmanager
 async def serve_names(
@@ -35,8 +40,8 @@ async def serve_names(
 ) -> AsyncIterator[NameServer]:
     """A name server that answers while the block runs; `config.port` is the port it got.
 
-    Raises BadStateFile, TlsNotUsable, and OSError, NoFreePort or UnknownHost when the address
-    cannot be had.
+    Raises BadStateFile, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost when the
+    address cannot be had.
     """
     ip_of(config.host)
     tls = ServerTls(config.tls, clock)
@@ -49,15 +54,18 @@ async def serve_names(
     settings_saving = Saving(changes_file, changed_settings.to_bytes)
     if changed_settings.change_count:
         await settings_saving.save_now()  # What was forgotten must not come back.
+    accounts = kept_accounts(config, disk, clock)
+    guard = None if accounts is None else Guard(accounts, clock)
     server = NameServer(
-        config, RouteTable(clock), kv_config, changed_settings, settings_saving, tls
+        config, RouteTable(clock), kv_config, changed_settings, settings_saving, tls, guard
     )
     listener = Server(
-        Router(server, ROUTES),
+        Router(server, ROUTES, guard),
         clock,
-        limits=ConnectionLimits(idle_timeout_s=config.idle_timeout_s),
+        limits=config.limits,
         on_closed=partial(_lose_connection, server),
         tls=tls,
+        crowd=Crowd(clock, config.bounds),
     )
     async with Services("name server") as services:
         for saving in (kv_config.saving, settings_saving):
@@ -65,6 +73,10 @@ async def serve_names(
         services.every(
             "expire brokers", config.expiry_period_ms / 1000, partial(expire_brokers, server)
         )
+        if accounts is not None and guard is not None:
+            looking = accounts.keep_looking
+            services.run("look at accounts", looking, on_failure=OnFailure.RESTART)
+            services.every("count refusals", _TICK_S, guard.tick)
         port = await listener.start(config.host, config.port)
         server.config = replace(config, port=port)
         log.info("name server listens on %s:%d", config.host, port)

@@ -13,6 +13,7 @@ from typing import Final, Protocol, cast, final
 
 import msgspec
 
+from roquet.net.crowd import Crowd
 from roquet.net.errors import CallTimedOut, ConnectionLost, Refused, TooManyInFlight
 from roquet.net.limits import ConnectionLimits
 from roquet.net.pending_calls import PendingCall, PendingCalls
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 # Some forty requests. With many more in one write, either side would wait while the other works.
 _KEPT_BACK_SIZE_MAX: Final = 16384
+# What is counted when it is written, and not only once a second.
+_SMALL_WRITE_SIZE: Final = 1024
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
 
@@ -75,6 +78,7 @@ class Connection(asyncio.Protocol):
         "_answer",
         "_calls",
         "_close_reason",
+        "_crowd",
         "_frames",
         "_is_mid_frame",
         "_is_server",
@@ -92,6 +96,7 @@ class Connection(asyncio.Protocol):
         "_writable",
         "deadline_s",
         "heard_count",
+        "held_size",
         "peer",
         "peer_address",
         "peer_host",
@@ -106,17 +111,19 @@ class Connection(asyncio.Protocol):
         *,
         dialed: str | None = None,
         lane: Lane | None = None,
+        crowd: Crowd | None = None,
     ) -> None:
         """`dialed` is the address that we called; without it, the peer called us.
 
         `answer` raises ProtocolError when the stream cannot be trusted any more. `lane` is asked
-        before it about every frame.
+        before it about every frame. Whoever belongs to a `crowd` holds no more than its part.
         """
         self._owner = owner
         self._answer = answer
         self._watch = watch
         self._limits = limits
         self._lane = lane
+        self._crowd = crowd
         self._is_server = dialed is None
         self._loop = asyncio.get_running_loop()
         self._frames = FrameDecoder(limits.frame_size_max, limits.header_size_max)
@@ -133,6 +140,7 @@ class Connection(asyncio.Protocol):
         self._close_reason: str | None = None
         self.deadline_s = float("inf")
         self.heard_count = 0
+        self.held_size = 0
         self.peer = dialed or ""
         self.peer_address = _NO_ADDRESS
         self.peer_host = b""
@@ -288,15 +296,25 @@ class Connection(asyncio.Protocol):
             self._close_reason = reason
         self._transport.abort()
 
-    # What the watch finds.
+    # What the watch and the crowd find.
+
+    def count_held(self) -> None:
+        """Tells the crowd what is neither a whole request yet nor read by the peer."""
+        if self._crowd is None or self._close_reason is not None:
+            return
+        size = self._frames.pending_size + self._transport.get_write_buffer_size()
+        difference = size - self.held_size
+        if difference:
+            self.held_size = size
+            self._crowd.hold(difference)
 
     def expire(self) -> None:
         if not self.is_open:
             self._transport.abort()
         elif self.is_stalled:
-            self._cut_off(f"read too little for {self._limits.unread_timeout_s:g} s")
+            self.cut_off(f"read too little for {self._limits.unread_timeout_s:g} s")
         elif self._is_mid_frame:
-            self._cut_off(f"did not complete a frame within {self._limits.frame_timeout_s:g} s")
+            self.cut_off(f"did not complete a frame within {self._limits.frame_timeout_s:g} s")
         else:
             self.close(f"idle for {self._limits.idle_timeout_s:g} s")
 
@@ -312,6 +330,8 @@ class Connection(asyncio.Protocol):
         self.peer_host = pack_host(ip, port)
         self.peer = self.peer or str(self.peer_address)
         self.deadline_s = self._watch.refresh() + self._limits.idle_timeout_s
+        if self._crowd is not None:
+            self._crowd.add(self)
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -326,6 +346,8 @@ class Connection(asyncio.Protocol):
                 self._frames.whole(b"")
         except ProtocolError as error:
             self._distrust(error)
+        if self._frames.pending_size or self.held_size:
+            self.count_held()
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -358,6 +380,8 @@ class Connection(asyncio.Protocol):
         self._outgoing.clear()
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
+        if self._crowd is not None:
+            self._crowd.discard(self)
         self._calls.fail_all(lambda: ConnectionLost(self.peer, reason))
         parked, self._parked = self._parked, None
         for waiting in parked or ():
@@ -419,12 +443,15 @@ class Connection(asyncio.Protocol):
         if not outgoing or self._close_reason is not None:
             outgoing.clear()
             return
-        self._transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
+        data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
+        self._transport.write(data)
         outgoing.clear()
         if self._writable is not None:
             unread_size = self._transport.get_write_buffer_size()
             if unread_size > self._limits.unread_size_max:
-                self._cut_off(f"left {unread_size} bytes unread")
+                self.cut_off(f"left {unread_size} bytes unread")
+        if len(data) > _SMALL_WRITE_SIZE:
+            self.count_held()
 
     def _move_deadline(self, *, has_frames: bool) -> None:
         if self._writable is not None:
@@ -440,7 +467,7 @@ class Connection(asyncio.Protocol):
         self._watch.complain("closing", f"closing {self.peer}: {error}")
         self.close(str(error))
 
-    def _cut_off(self, reason: str) -> None:
+    def cut_off(self, reason: str) -> None:
         self._watch.complain("cutting off", f"cutting off {self.peer}: it {reason}")
         self.abort(f"the peer {reason}")
 
@@ -453,4 +480,4 @@ class Connection(asyncio.Protocol):
         is_silent = call.heard_count == self.heard_count
         if is_silent and call.timeout_s >= self._limits.silence_timeout_s and self.is_open:
             # A cable that was pulled says nothing; the next call dials again.
-            self._cut_off(f"was silent for {call.timeout_s:g} s")
+            self.cut_off(f"was silent for {call.timeout_s:g} s")

@@ -45,6 +45,7 @@ class Door(asyncio.Protocol):
         "_transport",
         "_watch",
         "deadline_s",
+        "ip",
         "peer",
     )
 
@@ -64,6 +65,7 @@ class Door(asyncio.Protocol):
         self._session: TlsSession | None = None
         self._is_open = True
         self.deadline_s = float("inf")
+        self.ip = ""
         self.peer = ""
 
     # What the watch and the keeper do.
@@ -100,6 +102,7 @@ class Door(asyncio.Protocol):
         # A peer that is gone already has no address any more.
         peer = transport.get_extra_info("peername")
         self.peer = str(Address(*peer[:2])) if peer else "a peer"
+        self.ip = peer[0] if peer else ""
         self.deadline_s = self._watch.refresh() + self._limits.idle_timeout_s
         self._keeper.knocked(self)
 

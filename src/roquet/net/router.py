@@ -6,17 +6,22 @@ A handler is a plain function in a table:
 
 It answers at once with a `Reply` (or with the bytes of one, where templates exist),
 raises `Refused`, or returns `Parked` or `OWED` and answers later.
+
+A route says what its request `needs` of whoever sends it. Where there is a guard, it is asked
+between header and handler, so no handler can forget it; a route that says nothing is for
+administrators.
 """
 
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar, final
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
+from roquet.protocol.acl_rights import Right
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.errors import ProtocolError
@@ -123,16 +128,46 @@ OWED: Final = Owed()
 Answer = Reply | Parked | Owed | bytes
 
 
+class Need(NamedTuple):
+    """A right on a topic; or on a group, which is called by the topic of its retries."""
+
+    topic: str
+    right: Right
+
+
+class Needs(msgspec.Struct, Generic[S, H], frozen=True):
+    """What a request needs: `of` finds it out, `text` says it to people."""
+
+    text: str
+    of: Callable[[S, Request[H]], Iterable[Need]]
+    # Those of the header that `of` reads.
+    fields: tuple[str, ...] = ()
+
+
 class Route(msgspec.Struct, Generic[S], frozen=True):
     """One line of a table; `on` has checked that the handler fits the header."""
 
     code: RequestCode
     header: type[Header]
     handler: Callable[[S, Request[Any]], Answer]
+    needs: Needs[S, Any] | None = None
 
 
-def on(code: RequestCode, header: type[H], handler: Callable[[S, Request[H]], Answer]) -> Route[S]:
-    return Route(code, header, handler)
+def on(
+    code: RequestCode,
+    header: type[H],
+    handler: Callable[[S, Request[H]], Answer],
+    needs: Needs[S, H] | None = None,
+) -> Route[S]:
+    """Without `needs` it is for administrators, where there is a guard."""
+    missing = set(needs.fields if needs else ()).difference(header.__struct_fields__)
+    assert not missing, f"{header.__name__} has no {missing}"
+    return Route(code, header, handler, needs)
+
+
+class Guard(Protocol):
+    def check(self, server: Any, request: Request[Any], needs: Needs[Any, Any] | None) -> None:
+        """Returns if whoever sent the request may have it answered. Raises Refused."""
 
 
 _ReadyRoute: TypeAlias = tuple[Callable[[msgspec.Raw], Any], Callable[[Request[Any]], Answer]]
@@ -142,10 +177,12 @@ _ReadyRoute: TypeAlias = tuple[Callable[[msgspec.Raw], Any], Callable[[Request[A
 class Router(Generic[S]):
     """Answers frames of any connection with the handlers of `routes`, working on `server`."""
 
-    __slots__ = ("_ready", "_routes", "_server")
+    __slots__ = ("_guard", "_ready", "_routes", "_server")
 
-    def __init__(self, server: S, routes: Iterable[Route[S]]) -> None:
+    def __init__(self, server: S, routes: Iterable[Route[S]], guard: Guard | None = None) -> None:
+        """Without a guard everybody may do everything."""
         self._server = server
+        self._guard = guard
         self._routes: dict[int, Route[S]] = {}
         for route in routes:
             assert route.code not in self._routes, f"two handlers for {route.code!r}"
@@ -175,8 +212,21 @@ class Router(Generic[S]):
         route = self._routes.get(code)
         if route is None:
             return None
-        ready = self._ready[code] = (_reader(route.header), partial(route.handler, self._server))
+        handle: Callable[[Request[Any]], Answer] = partial(route.handler, self._server)
+        if self._guard is not None:
+            handle = _guarded(self._guard, self._server, route, handle)
+        ready = self._ready[code] = (_reader(route.header), handle)
         return ready
+
+
+def _guarded(
+    guard: Guard, server: S, route: Route[S], handle: Callable[[Request[Any]], Answer]
+) -> Callable[[Request[Any]], Answer]:
+    def check_and_handle(request: Request[Any]) -> Answer:
+        guard.check(server, request, route.needs)
+        return handle(request)
+
+    return check_and_handle
 
 
 def answer_by(work: Callable[[], Answer], command: Command) -> bytes | None:

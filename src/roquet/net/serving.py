@@ -9,6 +9,7 @@ from typing import Any, Final, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection, Lane
+from roquet.net.crowd import Crowd
 from roquet.net.door import Door
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
@@ -17,7 +18,6 @@ from roquet.net.router import Router
 from roquet.net.tls import ServerTls
 from roquet.net.watch import Watch
 
-CONNECTION_COUNT_MAX: Final = 20_000
 _BACKLOG: Final = 1024
 # Of all descriptors that the process may have, these stay free for files, whoever connects.
 _FILE_SHARE: Final = 4
@@ -29,7 +29,7 @@ class Server:
     """Answers the requests of all who connect with one router.
 
     `on_closed` hears of every connection that was served, when it is gone. `lane` is asked before
-    the router. Without `tls` nothing is encrypted.
+    the router. Without `tls` nothing is encrypted. Servers with several ports share a `crowd`.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class Server:
         clock: Clock,
         *,
         limits: ConnectionLimits = DEFAULT_LIMITS,
-        connection_count_max: int = CONNECTION_COUNT_MAX,
         on_closed: Callable[[Connection], None] | None = None,
         lane: Lane | None = None,
         tls: ServerTls | None = None,
+        crowd: Crowd | None = None,
     ) -> None:
         self._router = router
         self._limits = limits
-        self._connection_count_max = connection_count_max
         self._on_closed = on_closed
         self._lane = lane
         self._tls = tls
-        self._watch = Watch(clock)
+        self._crowd = crowd or Crowd(clock)
+        self._watch = Watch(clock, self._crowd.recount)
         self._listener: asyncio.Server | None = None
 
     @property
@@ -83,8 +83,9 @@ class Server:
         self._watch.sweep()
 
     def knocked(self, door: Door) -> None:
-        if len(self._watch) >= self._connection_count_max:
-            self._refuse(door, f"{self.connection_count} connections are open")
+        reason = self._crowd.refusal(door.ip)
+        if reason is not None:
+            self._refuse(door, reason)
         elif is_scarce(door.descriptor):
             self._refuse(
                 door,
@@ -92,12 +93,16 @@ class Server:
                 " that are left (ulimit -n)",
             )
         else:
+            self._crowd.entered(door.ip)
             self._watch.add(door)
 
     def left(self, door: Door) -> None:
-        self._watch.discard(door)
+        if door in self._watch:
+            self._crowd.left(door.ip)
+            self._watch.discard(door)
 
     def opened(self, connection: Connection) -> None:
+        self._crowd.entered(connection.peer_address.ip)
         self._watch.add(connection)
 
     def _refuse(self, door: Door, reason: str) -> None:
@@ -105,6 +110,7 @@ class Server:
         door.abort("too many connections")
 
     def closed(self, connection: Connection) -> None:
+        self._crowd.left(connection.peer_address.ip)
         self._watch.discard(connection)
         if self._on_closed is not None:
             self._on_closed(connection)
@@ -113,7 +119,14 @@ class Server:
         return Door(self, self._new_connection, self._watch, self._limits, self._tls)
 
     def _new_connection(self) -> Connection:
-        return Connection(self, self._router.answer, self._watch, self._limits, lane=self._lane)
+        return Connection(
+            self,
+            self._router.answer,
+            self._watch,
+            self._limits,
+            lane=self._lane,
+            crowd=self._crowd,
+        )
 
 
 def is_scarce(descriptor: int) -> bool:

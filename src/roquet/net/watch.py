@@ -6,6 +6,7 @@ connections are one short loop a second and no timers of their own.
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Final, Protocol, final
 
 from roquet.clock import Clock
@@ -33,10 +34,12 @@ class Watched(Protocol):
 class Watch:
     """Expires what is past its deadline; `now_s` is the time of the last look."""
 
-    __slots__ = ("_clock", "_complaints", "_is_empty", "_timer", "_watched", "now_s")
+    __slots__ = ("_clock", "_complaints", "_is_empty", "_on_sweep", "_timer", "_watched", "now_s")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, on_sweep: Callable[[], None] | None = None) -> None:
+        """`on_sweep` is called with every look, once a second while anything is watched."""
         self._clock = clock
+        self._on_sweep = on_sweep
         self._timer: asyncio.TimerHandle | None = None
         self._watched: set[Watched] = set()
         self._is_empty = asyncio.Event()
@@ -75,6 +78,8 @@ class Watch:
     def sweep(self) -> None:
         now_s = self.refresh()
         self._complaints.sum_up(now_s)
+        if self._on_sweep is not None:
+            self._on_sweep()
         for watched in [each for each in self._watched if each.deadline_s <= now_s]:
             watched.expire()
 

@@ -10,15 +10,31 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Final
 
-from roquet.protocol.codes import VERSION_4_9_3
+import msgspec
+
+from roquet.protocol.codes import VERSION_4_9_3, VERSION_OURS
+from roquet.protocol.fields import Header, fields_text, header_texts
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
+_SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105  The name of a field.
 
 # Added to a request after it was signed.
 _NEVER_SIGNED: Final = frozenset({SIGNATURE, "__ZONE_NAME", "__ZONE_MODE"})
 # Clients sign this one from 4.9.4 on.
 _LATELY_SIGNED: Final = "_UNIQUE_KEY_QUERY"
+
+
+def signed_fields(
+    header: Header, body: bytes, access_key: str, secret: str, security_token: str | None = None
+) -> msgspec.Raw:
+    """The fields of a request of ours, with the proof of who sends it."""
+    texts = header_texts(header)
+    texts[ACCESS_KEY] = access_key
+    if security_token is not None:
+        texts[_SECURITY_TOKEN] = security_token
+    texts[SIGNATURE] = sign(signed_bytes(texts, body, VERSION_OURS), secret)
+    return fields_text(texts)
 
 
 def signed_bytes(fields: Mapping[str, str], body: bytes, version: int) -> bytes:

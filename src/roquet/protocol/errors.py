@@ -8,6 +8,7 @@ RoquetError
     ├── BadBody              a body is not what its code promises: refuse the request
     ├── BadMessage           a stored message or batch is malformed
     ├── TooLarge             a named limit is exceeded
+    ├── BadRight             a word that is no right of an account
     └── BadExpression        a tag or SQL92 subscription cannot be parsed or compiled
 """
 
@@ -58,6 +59,14 @@ class TooLarge(ProtocolError):
         self.what = what
         self.size = size
         self.limit = limit
+
+
+class BadRight(ProtocolError):
+    """A word that is no right of an account."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:100]!r} is no right: DENY, PUB, SUB or PUB|SUB")
+        self.text = text
 
 
 class BadExpression(ProtocolError):

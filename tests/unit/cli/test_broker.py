@@ -14,9 +14,10 @@ from tests.support.our_cluster import OurBroker
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("aclEnable=TRUE\n", "aclEnable='TRUE' promises access control"),
-        ("authenticationEnabled=true\n", "authenticationEnabled='true' promises access control"),
-        ("authorizationEnabled=true\n", "authorizationEnabled='true' promises access control"),
+        ("aclEnable=TRUE\n", "aclEnable needs a file of accounts: set aclFile"),
+        ("aclEnable=yes\n", "aclEnable='yes': expected true or false"),
+        ("authenticationEnabled=true\n", "authenticationEnabled='true' promises users and"),
+        ("authorizationEnabled=true\n", "authorizationEnabled='true' promises users and"),
         ("tlsEnable=true\n", "tlsEnable='true' promises encrypted connections"),
         ("tls.server.mode=enforced\n", "tls.server.mode='enforced': expected disabled or"),
         ("tls.server.certPath=nowhere.pem\n", "no encrypted connections with certificate nowhere"),

@@ -106,7 +106,6 @@ def test_truths_are_read_as_java_reads_them_and_the_doubtful_named() -> None:
 
 # For every key a text that promises something, and one that does not.
 PROMISE_TEXTS = {
-    "aclEnable": ("true", "false"),
     "authenticationEnabled": ("True", "false"),
     "authorizationEnabled": ("true", "false"),
     "enableAllTopicList": ("false", "true"),

@@ -5,12 +5,13 @@ import logging
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 
 import pytest
 
 from roquet.clock import SystemClock
 from roquet.net.connection import Connection
+from roquet.net.crowd import Bounds
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
@@ -240,7 +241,7 @@ async def test_unread_bytes_have_a_hard_limit() -> None:
 
 async def test_connections_over_the_limit_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with (
-        running_echo_server(connection_count_max=1) as server,
+        running_echo_server(bounds=Bounds(connection_count_max=1, local_count_max=0)) as server,
         await RawPeer.connect(server.port) as first,
     ):
         await first.ask(echo_request())
@@ -253,6 +254,45 @@ async def test_connections_over_the_limit_are_refused(caplog: pytest.LogCaptureF
         async with await RawPeer.connect(server.port) as third:
             assert echoed_text(await third.ask(echo_request("third"))) == "third"
     assert len(server.closed) == 2  # nobody hears of the one that was refused
+
+
+async def test_frames_that_never_end_are_bounded_over_all_connections(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun = (1 << 20).to_bytes(4) + (100).to_bytes(4) + b"{" + bytes(49_991)
+    async with (
+        running_echo_server(bounds=Bounds(held_size_max=120_000)) as server,
+        await RawPeer.connect(server.port) as worker,
+        AsyncExitStack() as stack,
+    ):
+        await worker.ask(echo_request())
+        for _ in range(3):
+            peer = await stack.enter_async_context(await RawPeer.connect(server.port))
+            peer.send(begun)
+        await eventually(lambda: server.crowd.cut_off_count)
+        await eventually(lambda: len(server.closed) == 1)
+        assert server.crowd.held_size <= 120_000
+        assert "the most of all" in caplog.text
+        assert echoed_text(await worker.ask(echo_request("still"))) == "still"
+        await stack.aclose()
+        await eventually(lambda: server.crowd.count == 1)
+        assert server.crowd.held_size == 0
+
+
+async def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> None:
+    async with (
+        running_echo_server(bounds=Bounds(held_size_max=20 << 20)) as server,
+        AsyncExitStack() as stack,
+    ):
+        for _ in range(40):
+            peer = await stack.enter_async_context(await RawPeer.connect(server.port))
+            peer.stop_reading()
+            for _ in range(8):
+                peer.send(echo_request(body_size=1 << 20))
+        await eventually(lambda: server.crowd.cut_off_count)
+        assert server.crowd.held_size <= 20 << 20
+        async with await RawPeer.connect(server.port) as worker:
+            assert echoed_text(await worker.ask(echo_request("still"))) == "still"
 
 
 async def test_connections_leave_descriptors_for_files(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ A handler answers at once, or raises `Refused`. What has to wait is parked: pull
 """
 
 from roquet.broker.handlers import (
+    accounts,
     cleaning,
     clients,
     connections,
@@ -42,4 +43,5 @@ ROUTES = (
     *retries.ROUTES,
     *runtime.ROUTES,
     *cleaning.ROUTES,
+    *accounts.ROUTES,
 )

@@ -4,9 +4,11 @@ import asyncio
 import logging
 from typing import Final
 
+from roquet.access.needs import sub_group
 from roquet.broker.broker import Broker
-from roquet.broker.errors import UnknownGroup
+from roquet.broker.errors import NoMoreGroups, UnknownGroup
 from roquet.broker.handlers.deferred import answer_later
+from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.subscriptions import check_subscription
 from roquet.broker.notices import tell_members_changed
@@ -116,7 +118,7 @@ def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
         return  # It comes from the master.
     try:
         settings = group_settings(broker, consumer.group_name)
-    except UnknownGroup:
+    except (UnknownGroup, NoMoreGroups):
         return  # Nobody may make it; its pulls are refused and say so.
     flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
     topic = retry_topic(consumer.group_name)
@@ -128,10 +130,20 @@ def _queue_keys(body: QueueLockRequest) -> list[QueueKey]:
 
 
 ROUTES = (
-    on(RequestCode.HEART_BEAT, AddressedHeader, heartbeat),
-    on(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader, unregister_client),
-    on(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerListHeader, get_consumer_ids),
-    on(RequestCode.CHECK_CLIENT_CONFIG, NoFields, check_client),
-    on(RequestCode.LOCK_BATCH_MQ, AddressedHeader, lock_queues),
-    on(RequestCode.UNLOCK_BATCH_MQ, AddressedHeader, unlock_queues),
+    on(RequestCode.HEART_BEAT, AddressedHeader, heartbeat, needs=BEATING),
+    on(
+        RequestCode.UNREGISTER_CLIENT,
+        UnregisterClientHeader,
+        unregister_client,
+        needs=sub_group("consumer_group"),
+    ),
+    on(
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        ConsumerListHeader,
+        get_consumer_ids,
+        needs=sub_group("consumer_group"),
+    ),
+    on(RequestCode.CHECK_CLIENT_CONFIG, NoFields, check_client, needs=SUBSCRIBING),
+    on(RequestCode.LOCK_BATCH_MQ, AddressedHeader, lock_queues, needs=LOCKING),
+    on(RequestCode.UNLOCK_BATCH_MQ, AddressedHeader, unlock_queues, needs=LOCKING),
 )

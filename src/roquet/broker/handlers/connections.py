@@ -1,5 +1,6 @@
 """Who is connected: reports for operators."""
 
+from roquet.access.needs import sub_group
 from roquet.broker.broker import Broker
 from roquet.broker.tables.clients import Client
 from roquet.net.connection import Connection
@@ -65,7 +66,12 @@ def _producer(connection: Connection, client: Client) -> bodies.ProducerInfo:
 
 
 ROUTES = (
-    on(RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnectionsHeader, get_consumers),
+    on(
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
+        ConsumerConnectionsHeader,
+        get_consumers,
+        needs=sub_group("consumer_group"),
+    ),
     on(RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnectionsHeader, get_producers),
     on(RequestCode.GET_ALL_PRODUCER_INFO, NoFields, get_all_producers),
 )

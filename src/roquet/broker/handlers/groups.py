@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from roquet.access.needs import EVERYTHING, sub_group
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import answer_when_saved
 from roquet.broker.handlers.pages import page
@@ -76,6 +77,16 @@ ROUTES = (
     on(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, AddressedHeader, update_group),
     on(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, AddressedHeader, update_groups),
     on(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteGroupHeader, delete_group),
-    on(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetGroupConfigHeader, get_group),
-    on(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, AllGroupConfigsHeader, get_all_groups),
+    on(
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+        GetGroupConfigHeader,
+        get_group,
+        needs=sub_group("group"),
+    ),
+    on(
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        AllGroupConfigsHeader,
+        get_all_groups,
+        needs=EVERYTHING,
+    ),
 )

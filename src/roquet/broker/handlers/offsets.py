@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from roquet.access.needs import EVERYTHING, any_topic, reading
 from roquet.broker.broker import Broker
 from roquet.broker.errors import BadName, UnknownGroup, UnknownTopic
 from roquet.broker.handlers.deferred import answer_when_saved
@@ -133,14 +134,36 @@ def _is_old(broker: Broker, topic: str, queue_id: int) -> bool:
     return bool(first) and store.log_end - first[0].physical_offset > in_memory_size
 
 
+_PROGRESS: Final = reading("topic", "consumer_group")
+_QUEUES: Final = any_topic("topic")
 ROUTES = (
-    on(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader, query_consumer_offset),
-    on(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, update_consumer_offset),
-    on(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader, get_max_offset),
-    on(RequestCode.GET_MIN_OFFSET, GetMinOffsetHeader, get_min_offset),
-    on(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetHeader, search_offset),
-    on(RequestCode.GET_EARLIEST_MSG_STORETIME, EarliestStoreTimeHeader, get_earliest_store_time),
-    on(RequestCode.GET_ALL_CONSUMER_OFFSET, NoFields, get_all_consumer_offsets),
+    on(
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        QueryConsumerOffsetHeader,
+        query_consumer_offset,
+        needs=_PROGRESS,
+    ),
+    on(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        UpdateConsumerOffsetHeader,
+        update_consumer_offset,
+        needs=_PROGRESS,
+    ),
+    on(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader, get_max_offset, needs=_QUEUES),
+    on(RequestCode.GET_MIN_OFFSET, GetMinOffsetHeader, get_min_offset, needs=_QUEUES),
+    on(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetHeader, search_offset, needs=_QUEUES),
+    on(
+        RequestCode.GET_EARLIEST_MSG_STORETIME,
+        EarliestStoreTimeHeader,
+        get_earliest_store_time,
+        needs=_QUEUES,
+    ),
+    on(RequestCode.GET_ALL_CONSUMER_OFFSET, NoFields, get_all_consumer_offsets, needs=EVERYTHING),
     on(RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetHeader, clone_group_offsets),
-    on(RequestCode.QUERY_CORRECTION_OFFSET, CorrectionOffsetHeader, query_correction_offsets),
+    on(
+        RequestCode.QUERY_CORRECTION_OFFSET,
+        CorrectionOffsetHeader,
+        query_correction_offsets,
+        needs=reading("topic", "compare_group"),
+    ),
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
+from roquet.access.needs import any_topic, reading, sub_group, sub_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
 from roquet.net.router import Reply, Request, on
@@ -187,12 +188,38 @@ def _time_span(broker: Broker, group: str, topic: TopicConfig, queue_id: int) ->
     return span
 
 
+_READING: Final = reading("topic", "group")
 ROUTES = (
-    on(RequestCode.GET_TOPIC_STATS_INFO, TopicStatsHeader, get_topic_stats),
-    on(RequestCode.GET_CONSUME_STATS, ConsumeStatsHeader, get_consume_stats),
+    on(
+        RequestCode.GET_TOPIC_STATS_INFO,
+        TopicStatsHeader,
+        get_topic_stats,
+        needs=any_topic("topic"),
+    ),
+    on(
+        RequestCode.GET_CONSUME_STATS,
+        ConsumeStatsHeader,
+        get_consume_stats,
+        needs=sub_group("consumer_group"),
+    ),
     on(RequestCode.GET_BROKER_CONSUME_STATS, BrokerConsumeStatsHeader, get_all_consume_stats),
-    on(RequestCode.QUERY_CONSUME_TIME_SPAN, ConsumeTimeSpanHeader, get_time_spans),
-    on(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicConsumersHeader, get_groups_of_topic),
-    on(RequestCode.QUERY_TOPICS_BY_CONSUMER, TopicsByConsumerHeader, get_topics_of_group),
-    on(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, SubscriptionByConsumerHeader, get_subscription),
+    on(RequestCode.QUERY_CONSUME_TIME_SPAN, ConsumeTimeSpanHeader, get_time_spans, needs=_READING),
+    on(
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+        TopicConsumersHeader,
+        get_groups_of_topic,
+        needs=sub_topic("topic"),
+    ),
+    on(
+        RequestCode.QUERY_TOPICS_BY_CONSUMER,
+        TopicsByConsumerHeader,
+        get_topics_of_group,
+        needs=sub_group("group"),
+    ),
+    on(
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+        SubscriptionByConsumerHeader,
+        get_subscription,
+        needs=_READING,
+    ),
 )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from roquet.access.needs import reading
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.refusals import invalid
@@ -46,6 +47,16 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Read
 
 
 ROUTES = (
-    on(RequestCode.PULL_MESSAGE, PullMessageHeader, pull_message),
-    on(RequestCode.LITE_PULL_MESSAGE, PullMessageHeader, pull_message),
+    on(
+        RequestCode.PULL_MESSAGE,
+        PullMessageHeader,
+        pull_message,
+        needs=reading("topic", "consumer_group"),
+    ),
+    on(
+        RequestCode.LITE_PULL_MESSAGE,
+        PullMessageHeader,
+        pull_message,
+        needs=reading("topic", "consumer_group"),
+    ),
 )

@@ -2,10 +2,12 @@
 
 from typing import Final
 
+from roquet.access.needs import sub_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
+from roquet.broker.handlers.needs import VIEWING
 from roquet.broker.messages.appending import refusal
-from roquet.net.errors import Refused
+from roquet.broker.messages.stored_record import stored_record
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.consume_queue import ConsumeQueueEntry, ConsumeQueueView
@@ -16,7 +18,7 @@ from roquet.protocol.headers.pulling import (
     ViewMessageHeader,
 )
 from roquet.protocol.headers.topics import QueryConsumeQueueHeader
-from roquet.store.errors import BadRecord, StoreUnavailable
+from roquet.store.errors import StoreUnavailable
 
 UNIQUE_KEY_COUNT_MAX: Final = 32  # A unique key is that of one message, or of its retries.
 ENTRY_COUNT_MAX: Final = 4096  # of one look into a queue
@@ -48,14 +50,6 @@ def view_message(broker: Broker, request: Request[ViewMessageHeader]) -> Reply:
     return Reply(body=stored_record(broker, request.header.offset))
 
 
-def stored_record(broker: Broker, physical_offset: int) -> bytes:
-    """Raises Refused if no record begins there."""
-    try:
-        return broker.store.record_at(physical_offset)
-    except BadRecord as error:
-        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-
-
 def query_queue(broker: Broker, request: Request[QueryConsumeQueueHeader]) -> Reply:
     header = request.header
     store = broker.store
@@ -83,7 +77,17 @@ def query_queue(broker: Broker, request: Request[QueryConsumeQueueHeader]) -> Re
 
 
 ROUTES = (
-    on(RequestCode.QUERY_MESSAGE, QueryMessageHeader, query_messages),
-    on(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader, view_message),
-    on(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueHeader, query_queue),
+    on(
+        RequestCode.QUERY_MESSAGE,
+        QueryMessageHeader,
+        query_messages,
+        needs=sub_topic("topic"),
+    ),
+    on(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader, view_message, needs=VIEWING),
+    on(
+        RequestCode.QUERY_CONSUME_QUEUE,
+        QueryConsumeQueueHeader,
+        query_queue,
+        needs=sub_topic("topic"),
+    ),
 )

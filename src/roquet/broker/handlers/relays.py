@@ -3,9 +3,10 @@
 import asyncio
 from typing import Any, Final
 
+from roquet.access.needs import sub_group
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import answer_later
-from roquet.broker.handlers.queries import stored_record
+from roquet.broker.messages.stored_record import stored_record
 from roquet.net.connection import Connection
 from roquet.net.errors import CallTimedOut, NetError, Refused
 from roquet.net.router import Parked, Reply, Request, on
@@ -115,7 +116,17 @@ async def _status(connection: Connection, command: Command) -> QueueTable[int] |
 
 
 ROUTES = (
-    on(RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader, get_running_info),
+    on(
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        RunningInfoHeader,
+        get_running_info,
+        needs=sub_group("consumer_group"),
+    ),
     on(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeDirectlyHeader, consume_directly),
-    on(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatusHeader, get_consumer_status),
+    on(
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        ConsumerStatusHeader,
+        get_consumer_status,
+        needs=sub_group("group"),
+    ),
 )

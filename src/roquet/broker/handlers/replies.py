@@ -9,6 +9,7 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import answer_later
+from roquet.broker.handlers.needs import REPLYING
 from roquet.broker.handlers.sending import checked_queue_id, checked_topic
 from roquet.broker.messages.new_message import NewMessage, append_message
 from roquet.broker.messages.safety import Late
@@ -136,6 +137,6 @@ def _new_message(broker: Broker, request: Request[SendMessageHeader], queue_id: 
 
 
 ROUTES = (
-    on(RequestCode.SEND_REPLY_MESSAGE, SendMessageHeader, send_reply),
-    on(RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageHeaderV2, send_reply),
+    on(RequestCode.SEND_REPLY_MESSAGE, SendMessageHeader, send_reply, needs=REPLYING),
+    on(RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageHeaderV2, send_reply, needs=REPLYING),
 )

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from roquet.access.needs import reading
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownGroup, UnknownTopic
 from roquet.broker.handlers.deferred import answer_later, saved
@@ -139,4 +140,11 @@ def _listed(table: ResetOffsets) -> ResetOffsetList:
     )
 
 
-ROUTES = (on(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetHeader, reset_offsets),)
+ROUTES = (
+    on(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        ResetOffsetHeader,
+        reset_offsets,
+        needs=reading("topic", "group"),
+    ),
+)

@@ -5,6 +5,7 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import append_when_due
+from roquet.broker.handlers.needs import SENDING_BACK
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.retries import (
@@ -15,16 +16,16 @@ from roquet.broker.messages.retries import (
     sent_back,
 )
 from roquet.broker.messages.safety import Late
+from roquet.broker.messages.stored_record import stored_record
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.headers.sending import SendBackHeader
-from roquet.protocol.messages.message import Property, StoredMessage
+from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import dlq_topic, retry_topic
-from roquet.store.errors import BadRecord
 
 _WRITE: Final = int(Permission.WRITE)
 
@@ -32,6 +33,7 @@ _WRITE: Final = int(Permission.WRITE)
 def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     header = request.header
     check_is_master(broker)
+    broker.late_sends.check()
     broker.safety.check_room(request)
     group = group_settings(broker, header.group)
     if not broker.config.permission & _WRITE:
@@ -41,7 +43,7 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     topic = _writable_retry_topic(broker, header, group.retry_queue_nums)
     # Which queue gets which message is no secret.
     queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311
-    message = _message(broker, header.offset)
+    message = read_record(stored_record(broker, header.offset))
     count_max = retry_count_max(group, request.command, header.max_reconsume_times)
     level = next_level(message.reconsume_times, count_max, header.delay_level)
     if level is None:
@@ -69,11 +71,4 @@ def _writable_retry_topic(broker: Broker, header: SendBackHeader, queue_count: i
     return topic
 
 
-def _message(broker: Broker, physical_offset: int) -> StoredMessage:
-    try:
-        return read_record(broker.store.record_at(physical_offset))
-    except BadRecord as error:
-        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-
-
-ROUTES = (on(RequestCode.CONSUMER_SEND_MSG_BACK, SendBackHeader, send_back),)
+ROUTES = (on(RequestCode.CONSUMER_SEND_MSG_BACK, SendBackHeader, send_back, needs=SENDING_BACK),)

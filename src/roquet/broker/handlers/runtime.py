@@ -105,6 +105,7 @@ def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
     table = _NOT_HERE | broker.statistics.runtime_entries() | _store_entries(broker)
     table |= broker.statistics.lane_entries()
     table |= broker.delays.levels.runtime_entries()
+    table |= _peer_entries(broker)
     table["brokerVersion"] = str(VERSION_OURS)
     table["brokerVersionDesc"] = _VERSION_NAME
     table["startAcceptSendRequestTimeStamp"] = str(broker.config.accept_sends_from_ms)
@@ -137,6 +138,17 @@ def _store_entries(broker: Broker) -> dict[str, str]:
         "commitLogDiskRatio": ratio,
         f"commitLogDiskRatio_{directory}": ratio,
         "consumeQueueDiskRatio": ratio,
+    }
+
+
+def _peer_entries(broker: Broker) -> dict[str, str]:
+    crowd = broker.crowd
+    return {
+        "connectionCount": str(crowd.count),
+        "connectionHeldBytes": str(crowd.held_size),
+        "connectionsCutOff": str(crowd.cut_off_count),
+        "connectionsRefused": str(crowd.refused_count),
+        "requestsDenied": "0" if broker.guard is None else str(broker.guard.denied_count),
     }
 
 

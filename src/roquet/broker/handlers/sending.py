@@ -10,6 +10,7 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import append_waiting, postponed
 from roquet.broker.errors import BadName, ClosedTopic
+from roquet.broker.handlers.needs import SENDING
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.appending import append_batch, append_draft, refusal
@@ -145,6 +146,7 @@ def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicC
         )
     if name in CLOSED_TOPICS:
         raise ClosedTopic(name)
+    broker.late_sends.check()
     broker.safety.check_room(request)
     topic = broker.topics.find(name)
     if topic is None:
@@ -167,6 +169,7 @@ def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
             header.default_topic,
             header.default_topic_queue_nums,
             may_create=broker.config.create_topics,
+            count_max=broker.config.created_topic_count_max,
             flags=flags,
         )
     except BadName as error:
@@ -279,7 +282,7 @@ def _reply(
 
 
 ROUTES = (
-    on(RequestCode.SEND_MESSAGE, SendMessageHeader, send_message),
-    on(RequestCode.SEND_MESSAGE_V2, SendMessageHeaderV2, send_message),
-    on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, send_message),
+    on(RequestCode.SEND_MESSAGE, SendMessageHeader, send_message, needs=SENDING),
+    on(RequestCode.SEND_MESSAGE_V2, SendMessageHeaderV2, send_message, needs=SENDING),
+    on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, send_message, needs=SENDING),
 )

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from roquet.access.needs import ACCOUNT, EVERYTHING, any_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.deferred import answer_later, answer_when_saved, saved
@@ -138,9 +139,9 @@ ROUTES = (
     on(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader, update_topic),
     on(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, AddressedHeader, update_topics),
     on(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader, delete_topic),
-    on(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigHeader, get_topic),
-    on(RequestCode.GET_ALL_TOPIC_CONFIG, AllTopicConfigsHeader, get_all_topics),
-    on(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, NoFields, get_system_topics),
+    on(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigHeader, get_topic, needs=any_topic("topic")),
+    on(RequestCode.GET_ALL_TOPIC_CONFIG, AllTopicConfigsHeader, get_all_topics, needs=EVERYTHING),
+    on(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, NoFields, get_system_topics, needs=ACCOUNT),
     on(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, NoFields, clean_expired_queues),
     on(RequestCode.CLEAN_UNUSED_TOPIC, NoFields, clean_unused_topics),
 )

@@ -3,9 +3,10 @@
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.queries import stored_record
+from roquet.broker.handlers.needs import ENDING
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.messages.safety import Late
+from roquet.broker.messages.stored_record import stored_record
 from roquet.broker.transactions.half_messages import real_queue, resumed
 from roquet.broker.transactions.phases import append_half, commit, open_copy, roll_back
 from roquet.net.errors import Refused
@@ -70,6 +71,6 @@ def _refused(why: str, message: StoredMessage) -> Refused:
 
 
 ROUTES = (
-    on(RequestCode.END_TRANSACTION, EndTransactionHeader, end_transaction),
+    on(RequestCode.END_TRANSACTION, EndTransactionHeader, end_transaction, needs=ENDING),
     on(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHeader, resume_check),
 )

@@ -5,11 +5,15 @@ makes a new one, which the broker hands to whoever reads it.
 """
 
 from enum import Enum
+from pathlib import Path
 from socket import gethostname
 from typing import Final
 
 import msgspec
 
+from roquet.access.own_account import OwnAccount
+from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.codes import Permission
 from roquet.protocol.names import TRACE_TOPIC
@@ -42,8 +46,24 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ha_advertised_host: str | None = None  # brokerIP2
     listen_port: int = 10911  # listenPort
     idle_timeout_s: int = 120  # serverChannelMaxIdleTimeSeconds
+    # How much all peers together may take; not keys of Apache's.
+    connection_count_max: int = DEFAULT_BOUNDS.connection_count_max  # maxConnections
+    # maxConnectionsPerAddress
+    connection_count_max_per_address: int = DEFAULT_BOUNDS.connection_count_max_per_address
+    accept_rate_max: int = DEFAULT_BOUNDS.accept_rate_max  # maxAcceptsPerSecond
+    held_size_max: int = DEFAULT_BOUNDS.held_size_max  # maxHeldBytes
+    parked_count_max: int = DEFAULT_LIMITS.parked_count_max  # maxRequestsPerConnection
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
 
+    # Who may do what: without it, everybody may do everything.
+    access_control: bool = False  # aclEnable
+    # Where accounts are: in this file, which is not a key of Apache's, or below a home directory.
+    accounts_file: Path | None = None  # aclFile
+    home: Path | None = None  # rocketmqHome
+    # Who this broker is to other servers.
+    own_account: OwnAccount | None = None  # innerClientAuthenticationCredentials
+
+    # Addresses, or the one page that names them.
     name_servers: tuple[str, ...] = ()  # namesrvAddr
     register_interval_ms: int = 30_000  # registerNameServerPeriod
     register_timeout_ms: int = 6_000  # registerBrokerTimeoutMills
@@ -55,6 +75,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     create_topics: bool = True  # autoCreateTopicEnable
     create_groups: bool = True  # autoCreateSubscriptionGroup
+    # When there are as many, only operators make more; not keys of Apache's.
+    created_topic_count_max: int = 10_000  # autoCreateTopicMax
+    created_group_count_max: int = 10_000  # autoCreateGroupMax
     template_queue_count: int = 8  # defaultTopicQueueNums
     open_cluster_topic: bool = True  # clusterTopicEnable
     open_broker_topic: bool = True  # brokerTopicEnable
@@ -64,6 +87,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     accept_sends_from_ms: int = 0  # startAcceptSendRequestTimeStamp
     refuse_transactions: bool = False  # rejectTransactionMessage
     store_replies: bool = True  # storeReplyMessageEnable
+    # How long a send may wait for the loop before it is refused; 0 is for ever. Apache refuses
+    # after 200 ms, which helps only those who have another broker to go to.
+    send_wait_ms_max: int = 0  # waitTimeMillsInSendQueue
+    refuse_late_sends: bool = True  # brokerFastFailureEnable
 
     long_polling: bool = True  # longPollingEnable
     short_polling_ms: int = 1_000  # shortPollingTimeMills
@@ -72,6 +99,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     sql_filters: bool = False  # enablePropertyFilter
     sql_filters_for_retries: bool = False  # filterSupportRetry
     notify_consumers: bool = True  # notifyConsumerIdsChangedEnable
+    # Whether groups that are as far behind, in bytes of the log, may read on.
+    disable_slow_groups: bool = False  # disableConsumeIfConsumerReadSlowly
+    slow_group_size: int = 16 << 30  # consumerFallbehindThreshold
     save_offsets_interval_ms: int = 5_000  # flushConsumerOffsetInterval
 
     transaction_timeout_ms: int = 6_000  # transactionTimeOut
@@ -85,6 +115,25 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def bind_host(self) -> str:
         """Nobody outside this machine is served unless an address is named."""
         return self.bind_address or LOOPBACK
+
+    @property
+    def send_wait_s_max(self) -> float:
+        return self.send_wait_ms_max / 1000 if self.refuse_late_sends else 0.0
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(
+            connection_count_max=self.connection_count_max,
+            connection_count_max_per_address=self.connection_count_max_per_address,
+            accept_rate_max=self.accept_rate_max,
+            held_size_max=self.held_size_max,
+        )
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        return ConnectionLimits(
+            idle_timeout_s=self.idle_timeout_s, parked_count_max=self.parked_count_max
+        )
 
     @property
     def is_slave(self) -> bool:

@@ -12,7 +12,7 @@ _KEYS: Final = {
     THREADS: """
         ackMessageThreadPoolNums ackThreadPoolQueueCapacity adminBrokerThreadPoolNums
         adminBrokerThreadPoolQueueCapacity asyncSendEnable
-        batchDispatchRequestThreadPoolNums brokerFastFailureEnable clientAsyncSemaphoreValue
+        batchDispatchRequestThreadPoolNums clientAsyncSemaphoreValue
         clientCallbackExecutorThreads clientManageThreadPoolNums
         clientManagerThreadPoolQueueCapacity clientOnewaySemaphoreValue
         clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize
@@ -41,17 +41,17 @@ _KEYS: Final = {
         transferMsgByHeap transientStorePoolEnable transientStorePoolSize useABSLock
         useEpollNativeSelector useReentrantLockWhenPutMessage waitTimeMillsInAckQueue
         waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue
-        waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
+        waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue
         waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage wakeFlushWhenPutMessage
         warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark
         writeWithoutMmap
     """,
-    "details of access control, which is refused as a whole": """
+    "details of access control in the form of 5.x, which is refused as a whole": """
         aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
         authenticationMetadataProvider authenticationProvider authenticationStrategy
         authenticationWhitelist authorizationMetadataProvider authorizationProvider
         authorizationStrategy authorizationWhitelist clusterName configName
-        initAuthenticationUser innerClientAuthenticationCredentials migrateAuthFromV1Enabled
+        initAuthenticationUser migrateAuthFromV1Enabled
         statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
         statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
         userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
@@ -181,9 +181,9 @@ _KEYS: Final = {
     "all the rest": """
         autoMessageVersionOnTopicLen broadcastOffsetExpireMaxSecond
         broadcastOffsetExpireSecond brokerConfigPath channelExpiredTimeout
-        compatibleWithOldNameSrv compressedRegister consumerFallbehindThreshold
+        compatibleWithOldNameSrv compressedRegister
         consumerOffsetUpdateVersionStep defaultQueryMaxNum delayOffsetUpdateVersionStep
-        disableConsumeIfConsumerReadSlowly disappearTimeAfterStart
+        disappearTimeAfterStart
         enableBroadcastOffsetStore enableCalcFilterBitMap enableCreateSysGroup
         enableFastChannelEventProcess enableMixedMessageType enableNetWorkFlowControl
         enableRegisterProducer enableRunningFlagsInFlush enableShutdownGracefully
@@ -191,7 +191,7 @@ _KEYS: Final = {
         expectConsumerNumUseFilter filterServerNums flushConsumerOffsetHistoryInterval
         forceRegister highSpeedMode isolateLogEnable maxDelayTime maxErrorRateOfBloomFilter
         maxFilterMessageSize maxTopicLength persistConsumerOffsetIncrementally
-        priorityOrderAsc pullBatchMaxMessageCount realTimeNotifyConsumerChange rocketmqHome
+        priorityOrderAsc pullBatchMaxMessageCount realTimeNotifyConsumerChange
         sampleCountThreshold sampleSteps serverLoadBalancerEnable shutdownWaitTimeSeconds
         splitMetadataSize splitRegistrationSize subscriptionExpiredTimeout
         transWriteOriginTransHalfEnable transactionOpBatchInterval transactionOpMsgMaxSize

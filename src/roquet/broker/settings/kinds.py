@@ -9,16 +9,18 @@ from typing import Any, Final, TypeVar, final
 
 import msgspec
 
+from roquet.access.own_account import read_own_account
 from roquet.broker.errors import ConfigError
+from roquet.net.address_server import read_source
 from roquet.net.errors import BadAddress
 from roquet.net.own_addresses import is_wildcard
-from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
-from roquet.settings.truth import read_truth, truth_text
+from roquet.settings.truth import is_plain_truth, read_truth, truth_text
 from roquet.store.consume_queue import ENTRY_SIZE
 
 E = TypeVar("E", bound=Enum)
 
+NOT_SHOWN: Final = "(not shown)"
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 _DELAY: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -31,13 +33,15 @@ class SettingKind(msgspec.Struct, frozen=True):
     expected: str
     read: Callable[[str], Any]
     write: Callable[[Any], str] = str
+    is_secret: bool = False
 
     def parse(self, key: str, text: str) -> Any:
         """Raises ConfigError."""
         try:
             return self.read(text.strip())
         except (ValueError, BadAddress):
-            raise ConfigError(key, text, f"expected {self.expected}") from None
+            shown = NOT_SHOWN if self.is_secret else text
+            raise ConfigError(key, shown, f"expected {self.expected}") from None
 
 
 def number(low: int, high: int = 2**31 - 1) -> SettingKind:
@@ -67,6 +71,12 @@ def _read_number(text: str) -> int:
     return int(text)
 
 
+def _read_clear_truth(text: str) -> bool:
+    if not is_plain_truth(text):
+        raise ValueError
+    return read_truth(text)
+
+
 def _read_text(text: str) -> str:
     if not text:
         raise ValueError
@@ -93,10 +103,8 @@ def _read_directory(text: str) -> Path:
 
 
 def _read_addresses(text: str) -> tuple[str, ...]:
-    addresses = _read_words(text)
-    for address in addresses:
-        split_address(address)
-    return addresses
+    read_source(text)
+    return _read_words(text)
 
 
 def _read_words(text: str) -> tuple[str, ...]:
@@ -137,10 +145,21 @@ TOPIC: Final = SettingKind("the name of a topic", _read_topic)
 HOST: Final = SettingKind("a host", _read_text)
 REACHABLE_HOST: Final = SettingKind("a host that clients can connect to", _read_reachable_host)
 TRUTH: Final = SettingKind("true or false", read_truth, truth_text)
+# Java takes everything else for false. Here that could mean an open door.
+CLEAR_TRUTH: Final = SettingKind("true or false", _read_clear_truth, truth_text)
 KEYS: Final = SettingKind("names of settings", _read_words, ";".join)
 PORT: Final = number(0, 65_534)  # The next one is for replicas.
+FILE: Final = SettingKind("a file", lambda text: Path(_read_text(text)))
+OWN_ACCOUNT: Final = SettingKind(
+    '{"accessKey":"...","secretKey":"..."}',
+    read_own_account,
+    lambda _account: NOT_SHOWN,
+    is_secret=True,
+)
 DIRECTORY: Final = SettingKind("one directory", _read_directory)
-ADDRESSES: Final = SettingKind("host:port;host:port", _read_addresses, ";".join)
+ADDRESSES: Final = SettingKind(
+    "host:port;host:port, or http://host:port/path", _read_addresses, ";".join
+)
 HOURS: Final = SettingKind(
     "hours such as 04;16", _read_hours, lambda hours: ";".join(f"{hour:02}" for hour in hours)
 )

@@ -12,22 +12,22 @@ from roquet.settings.promises import (
 )
 from roquet.settings.truth import read_truth
 
-_KEEP_OUT: Final = "set it to false, and let nobody you do not trust reach the broker"
+_ACCOUNTS: Final = "set it to false, and use aclEnable, with accounts in a file"
 _ALONE: Final = "take it out; each broker stands alone, so keep its disk on redundant storage"
 _NAMED: Final = "set it to false, and name the servers in namesrvAddr"
+_PAGE: Final = "set it to false, and name the page: namesrvAddr=http://host:8080/rocketmq/nsaddr"
 _ROCKSDB: Final = "what Apache keeps there is not seen: let Apache work it off, then take it out"
 _NO_LIGHT_QUEUES: Final = "set it to false, and use topics"
 
-_ACCESS_CONTROL: Final = Promise(read_truth, "access control", _KEEP_OUT)
+_USERS: Final = Promise(read_truth, "users and policies in a database", _ACCOUNTS)
 _REPLICAS: Final = Promise(is_more_than_one, "copies on other brokers", _ALONE)
 _FAIL_OVER: Final = Promise(read_truth, "that another broker steps in", _ALONE)
 _IN_ROCKSDB: Final = Promise(read_truth, "messages in a RocksDB database", _ROCKSDB)
 
 PROMISES: Final = {
     # Who may do what, and who may listen.
-    "aclEnable": _ACCESS_CONTROL,
-    "authenticationEnabled": _ACCESS_CONTROL,
-    "authorizationEnabled": _ACCESS_CONTROL,
+    "authenticationEnabled": _USERS,
+    "authorizationEnabled": _USERS,
     "rejectPullConsumerEnable": Promise(
         read_truth, "that consumers which only pull are kept out", "set it to false"
     ),
@@ -50,7 +50,7 @@ PROMISES: Final = {
     "enableRemoteEscape": _FAIL_OVER,
     # Where name servers are.
     "fetchNamesrvAddrByAddressServer": Promise(
-        read_truth, "that name servers are found by HTTP", _NAMED
+        read_truth, "that name servers are found at an address it does not name", _PAGE
     ),
     "fetchNameSrvAddrByDnsLookup": Promise(
         read_truth, "that name servers are found by DNS", _NAMED

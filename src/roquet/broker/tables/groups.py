@@ -9,7 +9,7 @@ from typing import Final, final
 
 from msgspec.structs import replace
 
-from roquet.broker.errors import BadName, BadQueueCount, UnknownGroup
+from roquet.broker.errors import BadName, BadQueueCount, NoMoreGroups, UnknownGroup
 from roquet.broker.tables.attributes import changed_attributes
 from roquet.broker.tables.saving import do_nothing
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX
@@ -46,15 +46,19 @@ class GroupTable:
     def __iter__(self) -> Iterator[GroupConfig]:
         return iter(tuple(self._groups.values()))
 
-    def find_or_create(self, group: str, *, may_create: bool) -> GroupConfig:
+    def find_or_create(
+        self, group: str, *, may_create: bool, count_max: int | None = None
+    ) -> GroupConfig:
         """Groups of the system are made even without `may_create`.
 
-        Raises BadName and UnknownGroup.
+        Raises BadName and UnknownGroup, and NoMoreGroups if there are `count_max` of them.
         """
         found = self._groups.get(group)
         if found is not None:
             return found
         if may_create or group.startswith(names.SYSTEM_GROUP_PREFIX):
+            if count_max is not None and len(self._groups) >= count_max:
+                raise NoMoreGroups(count_max)
             return self._put(GroupConfig(group_name=group))
         raise UnknownGroup(group)
 

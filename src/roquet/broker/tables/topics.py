@@ -11,7 +11,7 @@ from typing import Final, final
 
 from msgspec.structs import replace
 
-from roquet.broker.errors import BadName, BadQueueCount, UnknownTopic
+from roquet.broker.errors import BadName, BadQueueCount, NoMoreTopics, UnknownTopic
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.attributes import changed_attributes, refuse_what_is_not_kept
 from roquet.broker.tables.saving import do_nothing
@@ -90,22 +90,33 @@ class TopicTable:
         return topic in self._built_in or names.is_system_topic(topic)
 
     def create_by_send(
-        self, topic: str, template: str, queue_count: int, *, may_create: bool, flags: int = 0
+        self,
+        topic: str,
+        template: str,
+        queue_count: int,
+        *,
+        may_create: bool,
+        count_max: int | None = None,
+        flags: int = 0,
     ) -> TopicConfig:
         """The topic of a message that names an unknown one, made after the topic `template`.
 
         Without `may_create` the usual template does not count, but others, such as the cluster's
-        own, still do: Apache's rule. Raises BadName and UnknownTopic.
+        own, still do: Apache's rule. Raises BadName and UnknownTopic, and NoMoreTopics if there are
+        `count_max` of them.
         """
         found = self._topics.get(topic)
         if found is not None:
             return found
         parent = self._topics.get(template) if may_create or template != _TEMPLATE else None
-        if parent is not None and parent.perm & _INHERIT:
+        is_inherited = parent is not None and parent.perm & _INHERIT
+        if not is_inherited and not topic.startswith(names.RETRY_PREFIX):
+            raise UnknownTopic(topic)
+        if count_max is not None and len(self._topics) >= count_max:
+            raise NoMoreTopics(count_max)
+        if parent is not None and is_inherited:
             return self._put(_inherited(topic, parent, queue_count, flags))
-        if topic.startswith(names.RETRY_PREFIX):
-            return self.find_or_create(topic, 1, flags)
-        raise UnknownTopic(topic)
+        return self.find_or_create(topic, 1, flags)
 
     def find_or_create(self, topic: str, queue_count: int, flags: int = 0) -> TopicConfig:
         """For topics that nobody orders: those of retries, dead letters and the system itself.

@@ -34,7 +34,8 @@ from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
 from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.tls import tls_context
+from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.errors import NotOpen
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.group.subscriptions import subscription_of
@@ -50,7 +51,6 @@ from roquet.protocol.codes import Permission
 from roquet.protocol.names import TOOLS_GROUP
 
 _WHAT: Final = "admin"
-_INTERVAL_S: Final = 30.0
 # Who sends dead letters again.
 _PRODUCER_GROUP: Final = "roquet-admin"
 
@@ -71,7 +71,7 @@ class AsyncAdmin(Openable):
     Unreachable or RequestRefused; what else may happen, each method says.
     """
 
-    def __init__(self, name_server: str, **options: Unpack[AdminOptions]) -> None:
+    def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
         self._config = AdminConfig(name_server=name_server, **options)
         self._clock = SystemClock()
         self._open: _Open | None = None
@@ -83,17 +83,17 @@ class AsyncAdmin(Openable):
             raise NotOpen(_WHAT, was_open=True)
         if self._open is not None:
             return
-        instance = ClientInstance(
-            _WHAT,
-            self._config.name_servers,
-            self._clock,
-            lambda client_id: Heartbeat(client_id=client_id),
-            credentials=self._config.credentials,
-            new_topic_queue_count=1,
-            tls=tls_context(self._config.tls),
+        config = self._config
+        settings = LinkSettings(
+            name_server_source(config.name_server), config.credentials, config.tls
         )
-        self._open = _Open(instance, AdminServers(instance, self._config))
-        await instance.open(_INTERVAL_S, _INTERVAL_S)
+        instance = ClientInstance(
+            Participant(_WHAT, lambda client_id: Heartbeat(client_id=client_id)),
+            settings,
+            self._clock,
+        )
+        self._open = _Open(instance, AdminServers(instance, config))
+        await instance.open()
 
     async def close(self) -> None:
         """A second time does nothing."""

@@ -30,7 +30,7 @@ from roquet.protocol.codes import Permission
 class Admin(BlockingTwin[AsyncAdmin]):
     """Asks and waits; `AsyncAdmin` says what each method does."""
 
-    def __init__(self, name_server: str, **options: Unpack[AdminOptions]) -> None:
+    def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
         super().__init__(AsyncAdmin(name_server, **options), "admin")
 
     def topics(self, *, cluster: str | None = None, with_internal: bool = False) -> list[str]:

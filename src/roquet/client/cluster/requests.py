@@ -1,17 +1,15 @@
 """Requests as a client sends them: signed, if it has credentials."""
 
-from typing import Final, final
+from typing import final
 
 import msgspec
 
 from roquet.client.config import Credentials
 from roquet.net.peers import Peers
-from roquet.protocol.acl_signature import ACCESS_KEY, SIGNATURE, sign, signed_bytes
-from roquet.protocol.codes import VERSION_OURS, RequestCode
+from roquet.protocol import acl_signature
+from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header, fields_of, fields_text, header_texts
-
-_SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105  The name of a field.
+from roquet.protocol.fields import Header, fields_of
 
 
 @final
@@ -46,9 +44,6 @@ class Requests:
 
 def signed_fields(header: Header, body: bytes, credentials: Credentials) -> msgspec.Raw:
     """The fields of a request with the proof of who sends it."""
-    texts = header_texts(header)
-    texts[ACCESS_KEY] = credentials.access_key
-    if credentials.security_token is not None:
-        texts[_SECURITY_TOKEN] = credentials.security_token
-    texts[SIGNATURE] = sign(signed_bytes(texts, body, VERSION_OURS), credentials.secret_key)
-    return fields_text(texts)
+    return acl_signature.signed_fields(
+        header, body, credentials.access_key, credentials.secret_key, credentials.security_token
+    )

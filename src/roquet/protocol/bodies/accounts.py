@@ -13,6 +13,9 @@ class PlainAccount(Body, kw_only=True):
     topic_perms: list[str] | None = None  # such as "topic=PUB|SUB"
     white_remote_address: str | None = None
 
+    def __repr__(self) -> str:
+        return f"PlainAccount({self.access_key!r})"
+
 
 class PlainAccounts(Body, kw_only=True):
     """Reply to 54."""
@@ -28,6 +31,9 @@ class User(Body, kw_only=True):
     user_status: str | None = None  # "enable" or "disable"
     user_type: str | None = None  # "Super" or "Normal"
     username: str | None = None
+
+    def __repr__(self) -> str:
+        return f"User({self.username!r})"
 
 
 class PolicyEntry(Body, kw_only=True):

@@ -13,6 +13,9 @@ class PutAccountHeader(Header):
     topic_perms: str | None = None  # "topicA=DENY,topicB=PUB|SUB"
     group_perms: str | None = None
 
+    def __repr__(self) -> str:
+        return f"PutAccountHeader({self.access_key!r})"
+
 
 class DeleteAccountHeader(Header):
     access_key: str

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from roquet.access.own_account import OwnAccount
 from roquet.broker.errors import ConfigError, NotChangeable
 from roquet.broker.settings.apache_keys import (
     TREATMENTS,
@@ -61,6 +62,8 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
     assert config_texts(DEFAULT)["flushDelayOffsetInterval"] == "1000"
     # And what we do not do by default: it deletes messages that somebody may be waiting for.
     set_for_it.add("cleanFileForciblyEnable")
+    # Or it refuses what senders might wait for.
+    set_for_it.add("waitTimeMillsInSendQueue")
     ours = config_texts(DEFAULT)
     recorded = recorded_settings("49")
     assert recorded
@@ -74,6 +77,13 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
             "diskSpaceCleanForciblyRatio",
             "diskSpaceWarningLevelRatio",
             "maxTransferBytesOnBulkPull",
+            "autoCreateGroupMax",
+            "autoCreateTopicMax",
+            "maxAcceptsPerSecond",
+            "maxConnections",
+            "maxConnectionsPerAddress",
+            "maxHeldBytes",
+            "maxRequestsPerConnection",
             "enabledAppendPropCRC",
         }
 
@@ -206,7 +216,24 @@ def test_nothing_that_is_obeyed_or_refused_is_called_harmless() -> None:
 def test_an_open_broker_may_say_that_it_is_open() -> None:
     config, ignored = read_config({"aclEnable": "false", "brokerRole": "ASYNC_MASTER"}, ROOT)
     assert config.role is BrokerRole.ASYNC_MASTER
-    assert ignored == ["aclEnable"]
+    assert not config.access_control
+    assert not ignored
+
+
+def test_an_access_control_that_is_neither_on_nor_off_is_refused() -> None:
+    with pytest.raises(ConfigError, match="true or false"):
+        read(aclEnable="yes")
+
+
+def test_the_account_of_a_broker_is_obeyed_and_never_shown() -> None:
+    config = read(
+        innerClientAuthenticationCredentials='{"accessKey":"broker-a","secretKey":"hush-hush"}'
+    )
+    assert config.own_account == OwnAccount("broker-a", "hush-hush")
+    assert "hush" not in f"{config!r} {config_texts(config)}"
+    with pytest.raises(ConfigError) as caught:
+        read(innerClientAuthenticationCredentials='{"secretKey":"hush-hush"}')
+    assert "hush" not in f"{caught.value} {caught.value.text}"
 
 
 @pytest.mark.parametrize(
@@ -285,6 +312,7 @@ def test_settings_are_changed_while_the_broker_runs() -> None:
     [
         *("storePathRootDir", "storePathCommitLog", "brokerConfigPath", "rocketmqHome"),
         *("configBlackList", "namesrvAddr", "listenPort", "bindAddress", "brokerName", "aclEnable"),
+        *("aclFile", "innerClientAuthenticationCredentials"),
         *("messageStorePlugIn", "filterServerNums", "noSuchThing", "mapedFileSizeCommitLog"),
     ],
 )

@@ -10,7 +10,6 @@ from roquet.settings.promises import PromiseNotKept
 
 # For every key a text that promises something, and one that does not.
 TEXTS = {
-    "aclEnable": ("TRUE", "false"),
     "allAckInSyncStateSet": ("true", "false"),
     "asyncLearner": ("true", "false"),
     "authenticationEnabled": ("True", "no"),

@@ -1,0 +1,33 @@
+"""What can be wrong with accounts.
+
+RoquetError
+├── BadRules        a file of accounts that cannot be obeyed; the rules before it go on to count
+├── RulesNotSaved   the file cannot be written: nothing has changed
+└── UnknownAccount  nobody has this access key
+"""
+
+from pathlib import Path
+
+from roquet.errors import RoquetError
+
+
+class BadRules(RoquetError):
+    """`reason` never has a secret in it."""
+
+    def __init__(self, path: Path | None, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path is not None else reason)
+        self.path = path
+        self.reason = reason
+
+
+class RulesNotSaved(RoquetError):
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} is as it was: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class UnknownAccount(RoquetError):
+    def __init__(self, access_key: str) -> None:
+        super().__init__(f"nobody has the access key {access_key[:100]!r}")
+        self.access_key = access_key

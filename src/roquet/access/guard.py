@@ -1,0 +1,116 @@
+"""The one place that decides whether a request is answered: asked by routers, before handlers.
+
+The order is Apache's: trusted addresses, a known access key, addresses that its account trusts,
+the signature, and then the rights. Whoever is refused is not told whether an account exists.
+"""
+
+from typing import Any, Final, final
+
+from roquet.access.accounts import Account, Rules, lacking
+from roquet.access.keeping import KeptAccounts
+from roquet.clock import Clock
+from roquet.net.complaints import Complaints
+from roquet.net.errors import Refused
+from roquet.net.router import Needs, Request
+from roquet.protocol.acl_signature import ACCESS_KEY, has_valid_signature
+from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import field_texts
+from roquet.protocol.names import RETRY_PREFIX
+
+# What Apache's 4.9 begins its refusals with, and what tools look for.
+_APACHE_PREFIX: Final = "org.apache.rocketmq.acl.common.AclException: "
+_SHOWN_SIZE_MAX: Final = 100
+
+
+class Denied(Refused):
+    """4.9 calls it an error, 5.x has a code of its own."""
+
+    def __init__(self, command: Command, reason: str) -> None:
+        if command.version >= VERSION_5_0_0:
+            super().__init__(ResponseCode.NO_PERMISSION, reason)
+        else:
+            super().__init__(ResponseCode.SYSTEM_ERROR, _APACHE_PREFIX + reason)
+        self.reason = reason
+
+
+@final
+class Guard:
+    """Goes by the accounts as they are at the time of each request.
+
+    `denied_count` is how many requests were refused.
+    """
+
+    def __init__(self, accounts: KeptAccounts, clock: Clock) -> None:
+        self._accounts = accounts
+        self._clock = clock
+        self._complaints = Complaints()
+        self.denied_count = 0
+
+    def check(self, server: Any, request: Request[Any], needs: Needs[Any, Any] | None) -> None:
+        """Raises Denied, and what reading the needs from a bad body raises."""
+        try:
+            self._check(server, request, needs)
+        except Denied as denied:
+            self.denied_count += 1
+            self._complain(request, denied)
+            raise
+
+    def trusts(self, ip: str) -> bool:
+        """Whether a peer is let in by its address: all there is where nothing can be signed."""
+        return self._accounts.rules.trusts(ip)
+
+    def tick(self) -> None:
+        """To be called every now and then: says how many refusals were not logged."""
+        self._complaints.sum_up(self._clock.monotonic_s())
+
+    def _check(self, server: Any, request: Request[Any], needs: Needs[Any, Any] | None) -> None:
+        rules = self._accounts.rules
+        ip = request.connection.peer_address.ip
+        if rules.trusts(ip):
+            return
+        account = authenticated(rules, request.command, ip)
+        if account is None or (account.is_admin and needs is None):
+            return
+        command = request.command
+        if needs is None:
+            raise Denied(
+                command,
+                f"Need admin permission for request code={command.code}, but "
+                f"accessKey={account.access_key} is not",
+            )
+        lack = lacking(account, needs.of(server, request))
+        if lack is not None:
+            raise Denied(command, f"No default permission for {_named(lack.topic)}")
+
+    def _complain(self, request: Request[Any], denied: Denied) -> None:
+        code = request.command.code
+        name = RequestCode(code).name
+        complaint = f"refused {name} of {request.connection.peer}: {denied.reason}"
+        self._complaints.say("refused", complaint, self._clock.monotonic_s())
+
+
+def authenticated(rules: Rules, command: Command, ip: str) -> Account | None:
+    """Who signed the request; None for one whose account asks for nothing there. Raises Denied."""
+    fields = field_texts(command.fields)
+    access_key = fields.get(ACCESS_KEY)
+    if access_key is None:
+        raise Denied(command, "No accessKey is configured")
+    account = rules.accounts.get(access_key)
+    if account is not None and account.trusted_addresses.include(ip):
+        return None
+    secret = rules.decoy_secret if account is None else account.secret_key
+    is_signed = has_valid_signature(fields, command.body, command.version, secret)
+    if account is None or not is_signed:
+        # The same words, and the same work, for an unknown key and for a wrong secret.
+        raise Denied(
+            command, f"Check signature failed for accessKey={access_key[:_SHOWN_SIZE_MAX]}"
+        )
+    return account
+
+
+def _named(topic: str) -> str:
+    shown = topic[: _SHOWN_SIZE_MAX + len(RETRY_PREFIX)]
+    if shown.startswith(RETRY_PREFIX):
+        return f"group:{shown.removeprefix(RETRY_PREFIX)}"
+    return f"topic:{shown}"

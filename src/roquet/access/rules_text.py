@@ -1,0 +1,152 @@
+"""A file of accounts: Apache's `plain_acl.yml`, read and written.
+
+    globalWhiteRemoteAddresses:
+    - 10.10.103.*
+    accounts:
+    - accessKey: shop-front
+      secretKey: 12345678
+      whiteRemoteAddress:
+      admin: false
+      defaultTopicPerm: DENY
+      defaultGroupPerm: SUB
+      topicPerms:
+      - orders=PUB|SUB
+      groupPerms:
+      - billing=SUB
+    dataVersion:
+    - counter: 1
+      timestamp: 1794775022694
+
+All values but nulls are texts, as Java reads them: a secret of digits is no number.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from roquet.access.accounts import Account, Rules
+from roquet.access.addresses import Addresses, read_addresses
+from roquet.access.errors import BadRules
+from roquet.protocol.acl_rights import Right, read_right
+from roquet.protocol.bodies.accounts import PlainAccount
+from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.errors import BadRight
+from roquet.protocol.names import retry_topic
+
+if TYPE_CHECKING:
+    import yaml
+
+# Apache's own limit, for keys and secrets.
+KEY_SIZE_MIN: Final = 7
+_NULL_TAG: Final = "tag:yaml.org,2002:null"
+
+
+class _Account(PlainAccount, kw_only=True, forbid_unknown_fields=True):
+    """A misspelled name would be a right that is not there, or worse."""
+
+
+class RulesDocument(
+    msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What one file says, as it says it."""
+
+    global_white_remote_addresses: list[str] | None = None
+    accounts: list[_Account] | None = None
+    data_version: list[DataVersion] | None = None
+
+    @property
+    def version(self) -> DataVersion:
+        return self.data_version[0] if self.data_version else DataVersion()
+
+
+def read_document(content: bytes) -> RulesDocument:
+    """Raises BadRules."""
+    # Nobody without access control has to load it.
+    import yaml  # noqa: PLC0415
+
+    try:
+        found = yaml.load(content, _text_loader())  # noqa: S506  It is a safe loader.
+        return msgspec.convert(found or {}, RulesDocument, strict=False)
+    except yaml.MarkedYAMLError as error:
+        # No more of the error: it may quote the line, and the secret on it.
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise BadRules(None, f"line {line} is not YAML") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRules(None, f"it is not YAML: {type(error).__name__}") from None
+    except msgspec.ValidationError as error:
+        raise BadRules(None, str(error)) from None
+
+
+def write_document(document: RulesDocument) -> bytes:
+    import yaml  # noqa: PLC0415
+
+    text: str = yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False)
+    return text.encode()
+
+
+def rules_of(documents: Mapping[Path, RulesDocument]) -> Rules:
+    """All files together. Raises BadRules."""
+    accounts: dict[str, Account] = {}
+    addresses: list[Addresses] = []
+    for path, document in documents.items():
+        try:
+            addresses += map(read_addresses, document.global_white_remote_addresses or ())
+            _add_accounts(accounts, document)
+        except BadRules as error:
+            raise BadRules(path, error.reason) from None
+    trusted = tuple(each for each in addresses if each.patterns)
+    return Rules(accounts=accounts, trusted_addresses=trusted)
+
+
+def _add_accounts(accounts: dict[str, Account], document: RulesDocument) -> None:
+    for account in map(account_of, document.accounts or ()):
+        if account.access_key in accounts:
+            raise BadRules(None, f"a second account {account.access_key[:100]!r}")
+        accounts[account.access_key] = account
+
+
+def account_of(plain: PlainAccount) -> Account:
+    """Raises BadRules."""
+    key = plain.access_key
+    if len(key) < KEY_SIZE_MIN or len(plain.secret_key or "") < KEY_SIZE_MIN:
+        raise BadRules(
+            None, f"access key {key[:100]!r} and its secret need {KEY_SIZE_MIN} characters or more"
+        )
+    try:
+        return Account(
+            access_key=key,
+            secret_key=plain.secret_key or "",
+            is_admin=plain.admin,
+            trusted_addresses=read_addresses(plain.white_remote_address or ""),
+            topic_right=read_right(plain.default_topic_perm or "DENY"),
+            group_right=read_right(plain.default_group_perm or "DENY"),
+            rights=dict(_named_rights(plain.topic_perms))
+            | {retry_topic(name): right for name, right in _named_rights(plain.group_perms)},
+        )
+    except (BadRight, BadRules) as error:
+        raise BadRules(None, f"account {key[:100]!r}: {error}") from None
+
+
+def _named_rights(texts: Iterable[str] | None) -> Iterable[tuple[str, Right]]:
+    for text in texts or ():
+        name, sign, right = text.partition("=")
+        if not sign or not name.strip():
+            raise BadRules(None, f"{text[:100]!r} is not of the form NAME=RIGHT")
+        yield name.strip(), read_right(right)
+
+
+def _text_loader() -> "type[yaml.SafeLoader]":
+    import yaml  # noqa: PLC0415
+
+    # Not the compiled one: brackets in brackets, a hundred thousand deep, would end the process.
+    class TextLoader(yaml.SafeLoader):
+        """Only nulls are no texts."""
+
+        yaml_implicit_resolvers: Any = {  # noqa: RUF012  As in its base.
+            first: [(tag, pattern) for tag, pattern in resolvers if tag == _NULL_TAG]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    return TextLoader

@@ -1,0 +1,138 @@
+"""Accounts as operators see and change them (50-54). Secrets come in, and never go out."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from roquet.access.changes import Changed, Documents, delete_account, put_account, trust_addresses
+from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
+from roquet.access.keeping import KeptAccounts
+from roquet.broker.broker import Broker
+from roquet.broker.handlers.deferred import answer_later
+from roquet.net.errors import Refused
+from roquet.net.router import Parked, Reply, Request, on
+from roquet.protocol.bodies.accounts import PlainAccount, PlainAccounts
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.headers.auth import (
+    AccountsVersionReplyHeader,
+    DeleteAccountHeader,
+    GlobalWhiteAddressesHeader,
+    PutAccountHeader,
+)
+from roquet.protocol.host import unpack_host
+
+log = logging.getLogger(__name__)
+
+
+def put(broker: Broker, request: Request[PutAccountHeader]) -> Parked:
+    header = request.header
+    account = PlainAccount(
+        access_key=header.access_key,
+        admin=header.admin,
+        default_group_perm=header.default_group_perm,
+        default_topic_perm=header.default_topic_perm,
+        group_perms=_words(header.group_perms),
+        secret_key=header.secret_key,
+        topic_perms=_words(header.topic_perms),
+        white_remote_address=header.white_remote_address,
+    )
+    edit = partial(put_account, default=_accounts(broker).default_file, changes=account)
+    return _change(broker, request, edit, ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED)
+
+
+def delete(broker: Broker, request: Request[DeleteAccountHeader]) -> Parked:
+    edit = partial(delete_account, access_key=request.header.access_key)
+    return _change(broker, request, edit, ResponseCode.DELETE_ACL_CONFIG_FAILED)
+
+
+def trust(broker: Broker, request: Request[GlobalWhiteAddressesHeader]) -> Parked:
+    header = request.header
+    path = header.acl_file_full_path
+    edit = partial(
+        trust_addresses,
+        path=Path(path) if path else _accounts(broker).default_file,
+        addresses=_words(header.global_white_addrs) or [],
+    )
+    return _change(broker, request, edit, ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED)
+
+
+def get_versions(broker: Broker, _request: Request[NoFields]) -> Reply:
+    accounts = _accounts(broker)
+    versions = {str(path): each for path, each in accounts.versions().items()}
+    first = next(iter(versions.values()))
+    header = AccountsVersionReplyHeader(
+        version=write_body(first).decode(),
+        broker_name=broker.config.broker_name,
+        broker_addr=str(unpack_host(broker.store_host)),
+        cluster_name=broker.config.cluster_name,
+        all_acl_file_version=msgspec.json.encode(versions).decode(),
+    )
+    return Reply(header=header)
+
+
+def get_all(broker: Broker, _request: Request[NoFields]) -> Reply:
+    """Without secrets, which Apache tells: what is never sent is in no log of anybody."""
+    documents = _accounts(broker).documents.values()
+    body = PlainAccounts(
+        global_white_addrs=[
+            each for document in documents for each in document.global_white_remote_addresses or ()
+        ],
+        plain_access_configs=[
+            replace(each, secret_key=None)
+            for document in documents
+            for each in document.accounts or ()
+        ],
+    )
+    return Reply(body=write_body(body))
+
+
+def _accounts(broker: Broker) -> KeptAccounts:
+    if broker.accounts is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "there is no access control here: see aclEnable")
+    return broker.accounts
+
+
+def _change(
+    broker: Broker,
+    request: Request[Any],
+    edit: Callable[[Documents], Changed],
+    failure: ResponseCode,
+) -> Parked:
+    changing: Callable[[], Awaitable[Reply]] = partial(
+        _changed, _accounts(broker), edit, failure, request.connection.peer
+    )
+    return answer_later(broker, request, changing)
+
+
+async def _changed(
+    accounts: KeptAccounts, edit: Callable[[Documents], Changed], failure: ResponseCode, peer: str
+) -> Reply:
+    try:
+        await accounts.change(edit)
+    except (BadRules, RulesNotSaved, UnknownAccount) as error:
+        return Reply(failure, remark=str(error))
+    log.info("changed accounts, as %s asked", peer)
+    return Reply()
+
+
+def _words(text: str | None) -> list[str] | None:
+    """What is joined by commas; nothing is said by None, and an empty list by a blank."""
+    if text is None:
+        return None
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+ROUTES = (
+    on(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, PutAccountHeader, put),
+    on(RequestCode.DELETE_ACL_CONFIG, DeleteAccountHeader, delete),
+    on(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, GlobalWhiteAddressesHeader, trust),
+    on(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, NoFields, get_versions),
+    on(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, NoFields, get_all),
+)

@@ -1,0 +1,92 @@
+"""What requests need whose topics are not simply named by a field of their header."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from roquet.access.needs import AnyNeeds, group_need
+from roquet.broker.broker import Broker
+from roquet.broker.messages.stored_record import stored_record
+from roquet.net.router import Need, Needs, Request
+from roquet.protocol.acl_rights import Right
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.heartbeat import Heartbeat
+from roquet.protocol.bodies.lock import QueueLockRequest
+from roquet.protocol.bodies.subscription_data import SubscriptionCheck
+from roquet.protocol.headers.addressed import AddressedHeader, NoFields
+from roquet.protocol.headers.pulling import ViewMessageHeader
+from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeader
+from roquet.protocol.headers.transactions import EndTransactionHeader
+from roquet.protocol.messages.message import Property
+from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, reply_topic
+
+
+def _sending(_broker: Broker, request: Request[SendMessageHeader]) -> Iterable[Need]:
+    topic = request.header.topic
+    # Apache asks for SUB on the group that a sender says it is in, whosever retries these are.
+    return (Need(topic, Right.SUB if topic.startswith(RETRY_PREFIX) else Right.PUB),)
+
+
+def _replying(broker: Broker, request: Request[SendMessageHeader]) -> Iterable[Need]:
+    if request.header.topic == reply_topic(broker.config.cluster_name):
+        return ()
+    return _sending(broker, request)
+
+
+def _beating(_broker: Broker, request: Request[AddressedHeader]) -> Iterable[Need]:
+    for consumer in read_body(Heartbeat, request.body).consumer_data_set:
+        yield group_need(consumer.group_name)
+        for subscription in consumer.subscription_data_set:
+            yield Need(subscription.topic, Right.SUB)
+
+
+def _locking(_broker: Broker, request: Request[AddressedHeader]) -> Iterable[Need]:
+    body = read_body(QueueLockRequest, request.body)
+    yield group_need(body.consumer_group)
+    for topic in {queue.topic for queue in body.mq_set}:
+        yield Need(topic, Right.SUB)
+
+
+def _subscribing(_broker: Broker, request: Request[NoFields]) -> Iterable[Need]:
+    check = read_body(SubscriptionCheck, request.body)
+    if check.group is not None:
+        yield group_need(check.group)
+    yield Need(check.subscription_data.topic, Right.SUB)
+
+
+def _viewing(broker: Broker, request: Request[ViewMessageHeader]) -> Iterable[Need]:
+    return (Need(_topic_at(broker, request.header.offset), Right.SUB),)
+
+
+def _sending_back(broker: Broker, request: Request[SendBackHeader]) -> Iterable[Need]:
+    # Otherwise a group could have any message of the log sent back to itself, and read it.
+    header = request.header
+    return group_need(header.group), Need(_topic_at(broker, header.offset), Right.SUB)
+
+
+def _ending(broker: Broker, request: Request[EndTransactionHeader]) -> Iterable[Need]:
+    return (Need(_topic_at(broker, request.header.commit_log_offset), Right.PUB),)
+
+
+def _topic_at(broker: Broker, physical_offset: int) -> str:
+    """Where the message there belongs, also while it waits elsewhere. Raises Refused."""
+    message = read_record(stored_record(broker, physical_offset))
+    if message.topic in CLOSED_TOPICS:
+        return message.properties.get(Property.REAL_TOPIC, message.topic)
+    return message.topic
+
+
+SENDING: Final[AnyNeeds] = Needs(
+    "PUB on the topic; of retries, SUB on their group", _sending, ("topic",)
+)
+REPLYING: Final[AnyNeeds] = Needs(
+    "an account for replies; for other topics, as a send", _replying, ("topic",)
+)
+BEATING: Final[AnyNeeds] = Needs("SUB on each group and each of its topics", _beating)
+LOCKING: Final[AnyNeeds] = Needs("SUB on the group and on each topic", _locking)
+SUBSCRIBING: Final[AnyNeeds] = Needs("SUB on the group and the topic", _subscribing)
+VIEWING: Final[AnyNeeds] = Needs("SUB on the topic of the message", _viewing, ("offset",))
+SENDING_BACK: Final[AnyNeeds] = Needs(
+    "SUB on the group and the topic of the message", _sending_back, ("group", "offset")
+)
+ENDING: Final[AnyNeeds] = Needs("PUB on the topic of the message", _ending, ("commit_log_offset",))

@@ -1,0 +1,128 @@
+"""What all peers together may take, and who has to go when it is too much."""
+
+import pytest
+
+from roquet.net.crowd import Bounds, Crowd
+from tests.support.fake_clock import FakeClock
+
+NEAR, FAR, FARTHER = "127.0.0.1", "198.51.100.7", "198.51.100.8"
+
+
+def crowd(clock: FakeClock | None = None, **bounds: int) -> Crowd:
+    return Crowd(clock or FakeClock(), Bounds(**({"local_count_max": 0} | bounds)))
+
+
+def fill(full: Crowd, ip: str, count: int) -> None:
+    for _ in range(count):
+        assert full.refusal(ip) is None
+        full.entered(ip)
+
+
+# --- how many ---
+
+
+def test_there_is_a_bound_for_all() -> None:
+    full = crowd(connection_count_max=3)
+    fill(full, FAR, 2)
+    fill(full, FARTHER, 1)
+    assert full.refusal(FARTHER) == "3 connections are open"
+    assert full.refused_count == 1
+    full.left(FAR)
+    assert full.refusal(FARTHER) is None
+
+
+def test_no_address_keeps_out_the_others() -> None:
+    full = crowd(connection_count_max=10, connection_count_max_per_address=2)
+    fill(full, FAR, 2)
+    assert full.refusal(FAR) == f"2 connections from {FAR} are open"
+    fill(full, FARTHER, 2)
+    full.left(FAR)
+    fill(full, FAR, 1)
+
+
+def test_they_may_not_all_come_at_once() -> None:
+    clock = FakeClock()
+    busy = crowd(clock, accept_rate_max=2)
+    fill(busy, FAR, 2)
+    assert busy.refusal(FARTHER) == "more than 2 connections came in a second"
+    clock.advance(0.5)
+    fill(busy, FAR, 1)
+    assert busy.refusal(FAR) is not None
+    clock.advance(60)
+    fill(busy, FAR, 2)
+    assert busy.refusal(FAR) is not None
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"connection_count_max": 1},
+        {"connection_count_max": 100, "connection_count_max_per_address": 1},
+        {"accept_rate_max": 1},
+    ],
+)
+def test_an_operator_on_the_machine_itself_can_always_come_in(bounds: dict[str, int]) -> None:
+    full = Crowd(FakeClock(), Bounds(local_count_max=2, **bounds))
+    fill(full, NEAR, 1)
+    if "connection_count_max_per_address" not in bounds:
+        assert full.refusal(FAR) is not None
+    fill(full, NEAR, 2)
+    assert full.refusal(NEAR) is not None
+
+
+# --- what they hold ---
+
+
+class Holder:
+    def __init__(self, owner: Crowd, name: str, told: list[str]) -> None:
+        self.held_size = 0
+        self._owner = owner
+        self._name = name
+        self._told = told
+        self.true_size = 0
+        owner.add(self)
+
+    def hold(self, size: int) -> None:
+        self.true_size = size
+        self.count_held()
+
+    def count_held(self) -> None:
+        difference, self.held_size = self.true_size - self.held_size, self.true_size
+        if difference:
+            self._owner.hold(difference)
+
+    def cut_off(self, reason: str) -> None:
+        self.true_size = 0
+        self._told.append(f"{self._name} {reason}")
+
+
+def test_who_holds_the_most_is_cut_off_first_and_only_as_many_as_it_takes() -> None:
+    full = crowd(held_size_max=100)
+    told: list[str] = []
+    small, large, middle = (Holder(full, name, told) for name in ("small", "large", "middle"))
+    small.hold(10)
+    large.hold(60)
+    middle.hold(30)
+    assert (told, full.held_size) == ([], 100)
+    small.hold(11)
+    assert told == ["large held 60 bytes, the most of all, and all together may hold 100"]
+    assert (full.held_size, full.cut_off_count) == (41, 1)
+
+
+def test_what_was_read_meanwhile_does_not_count() -> None:
+    full = crowd(held_size_max=100)
+    told: list[str] = []
+    reader, other = Holder(full, "reader", told), Holder(full, "other", told)
+    reader.hold(90)
+    reader.true_size = 0  # Nobody tells.
+    other.hold(50)
+    assert (told, full.held_size) == ([], 50)
+
+
+def test_who_is_gone_holds_nothing() -> None:
+    full = crowd(held_size_max=100)
+    holder = Holder(full, "gone", [])
+    holder.hold(90)
+    full.discard(holder)
+    full.recount()
+    assert full.held_size == 0
