@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TopicSettings,
         TopicStatistics,
     )
+    from roquet.client.admin.traces import TraceEvent
     from roquet.client.blocking.admin import Admin
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer
@@ -219,6 +220,7 @@ __all__ = [
     "TopicReaderConfig",
     "TopicSettings",
     "TopicStatistics",
+    "TraceEvent",
     "Transaction",
     "TransactionEnd",
     "TransactionProducer",
@@ -333,6 +335,7 @@ _HOMES: Final = {
     "TopicReaderConfig": "roquet.client.reader.config",
     "TopicSettings": "roquet.client.admin.topics",
     "TopicStatistics": "roquet.client.admin.topics",
+    "TraceEvent": "roquet.client.admin.traces",
     "Transaction": "roquet.client.producer.transaction_producer",
     "TransactionEnd": "roquet.client.hooks",
     "TransactionProducer": "roquet.client.blocking.transactions",

@@ -176,5 +176,5 @@ def test_a_trace_tells_what_became_of_a_message(
     finished = roquet("message", "trace", message_id, "--json")
     assert finished.exit_code == 0, finished.stderr
     (event,) = json.loads(finished.stdout)["trace"]
-    assert (event["event"], event["outcome"]) == ("sent, normal", "stored")
+    assert (event["event"], event["outcome"]) == ("sent", "stored, normal")
     assert event["group"] == "roquet-cli"

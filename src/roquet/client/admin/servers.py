@@ -62,6 +62,11 @@ class AdminServers:
         """Whether a topic or group, as brokers know it, lies in our namespace."""
         return not self.config.namespace or self.user_name(name) != name
 
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """Their addresses, as far as they are known."""
+        return self._name_servers.addresses
+
     async def ask_names(self, code: RequestCode, header: Header) -> Command:
         """One of the name servers, for all of them know the same."""
         reply = await self._name_servers.call(code, header, self.config.timeout_s)
