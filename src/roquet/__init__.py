@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TopicSettings,
         TopicStatistics,
     )
+    from roquet.client.admin.traces import TraceEvent
     from roquet.client.blocking.admin import Admin
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer
@@ -229,6 +230,7 @@ __all__ = [
     "TopicReaderConfig",
     "TopicSettings",
     "TopicStatistics",
+    "TraceEvent",
     "Transaction",
     "TransactionEnd",
     "TransactionProducer",
@@ -347,6 +349,7 @@ _HOMES: Final = {
     "TopicReaderConfig": "roquet.client.reader.config",
     "TopicSettings": "roquet.client.admin.topics",
     "TopicStatistics": "roquet.client.admin.topics",
+    "TraceEvent": "roquet.client.admin.traces",
     "Transaction": "roquet.client.producer.transaction_producer",
     "TransactionEnd": "roquet.client.hooks",
     "TransactionProducer": "roquet.client.blocking.transactions",
