@@ -187,8 +187,8 @@ def test_a_value_that_cannot_be_is_named_with_its_key(key: str, text: str) -> No
 
 
 def test_unknown_settings_are_named() -> None:
-    settings = {"brokerName": "a", "rocketmqHome": "x", "noSuchThing": "1"}
-    assert read_config(settings, ROOT).ignored == ["rocketmqHome", "noSuchThing"]
+    settings = {"brokerName": "a", "forceRegister": "x", "noSuchThing": "1"}
+    assert read_config(settings, ROOT).ignored == ["forceRegister", "noSuchThing"]
 
 
 def test_a_master_has_id_0() -> None:
