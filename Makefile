@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-NATIVE := $(shell find src -name '*.pyx' -o -name '*.pxd')
+NATIVE := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 $(INSTALLED): pyproject.toml constraints.txt setup.py scripts/make_venv.sh
 	@scripts/make_venv.sh dev

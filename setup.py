@@ -10,8 +10,14 @@ SOURCE = Path("src")
 
 def extension(path: Path) -> Extension:
     name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-    declarations = [str(each) for each in SOURCE.rglob("*.pxd")]
-    return Extension(name, [str(path)], depends=declarations, libraries=["z"])
+    declarations = [str(each) for kind in ("*.pxd", "*.h") for each in SOURCE.rglob(kind)]
+    return Extension(
+        name,
+        [str(path)],
+        include_dirs=[str(SOURCE)],
+        depends=declarations,
+        libraries=["z"],
+    )
 
 
 setup(

@@ -323,7 +323,7 @@ def without_a_module(names: Collection[str]) -> list[str]:
     modules = {
         Path(name).relative_to("src/roquet").with_suffix("")
         for name in names
-        if name.startswith("src/roquet/") and name.endswith((".py", ".pyx", ".pxd"))
+        if name.startswith("src/roquet/") and name.endswith((".py", ".pyx", ".pxd", ".h"))
     }
     modules |= {module.parent for module in modules if module.name == "__init__"}
     tests = (Path(name) for name in names if re.search(r"^tests/unit/.*test_\w+\.py$", name))
@@ -377,7 +377,7 @@ def test_most_of_the_source_is_python() -> None:
             for name in tracked()
             if name.startswith("src/") and name.endswith(kind)
         )
-        for kind in ((".py",), (".pyx", ".pxd"))
+        for kind in ((".py",), (".pyx", ".pxd", ".h"))
     }
     python, compiled = lines.values()
     assert 0 < compiled < COMPILED_SHARE_MAX * (python + compiled)

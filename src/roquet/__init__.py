@@ -69,15 +69,18 @@ if TYPE_CHECKING:
         average,
         circle,
     )
+    from roquet.client.group.offset_stores import OffsetStore
     from roquet.client.group.pulling import Pulled, PullStatus
     from roquet.client.group.start_offset import StartFrom
     from roquet.client.hooks import (
+        Attempt,
         ConsumeHook,
         ConsumeOutcome,
         Consuming,
         MessageKind,
         SendHook,
         Sending,
+        SendMode,
         TransactionEnd,
         TransactionState,
     )
@@ -111,6 +114,8 @@ if TYPE_CHECKING:
     from roquet.protocol.compression import Compression
     from roquet.protocol.errors import BadMessage
     from roquet.protocol.messages.message import Message
+    from roquet.protocol.subscription import Subscription
+    from roquet.state_file import BadStateFile, StateNotSaved
 
 __version__ = "0.1.0"
 
@@ -124,9 +129,11 @@ __all__ = [
     "AsyncPushConsumer",
     "AsyncTopicReader",
     "AsyncTransactionProducer",
+    "Attempt",
     "BadAddress",
     "BadArgument",
     "BadMessage",
+    "BadStateFile",
     "BatchReceipt",
     "Bounds",
     "BrokerInfo",
@@ -163,6 +170,7 @@ __all__ = [
     "NotOpen",
     "NotYetSafe",
     "NothingToRead",
+    "OffsetStore",
     "OffsetsGone",
     "Permission",
     "PreparedMessage",
@@ -194,12 +202,15 @@ __all__ = [
     "SendForbidden",
     "SendHook",
     "SendImpossible",
+    "SendMode",
     "SendReceipt",
     "SendRefused",
     "SendUnknown",
     "Sending",
     "SomeFailed",
     "StartFrom",
+    "StateNotSaved",
+    "Subscription",
     "TlsConfig",
     "TopicCounts",
     "TopicNotFound",
@@ -233,9 +244,11 @@ _HOMES: Final = {
     "AsyncPushConsumer": "roquet.client.push.consumer",
     "AsyncTopicReader": "roquet.client.reader.reader",
     "AsyncTransactionProducer": "roquet.client.producer.transaction_producer",
+    "Attempt": "roquet.client.hooks",
     "BadAddress": "roquet.net.errors",
     "BadArgument": "roquet.client.errors",
     "BadMessage": "roquet.protocol.errors",
+    "BadStateFile": "roquet.state_file",
     "BatchReceipt": "roquet.client.producer.receipt",
     "Bounds": "roquet.client.reader.reader",
     "BrokerInfo": "roquet.client.admin.cluster",
@@ -272,6 +285,7 @@ _HOMES: Final = {
     "NotOpen": "roquet.client.errors",
     "NotYetSafe": "roquet.client.errors",
     "NothingToRead": "roquet.client.errors",
+    "OffsetStore": "roquet.client.group.offset_stores",
     "OffsetsGone": "roquet.client.errors",
     "Permission": "roquet.protocol.codes",
     "PreparedMessage": "roquet.client.producer.transaction_producer",
@@ -302,12 +316,15 @@ _HOMES: Final = {
     "SendForbidden": "roquet.client.errors",
     "SendHook": "roquet.client.hooks",
     "SendImpossible": "roquet.client.errors",
+    "SendMode": "roquet.client.hooks",
     "SendReceipt": "roquet.client.producer.receipt",
     "SendRefused": "roquet.client.errors",
     "SendUnknown": "roquet.client.errors",
     "Sending": "roquet.client.hooks",
     "SomeFailed": "roquet.client.errors",
     "StartFrom": "roquet.client.group.start_offset",
+    "StateNotSaved": "roquet.state_file",
+    "Subscription": "roquet.protocol.subscription",
     "TlsConfig": "roquet.client.cluster.tls",
     "TopicCounts": "roquet.client.push.statistics",
     "TopicNotFound": "roquet.client.errors",

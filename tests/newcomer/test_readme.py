@@ -43,6 +43,7 @@ def test_every_block_is_run_by_a_test() -> None:
         "# test_orders.py",
         "$ pip install pytest",
         "# count_orders.py",
+        "roquet doctor",
         "roquet wire decode capture.bin",
     ]
 
@@ -91,6 +92,20 @@ def test_a_program_sends_and_consumes(home: Home, cluster: Cluster) -> None:
     assert [_without_numbers(line) for line in said] == [
         _without_numbers(line) for line in shown.output
     ]
+
+
+def test_a_cluster_is_looked_after(home: Home, cluster: Cluster) -> None:
+    doctor, top, show, tail = (
+        f"{command} -n {cluster.name_server}" for command in block_with("roquet doctor").commands
+    )
+    examined = home.run(doctor)
+    assert examined.exit_code == 0, examined.stdout
+    # Without a terminal it is one look.
+    assert "billing" in home.run(top).stdout
+    assert "orders" in home.run(show).stdout
+    with home.running(tail) as running:
+        running.wait_for("one coffee")
+        assert running.stop() == 0
 
 
 def test_a_test_file_passes(home: Home) -> None:

@@ -181,6 +181,7 @@ def test_a_lake_that_has_all_is_right_and_one_that_lacks_some_is_not(
                     "side": "lake",
                     "sent": COUNT,
                     "found": COUNT,
+                    "quarantined": 0,
                     "missing": 0,
                     "twice": 0,
                     "unexpected": 0,
@@ -193,6 +194,37 @@ def test_a_lake_that_has_all_is_right_and_one_that_lacks_some_is_not(
     report = command.json(*audited, exit_code=1)
     assert report["sides"][0]["missing"] == 1
     assert report["examples"][0]["id"] == f"{topic}@broker-a@0@{COUNT}"
+
+
+def test_what_a_lake_left_out_or_set_apart_is_not_missing(
+    command: JobCommands, shop: Shop, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = shop.cluster.new_topic(queues=1)
+    bodies = [b"{}", b"no json", b"{}"]
+    with Producer(shop.name_server, "shop") as producer:
+        for body in bodies:
+            producer.send(Message(topic, body, tags="wanted", keys=("k",)))
+        producer.send(Message(topic, b"{}", tags="unwanted"))
+        plan = IngestPlan(
+            source={"nameServer": shop.name_server, "topic": topic, "tagExpression": "wanted"},
+            lake=tmp_path / "lake",
+            checkpoint=tmp_path / "checkpoint",
+            available_now=True,
+            json_schema="number bigint",
+        )
+        ingest(spark, plan)
+        audited = ("audit", "-n", shop.name_server, "--topic", topic, "--lake", plan.lake)
+        report = command.json(*audited)
+        (side,) = report["sides"]
+        assert report["is_right"]
+        assert (side["sent"], side["found"], side["quarantined"], side["missing"]) == (3, 2, 1, 0)
+        place = f"{topic}@broker-a@0@1"
+        assert report["examples"] == [
+            {"side": "lake", "problem": "quarantined", "id": place, "key": "k"}
+        ]
+        producer.send(Message(topic, b"no json", tags="wanted"))
+    report = command.json(*audited, exit_code=1)
+    assert (report["sides"][0]["quarantined"], report["sides"][0]["missing"]) == (1, 1)
 
 
 def test_what_was_received_is_compared_with_what_was_sent(command: JobCommands, shop: Shop) -> None:

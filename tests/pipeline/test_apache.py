@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, functions as F  # noqa: N8
 
 from roquet import Admin, Credentials, TopicReader, TopicSettings
 from tests.support.apache import ApacheBroker, ApacheNameServer
+from tests.support.apache_accounts import ACCESS_CONTROL, OPERATOR, write_accounts
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_driver import JavaDriver
@@ -23,15 +24,6 @@ from tests.support.spark_workers import with_workers
 ROW_COUNT: Final = 2000
 TRANSACTION_ROW_COUNT: Final = 200
 QUEUE_COUNT: Final = 3
-KEYS: Final = Credentials("operator", "operator-secret")
-ACCOUNTS: Final = f"""\
-globalWhiteRemoteAddresses: []
-accounts:
-- accessKey: {KEYS.access_key}
-  secretKey: {KEYS.secret_key}
-  whiteRemoteAddress:
-  admin: true
-"""
 
 # Access control of this form ended with 4.x.
 SIGNED: Final = pytest.param((ApacheVersion.V4_9_7, True), id="4.9.7-signed")
@@ -76,19 +68,17 @@ def place(
     version, is_signed = request.param
     directory = tmp_path_factory.mktemp("apache")
     if is_signed:
-        configuration = directory / "broker" / "conf"
-        configuration.mkdir(parents=True)
-        (configuration / "plain_acl.yml").write_text(ACCOUNTS)
+        write_accounts(directory / "broker")
     with (
         ApacheNameServer(version, directory / "names") as names,
         ApacheBroker(
             version,
             directory / "broker",
             names.address,
-            configuration={"aclEnable": "true"} if is_signed else {},
+            configuration=ACCESS_CONTROL if is_signed else {},
         ),
     ):
-        yield Place(version, names.address, KEYS if is_signed else None)
+        yield Place(version, names.address, OPERATOR if is_signed else None)
 
 
 @pytest.fixture(scope="module")

@@ -86,3 +86,9 @@ def test_a_lake_is_filled(seen: Seen) -> None:
     assert seen.found["ingest"]["lake_messages"] == COUNT
     table = ds.dataset(seen.lake, format="parquet", partitioning="hive").to_table(["body"])
     assert sorted(int(body) for body in table["body"].to_pylist()) == [*range(COUNT)]
+
+
+def test_an_audit_finds_the_lake_right(seen: Seen) -> None:
+    side = seen.found["audit"]
+    assert (side["sent"], side["found"]) == (COUNT, COUNT)
+    assert not any(side[each] for each in ("missing", "twice", "unexpected", "out_of_order"))

@@ -5,8 +5,9 @@ import os
 import shutil
 import signal
 from collections import Counter
+from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow.dataset as ds
 import pytest
@@ -14,8 +15,10 @@ from pyspark.sql import SparkSession
 
 from roquet.client.blocking.producer import Producer
 from roquet.client.blocking.reader import TopicReader
+from roquet.pipeline.jobs.ingest import IngestPlan, IngestReport, ingest
 from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
+from tests.support.descendants import descendants, has_words
 from tests.support.ingest_command import IngestCommand
 from tests.support.lake_rows import found_by_duckdb
 
@@ -38,12 +41,12 @@ class Kept(NamedTuple):
     killed_in_first: int
     killed_later: int
     interrupted: CompletedProcess[str]
-    without_checkpoint: dict[str, Any]
+    without_checkpoint: IngestReport
     is_late_group_at_the_end: bool
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     with BlockingCluster() as cluster, TopicReader(cluster.name_server) as reader:
         topic = cluster.new_topic("orders", queues=QUEUES)
         with Producer(cluster.name_server, "sellers") as producer:
@@ -74,7 +77,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
             end_by=signal.SIGINT,
         )
         shutil.rmtree(command.checkpoint)
-        without_checkpoint = command.run(now, "--master=local[2]", "--group", LATE_GROUP)
+        plan = IngestPlan(
+            source={"nameServer": cluster.name_server, "topic": topic, "groupId": LATE_GROUP},
+            lake=command.lake,
+            checkpoint=command.checkpoint,
+            available_now=True,
+        )
+        without_checkpoint = ingest(spark, plan)
         is_late_group_at_the_end = reader.committed(LATE_GROUP, queues) == ends
     return Kept(
         command,
@@ -119,8 +128,8 @@ def test_an_interrupted_stream_ends_well_and_says_what_it_did(kept: Kept) -> Non
 
 
 def test_a_lost_checkpoint_adds_nothing(kept: Kept) -> None:
-    assert kept.without_checkpoint["messages"] == 0
-    assert kept.without_checkpoint["lake_messages"] == COUNT
+    assert kept.without_checkpoint.messages == 0
+    assert kept.without_checkpoint.lake_messages == COUNT
 
 
 def test_the_group_is_at_the_end_also_when_a_query_ends_by_itself(kept: Kept) -> None:
@@ -130,4 +139,31 @@ def test_the_group_is_at_the_end_also_when_a_query_ends_by_itself(kept: Kept) ->
 def test_nothing_is_left_that_is_not_published(kept: Kept) -> None:
     assert not kept.command.staged_files()
     listed = len(list(kept.command.lake.glob("**/*.parquet")))
-    assert listed == kept.without_checkpoint["lake_files"]
+    assert listed == kept.without_checkpoint.lake_files
+
+
+# What keeps it from its work.
+
+
+def test_a_cluster_of_spark_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
+    with BlockingCluster() as cluster:
+        command = IngestCommand(cluster.name_server, cluster.new_topic("orders"), tmp_path)
+        said = command.run("--master=nowhere", exit_code=1)["said"]
+    assert "Spark does not start on nowhere: " in said.splitlines()[-1]
+    assert "Could not parse Master URL" in said.splitlines()[-1]
+
+
+def test_java_that_dies_is_told_in_one_line(tmp_path: Path) -> None:
+    def kill_java(process_id: int) -> None:
+        for each in descendants(process_id):
+            if has_words(each, "org.apache.spark.deploy.SparkSubmit"):
+                os.kill(each, signal.SIGKILL)
+
+    with BlockingCluster() as cluster:
+        topic = cluster.new_topic("orders")
+        with Producer(cluster.name_server, "sellers") as producer:
+            producer.send(Message(topic, b"1"))
+        command = IngestCommand(cluster.name_server, topic, tmp_path)
+        steps = [(lambda: command.entry_count() > 0, kill_java)]
+        said = command.run_through(steps, "--master=local[1]", exit_code=1)["said"]
+    assert said.splitlines()[-1].startswith("roquet spark ingest: ")

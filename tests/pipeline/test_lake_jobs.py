@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.producer import Producer
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.jobs.backfill import BackfillPlan, BackfillReport, backfill
@@ -161,6 +162,18 @@ def _kill_while_it_joins(lake: Path) -> None:
         stdout, stderr = process.communicate()
     # It may have been faster: then it has told so.
     assert not stdout or json.loads(stdout)["is_complete"], stderr
+
+
+def test_a_topic_without_messages_makes_a_lake_without_files(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    with Admin(shop.name_server) as admin:
+        admin.create_topic(TOPIC)
+    report = shop.ingest(spark, tmp_path / "lake")
+    assert (report.messages, report.lake_files, report.is_complete) == (0, 0, True)
+    sent = shop.send(b"1")
+    assert shop.ingest(spark, tmp_path / "lake").messages == 1
+    assert found_by_arrow(tmp_path / "lake") == sent
 
 
 def test_what_a_task_finds_wrong_is_told_in_one_line_and_nothing_is_changed(

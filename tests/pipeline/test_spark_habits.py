@@ -44,6 +44,8 @@ Python processes have ten seconds to start
     unit/test_pipeline: planners load nothing
 it wants pandas for some things, and warns of its newest version
     unit/test_pipeline: pandas is not needed
+it shows plans, with the options of a source in them
+    below: a secret is not in a plan
 a log holds records of topics that were deleted
     test_store_source: ghosts
 a plan that changes between kill and restart changes what a task writes
@@ -113,6 +115,19 @@ def test_a_format_is_found_by_itself_in_sql(
     with_workers(lambda: other.sql(view))
     found = with_workers(lambda: other.sql("SELECT count(*), max(tags) FROM orders").collect())
     assert [tuple(row) for row in found] == [(COUNT, "2")]
+
+
+def test_a_secret_is_not_in_a_plan(
+    spark: SparkSession, cluster: BlockingCluster, topic: str
+) -> None:
+    signed = {"accessKey": "me", "secretKey": "nobody-knows", "securityToken": "lent-to-me"}
+    options = {"nameServer": cluster.name_server, "topic": topic, **signed}
+    reader = spark.read.format("rocketmq").options(**options)
+    frame = with_workers(reader.load)
+    plan = with_workers(lambda: frame._jdf.queryExecution().toString())
+    assert "rocketmq" in plan
+    assert "nobody-knows" not in plan
+    assert "lent-to-me" not in plan
 
 
 def test_progress_shows_how_far_a_query_is_behind(

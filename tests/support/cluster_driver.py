@@ -16,8 +16,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812
 
 import roquet.pipeline
+from roquet.pipeline.jobs.audit import AuditPlan, audit, check_audit, topic_side
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
 from roquet.pipeline.jobs.query_failures import is_slow_start
+from roquet.pipeline.jobs.selection import Selection
 from roquet.pipeline.jobs.session import spark_session
 
 T = TypeVar("T")
@@ -52,6 +54,8 @@ def main() -> None:
             source=reading, lake=stored, checkpoint=directory / "checkpoint", available_now=True
         )
         found["ingest"] = ingest(spark, plan)._asdict()
+        accounts = AuditPlan(sent=topic_side(Selection(source=reading)), lake=stored)
+        found["audit"] = audit(spark, check_audit(accounts)).sides[0]._asdict()
     sys.stdout.write(json.dumps(found))
 
 

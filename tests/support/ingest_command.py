@@ -30,15 +30,13 @@ class IngestCommand:
         """To the end; what it printed."""
         process = self._start(*options)
         stdout, stderr = process.communicate(timeout=_PATIENCE_S)
-        assert process.returncode == exit_code, stderr
-        assert "Traceback" not in stderr
-        if exit_code:
-            return {"said": stderr}
-        summary: dict[str, Any] = json.loads(stdout)
-        return summary
+        return _outcome(process.returncode, exit_code, stdout, stderr)
 
     def run_through(
-        self, steps: Sequence[tuple[Callable[[], object], Callable[[int], None]]], *options: str
+        self,
+        steps: Sequence[tuple[Callable[[], object], Callable[[int], None]]],
+        *options: str,
+        exit_code: int = 0,
     ) -> dict[str, Any]:
         """To the end, while things happen: each when its condition holds, one after the other.
 
@@ -58,9 +56,7 @@ class IngestCommand:
         finally:
             process.kill()
             process.wait()
-        assert process.returncode == 0, stderr
-        summary: dict[str, Any] = json.loads(stdout)
-        return summary
+        return _outcome(process.returncode, exit_code, stdout, stderr)
 
     def run_until(
         self, condition: Callable[[], object], *options: str, end_by: signal.Signals
@@ -99,3 +95,12 @@ class IngestCommand:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+
+def _outcome(found_code: int, exit_code: int, stdout: str, stderr: str) -> dict[str, Any]:
+    assert found_code == exit_code, stderr
+    assert "Traceback" not in stderr
+    if exit_code:
+        return {"said": stderr}
+    summary: dict[str, Any] = json.loads(stdout)
+    return summary

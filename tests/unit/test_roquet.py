@@ -1,13 +1,18 @@
 """Everything public is found in the package itself, and loaded when it is first used."""
 
 import ast
+import dataclasses
 import inspect
+import re
 import subprocess
 import sys
+import types
+import typing
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -65,3 +70,96 @@ def test_a_type_checker_and_a_program_see_the_same_names() -> None:
 def test_what_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = roquet.Nothing
+
+
+# What programs meet in signatures, and may want to catch.
+
+CLASSES = [
+    value
+    for name in roquet.__all__
+    if inspect.isclass(value := getattr(roquet, name)) and value.__module__.startswith("roquet")
+]
+CAPITALIZED = re.compile(r"\b[A-Z][A-Za-z]+\b")
+
+
+def public_functions(owner: type) -> Iterator[Any]:
+    """Its constructor and its public methods and properties."""
+    for name, member in inspect.getmembers(owner):
+        if name.startswith("_") and name != "__init__":
+            continue
+        if isinstance(member, property):
+            yield member.fget
+        elif inspect.isfunction(member) and member.__module__.startswith("roquet"):
+            yield member
+
+
+def hints_of(thing: Any) -> dict[str, Any]:
+    """What type checkers see, also of what is imported for them alone."""
+    module = inspect.getmodule(thing)
+    names = {**vars(roquet), **{name: getattr(roquet, name) for name in roquet.__all__}}
+    return typing.get_type_hints(thing, {**names, **vars(module)})
+
+
+def parts_of(hint: Any) -> Iterator[type]:
+    """The classes that a hint is made of."""
+    if typing.is_typeddict(hint):
+        for each in hints_of(hint).values():
+            yield from parts_of(each)
+    elif inspect.isclass(hint) and not isinstance(hint, types.GenericAlias):
+        yield hint
+    for argument in typing.get_args(hint):
+        if isinstance(argument, list):
+            for each in argument:
+                yield from parts_of(each)
+        else:
+            yield from parts_of(argument)
+
+
+def is_public(part: type) -> bool:
+    return not part.__module__.startswith("roquet") or (
+        part.__name__ in roquet.__all__ and getattr(roquet, part.__name__) is part
+    )
+
+
+@pytest.mark.parametrize("owner", CLASSES, ids=lambda owner: owner.__name__)
+def test_what_signatures_speak_of_is_public(owner: type) -> None:
+    spoken_of = {
+        part
+        for function in public_functions(owner)
+        for hint in hints_of(function).values()
+        for part in parts_of(hint)
+    }
+    if dataclasses.is_dataclass(owner):
+        spoken_of |= {part for hint in hints_of(owner).values() for part in parts_of(hint)}
+    assert {part for part in spoken_of if not is_public(part)} == set()
+
+
+def all_errors(root: type[Exception] = RoquetError) -> Iterator[type[Exception]]:
+    for error in root.__subclasses__():
+        yield error
+        yield from all_errors(error)
+
+
+@pytest.mark.parametrize("owner", CLASSES, ids=lambda owner: owner.__name__)
+def test_what_documentation_says_is_raised_can_be_caught(owner: type) -> None:
+    errors = {error.__name__ for error in all_errors()}
+    documents = [owner, *public_functions(owner)]
+    named = {
+        name
+        for document in documents
+        for name in CAPITALIZED.findall(raising_part(document.__doc__ or ""))
+        if name in errors
+    }
+    assert named <= set(roquet.__all__)
+
+
+def raising_part(text: str) -> str:
+    _, _, raising = text.partition("Raises ")
+    return raising
+
+
+def test_a_type_that_is_not_public_would_be_found() -> None:
+    stranger = type("Message", (RoquetError,), {"__module__": "roquet.elsewhere"})
+    assert not is_public(stranger)
+    assert is_public(roquet.Message)
+    assert [*parts_of(dict[str, list[int] | None])] == [str, int, types.NoneType]

@@ -7,6 +7,7 @@ from roquet.access.keeping import KeptAccounts
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
@@ -49,6 +50,7 @@ class Broker(msgspec.Struct):
     safety: Safety
     expiry: Expiry
     refused_writes: RefusedWrites
+    late_sends: LateSends
     delays: Delays
     pending_halves: PendingHalves
     registrar: Registrar

@@ -87,6 +87,13 @@ class Registrar:
         self._told_count = 0
         self._round = asyncio.Lock()
 
+    def use(self, name_servers: Sequence[str]) -> None:
+        """From now on these; those that are new are told soon, the others learn it by silence."""
+        if set(name_servers) != set(self._name_servers):
+            self._name_servers = tuple(name_servers)
+            log.info("name servers are %s now", ", ".join(self._name_servers))
+            self.refresh_soon()
+
     def refresh_soon(self) -> None:
         """Topics have changed. Changes that come together are told together."""
         self._change_count += 1

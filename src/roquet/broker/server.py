@@ -20,6 +20,7 @@ from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
@@ -38,6 +39,7 @@ from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
+from roquet.net.address_server import AddressServer, read_source
 from roquet.net.connection import Connection
 from roquet.net.crowd import Crowd
 from roquet.net.errors import UnknownHost
@@ -45,7 +47,7 @@ from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
 from roquet.net.peers import Peers
 from roquet.net.ports import at_free_port
 from roquet.net.router import Route, Router
-from roquet.net.service import Services
+from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
 from roquet.net.tls import ServerTls
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
@@ -113,10 +115,20 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
         stack.push_async_callback(stop_serving)
         for listener, distance in zip(listeners, (0, FAST_PORT_DISTANCE), strict=True):
             await listener.start(config.bind_host, config.listen_port + distance)
+        await _find_name_servers(broker)
         learn(broker, await broker.registrar.register())
         stack.push_async_callback(broker.registrar.unregister)
         _tell_address(config)
         return broker, stack.pop_all()
+
+
+async def _find_name_servers(broker: Broker) -> None:
+    """If there is a server that names them, now and again and again."""
+    url = read_source(";".join(broker.config.name_servers)).url
+    if url is not None:
+        server = AddressServer(url, broker.registrar.use)
+        await server.ask()
+        broker.services.run("find name servers", server.keep_asking, on_failure=OnFailure.RESTART)
 
 
 def _tell_address(config: BrokerConfig) -> None:
@@ -210,7 +222,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     registrar = Registrar(
         _peers(tls, clock, stack),
         clock,
-        config.name_servers,
+        read_source(";".join(config.name_servers)).addresses,
         _identity(config),
         lambda: topics.announced(broker.config.permission),
         timeout_s=lambda: broker.config.register_timeout_ms / 1000,
@@ -240,6 +252,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         safety=safety,
         expiry=Expiry(store, clock, lambda: broker.config.store),
         refused_writes=RefusedWrites(clock),
+        late_sends=LateSends(clock, config.send_wait_s_max),
         delays=delays,
         pending_halves=pending_halves,
         registrar=registrar,

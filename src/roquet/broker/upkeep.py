@@ -8,6 +8,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import deliver_delayed, save_progress
 from roquet.broker.membership import expire_clients
 from roquet.broker.registration import Registered
+from roquet.broker.slow_groups import disable_slow_groups
 from roquet.broker.transactions.check_back import keep_checking
 from roquet.net.service import OnFailure
 from roquet.store.errors import StoreUnavailable
@@ -19,6 +20,7 @@ _FILING_REST_S: Final = 0.01
 _EXPIRE_PERIOD_S: Final = 10.0
 _CLEAN_PERIOD_S: Final = 10.0
 _FORGET_LOCKS_PERIOD_S: Final = 60.0
+_SLOW_GROUPS_PERIOD_S: Final = 180.0
 # At this pace a terabyte takes a year of a broker that nobody restarts, and costs nothing.
 _SCRUB_PERIOD_S: Final = 30.0
 _SCRUB_SIZE: Final = 1 << 20
@@ -51,6 +53,9 @@ def start_upkeep(broker: Broker) -> None:
     every("expire clients", _EXPIRE_PERIOD_S, lambda: _expire(broker))
     every("forget locks", _FORGET_LOCKS_PERIOD_S, lambda: _forget_locks(broker))
     every("clean", _CLEAN_PERIOD_S, lambda: _clean(broker))
+    every("disable slow groups", _SLOW_GROUPS_PERIOD_S, lambda: _disable_slow_groups(broker))
+    if broker.late_sends.is_watched:
+        run("note life", broker.late_sends.keep_noting, on_failure=OnFailure.RESTART)
     every("scrub", _SCRUB_PERIOD_S, lambda: _scrub(broker))
 
 
@@ -107,6 +112,10 @@ async def _clean(broker: Broker) -> None:
         broker.expiry.clean()
     except StoreUnavailable as error:
         log.warning("old files are not removed: %s", error)
+
+
+async def _disable_slow_groups(broker: Broker) -> None:
+    disable_slow_groups(broker)
 
 
 async def _scrub(broker: Broker) -> None:

@@ -14,6 +14,10 @@ from roquet.errors import RoquetError
 
 
 def define(parser: ArgumentParser) -> None:
+    parser.epilog = (
+        "One that runs is looked after with: roquet broker status, roquet broker config, roquet"
+        " broker writes."
+    )
     parser.add_argument(
         "-c",
         "--config",
@@ -25,7 +29,8 @@ def define(parser: ArgumentParser) -> None:
         "-n",
         "--name-server",
         metavar="ADDRESSES",
-        help="host:port of name servers, joined by ';'.",
+        help="host:port of name servers, joined by ';', or http://host:port/path of a page that"
+        " names them. Without it, what the file says, or NAMESRV_ADDR in the environment.",
     )
     parser.add_argument("--dir", type=Path, metavar="DIR", help="Where messages are kept.")
     parser.add_argument("--host", help="The address to listen on. Without it, this machine only.")

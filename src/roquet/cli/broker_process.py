@@ -1,6 +1,7 @@
 """A process that is a broker: settings, log, signals."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,8 @@ from roquet.errors import RoquetError
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.protocol.bodies.properties_text import read_properties_text
 
+# As in Apache, where no other place names them.
+_NAME_SERVERS: Final = "NAMESRV_ADDR"
 _DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
 
 
@@ -83,6 +86,8 @@ def _config(options: BrokerOptions) -> BrokerConfig:
         settings = read_properties_text(options.config_file.read_bytes())
     if options.name_servers is not None:
         settings["namesrvAddr"] = options.name_servers
+    elif _NAME_SERVERS in os.environ:
+        settings.setdefault("namesrvAddr", os.environ[_NAME_SERVERS])
     if options.directory is not None:
         settings["storePathRootDir"] = str(options.directory)
     settings |= home_from_environment(settings) | tls_from_file(settings) | options.settings

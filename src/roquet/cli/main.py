@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Final, NamedTuple
 
@@ -14,11 +14,17 @@ from roquet import __version__
 class _Command(NamedTuple):
     """`module` has a function `define`, which adds the options and sets `run`.
 
-    `run` gets what was given and returns the exit code.
+    `run` gets what was given and returns the exit code. Where the next word is one of `words`, it
+    is `words_module` instead: what starts a server must not load what looks after one.
     """
 
     module: str
     summary: str
+    words: Collection[str] = ()
+    words_module: str = ""
+
+    def module_for(self, next_words: Sequence[str]) -> str:
+        return self.words_module if set(next_words).intersection(self.words) else self.module
 
 
 _COMMANDS: Final = {
@@ -27,9 +33,24 @@ _COMMANDS: Final = {
         "roquet.cli.namesrv", "Run a name server: it tells clients which broker has which topic."
     ),
     "broker": _Command(
-        "roquet.cli.broker", "Run a broker: it takes messages, keeps them and hands them out."
+        "roquet.cli.broker",
+        "Run a broker: it takes messages, keeps them and hands them out; or look after one that"
+        " runs.",
+        ("status", "config", "writes"),
+        "roquet.cli.broker_care",
     ),
+    "cluster": _Command("roquet.cli.cluster", "Show all brokers: roles, versions, rates, disks."),
+    "topic": _Command("roquet.cli.topic", "List, show, create, change and delete topics."),
+    "group": _Command("roquet.cli.group", "List and show consumer groups, their lag and members."),
+    "message": _Command("roquet.cli.message", "Send messages, look for them, read along."),
+    "offset": _Command("roquet.cli.offset", "Show where groups are, and move them."),
+    "dlq": _Command("roquet.cli.dlq", "Look at dead letters, and send them again."),
+    "doctor": _Command("roquet.cli.doctor", "Find out why nothing is sent or consumed."),
+    "top": _Command("roquet.cli.top", "Watch topics, groups and brokers as they work."),
     "account": _Command("roquet.cli.account", "Make accounts for servers with access control."),
+    "bench": _Command("roquet.cli.bench", "Measure, with the flags of Apache's benchmark."),
+    "mqadmin": _Command("roquet.cli.mqadmin", "The same by the names of Apache's mqadmin."),
+    "completion": _Command("roquet.cli.completion", "Let a shell complete all of this."),
     "store": _Command("roquet.cli.store", "Look at the files of a broker, without the broker."),
     "spark": _Command("roquet.cli.spark", "Run the jobs of the data pipeline on Spark."),
     "wire": _Command("roquet.cli.wire", "Look at what peers say to each other."),
@@ -83,6 +104,31 @@ def _drop_unwritten_output() -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """The exit code. Raises SystemExit for a mistake in the arguments, and after help."""
+    # The others are not loaded: a server starts in a blink, and help comes as fast.
+    first, next_words = arguments[:1], arguments[1:2]
+    root = _root_parser(
+        {name: [_COMMANDS[name].module_for(next_words)] for name in first if name in _COMMANDS}
+    )
+    if not arguments:
+        root.print_help()
+        return _MISUSED
+    given = root.parse_args(arguments)
+    exit_code: int = given.run(given)
+    return exit_code
+
+
+def whole_parser() -> ArgumentParser:
+    """With everything loaded that there is."""
+    return _root_parser(
+        {
+            name: [module for module in (command.module, command.words_module) if module]
+            for name, command in _COMMANDS.items()
+        }
+    )
+
+
+def _root_parser(modules: Mapping[str, Sequence[str]]) -> ArgumentParser:
+    """`modules` are loaded, by the name of the command that they are for."""
     root = ArgumentParser(
         prog="roquet",
         description="RocketMQ in Python: name server, broker, client and tools.",
@@ -94,12 +140,6 @@ def run_command(arguments: Sequence[str]) -> int:
         parser = commands.add_parser(
             name, help=command.summary, description=command.summary, allow_abbrev=False
         )
-        if name in arguments[:1]:
-            # The others are not loaded: a server starts in a blink, and help comes as fast.
-            import_module(command.module).define(parser)
-    if not arguments:
-        root.print_help()
-        return _MISUSED
-    given = root.parse_args(arguments)
-    exit_code: int = given.run(given)
-    return exit_code
+        for module in modules.get(name, ()):
+            import_module(module).define(parser)
+    return root

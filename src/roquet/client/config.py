@@ -1,15 +1,17 @@
 """How clients are set up: checked when they are made, and never changed."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 
 from roquet.client.arguments import bad, check_count, check_timeout
-from roquet.client.cluster.name_servers import split_name_servers
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.hooks import SendHook
-from roquet.client.names import check_group, check_topic
+from roquet.client.names import check_group, check_instance, check_topic
+from roquet.client.producer.queue_choice import RETRY_CODES
 from roquet.protocol.compression import Compression
+from roquet.protocol.names import TEMPLATE_TOPIC
 
 TIMEOUT_S: Final = 3.0
 
@@ -30,8 +32,11 @@ class ProducerOptions(TypedDict, total=False):
     credentials: Credentials | None
     tls: TlsConfig | bool
     retry_count: int
+    retry_codes: Collection[int]
+    retry_not_safe: bool
     attempt_timeout_s: float | None
     avoid_slow_brokers: bool
+    fast_port: bool
     compress_over: int | None
     compression: Compression
     message_size_max: int
@@ -39,8 +44,11 @@ class ProducerOptions(TypedDict, total=False):
     in_flight_size_max: int
     linger_ms: float | None
     new_topic_queue_count: int
+    template_topic: str
     route_interval_s: float
     heartbeat_interval_s: float
+    instance_name: str | None
+    unit: str | None
     hooks: Sequence[SendHook]
     trace: bool | str
 
@@ -49,8 +57,9 @@ class ProducerOptions(TypedDict, total=False):
 class ProducerConfig:
     """Defaults are those of the Java client where it has the setting."""
 
-    # "host:port", several of them joined by semicolons.
-    name_server: str
+    # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
+    # names them; None takes what the environment has in NAMESRV_ADDR.
+    name_server: str | None
     group: str
     namespace: str | None = None
     credentials: Credentials | None = None
@@ -58,10 +67,17 @@ class ProducerConfig:
     tls: TlsConfig | bool = False
     # How often a message is sent again, within the time its caller gives it.
     retry_count: int = 2
+    # A broker that refuses with one of these may be followed by another attempt.
+    retry_codes: Collection[int] = RETRY_CODES
+    # Also when a message is stored, but not as safely as the broker promises: another one is to
+    # have it, too. It may be delivered twice then.
+    retry_not_safe: bool = False
     # The most that one broker may take of that time; None is all of it.
     attempt_timeout_s: float | None = None
     # Keep away from brokers that were slow or failed, for as long as the table says.
     avoid_slow_brokers: bool = False
+    # Send to the port that brokers keep for sends: two below the one that everybody knows.
+    fast_port: bool = False
     # Bodies of this size and more are compressed; None compresses nothing.
     compress_over: int | None = 4096
     compression: Compression = Compression.ZLIB
@@ -73,8 +89,15 @@ class ProducerConfig:
     linger_ms: float | None = None
     # How many queues a topic gets that our first message makes.
     new_topic_queue_count: int = 4
+    # The topic whose brokers and settings such a new topic takes after.
+    template_topic: str = TEMPLATE_TOPIC
     route_interval_s: float = 30.0
     heartbeat_interval_s: float = 30.0
+    # Part of the client id; None is made up. Clients that are given the same one share their
+    # connections, heartbeats and routes.
+    instance_name: str | None = None
+    # The unit of a company that the client belongs to: behind the name in the id.
+    unit: str | None = None
     # Who watches what is sent.
     hooks: Sequence[SendHook] = ()
     # Write down what became of messages: in the usual topic, or in the one that is named.
@@ -83,13 +106,15 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
         check_group(self.group)
-        split_name_servers(self.name_server)
+        name_server_source(self.name_server)
         for name in _POSITIVE:
             if (value := getattr(self, name)) is not None:
                 check_timeout(name, value)
         for name in _COUNTS:
             check_count(name, getattr(self, name))
         check_count("retry_count", self.retry_count, 0)
+        check_codes("retry_codes", self.retry_codes)
+        check_topic(self.template_topic)
         if self.compress_over is not None:
             check_count("compress_over", self.compress_over, 0)
         if not isinstance(self.compression, Compression):
@@ -97,10 +122,7 @@ class ProducerConfig:
         if isinstance(self.trace, str):
             check_topic(self.trace)
         check_hooks(self.hooks, SendHook)
-
-    @property
-    def name_servers(self) -> tuple[str, ...]:
-        return split_name_servers(self.name_server)
+        check_instance(self.instance_name, self.unit)
 
 
 _POSITIVE: Final = ("attempt_timeout_s", "linger_ms", "route_interval_s", "heartbeat_interval_s")
@@ -110,6 +132,14 @@ _COUNTS: Final = (
     "in_flight_size_max",
     "new_topic_queue_count",
 )
+
+
+def check_codes(name: str, codes: Any) -> None:
+    """Raises BadArgument."""
+    if isinstance(codes, str | bytes) or not isinstance(codes, Collection):
+        raise bad(name, "a set of response codes", codes)
+    for code in codes:
+        check_count(f"each of {name}", code, 0)
 
 
 def check_hooks(hooks: Any, kind: type) -> None:

@@ -1,8 +1,8 @@
-"""What programs can watch: each send, each end of a transaction, each consumption.
+"""What programs can watch: each send and its attempts, each end of a transaction, each consumption.
 
 A hook is an object with the methods it needs; the others do nothing. Hooks run in the event loop,
 so they must not block. Their errors are logged and change nothing, with one exception:
-`before_send` may raise SendForbidden, and the message is not sent.
+`before_send` and `before_attempt` may raise SendForbidden, and the message is not sent.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from roquet.client.errors import ClientError
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
+from roquet.errors import RoquetError
 from roquet.protocol.messages.message import Message
 
 
@@ -62,6 +63,29 @@ class Sending:
     broker_address: str | None = None
 
 
+class SendMode(Enum):
+    """Whether a send waits for the answer of a broker."""
+
+    ANSWERED = "answered"
+    ONEWAY = "oneway"
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One request of a send: to one queue of one broker."""
+
+    sending: Sending
+    number: int  # from 1
+    queue: QueueRef  # with the topic as the program knows it
+    broker_address: str
+    mode: SendMode
+    namespace: str | None
+    # Known when it is over: receipts, or what became of it. One-way it has neither.
+    duration_s: float = 0.0
+    receipts: Sequence[SendReceipt] = ()
+    error: RoquetError | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
     """What a broker was told of a transaction."""
@@ -102,6 +126,12 @@ class SendHook:
 
     def after_send(self, sending: Sending) -> None:
         """Called once for each send that was not forbidden, however it ended."""
+
+    def before_attempt(self, attempt: Attempt) -> None:
+        """Called before each request of a send. Raises SendForbidden to end the send here."""
+
+    def after_attempt(self, attempt: Attempt) -> None:
+        """Called when the request is answered, has failed or was given up."""
 
     def after_transaction(self, end: TransactionEnd) -> None:
         """Called when a broker was told how a transaction ended."""

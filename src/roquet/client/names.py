@@ -20,6 +20,7 @@ from roquet.protocol.names import (
 )
 
 GROUP_SIZE_MAX: Final = 255
+_NOT_IN_IDS: Final = frozenset("@/ ")
 # Every producer that does not care calls itself that, so nobody may.
 _DEFAULT_GROUP: Final = "DEFAULT_PRODUCER"
 
@@ -45,6 +46,16 @@ def check_group(group: str) -> None:
     _check("group", group, GROUP_SIZE_MAX)
     if group == _DEFAULT_GROUP:
         raise BadArgument(f"group {group!r} is taken by everybody; choose a name of your own")
+
+
+def check_instance(name: str | None, unit: str | None) -> None:
+    """Raises BadArgument for what cannot be part of a client id, which also names directories."""
+    for what, value in (("instance_name", name), ("unit", unit)):
+        if value is None:
+            continue
+        check_text(what, value)
+        if not value or not value.isprintable() or not _NOT_IN_IDS.isdisjoint(value):
+            raise BadArgument(f"`{what}` {value[:100]!r} has to be a name without blanks, @ and /")
 
 
 def is_system_name(name: str) -> bool:

@@ -28,6 +28,19 @@ def tell(listeners: Iterable[Callable[[C], None]], news: C) -> None:
             log.exception("%r failed; its error is ignored", listener)
 
 
+def chosen(wants: Callable[[C], bool], things: Iterable[C]) -> list[C]:
+    """Those that the function wants. One that it fails for is wanted, too; the error is logged."""
+    return [each for each in things if _is_wanted(wants, each)]
+
+
+def _is_wanted(wants: Callable[[C], bool], thing: C) -> bool:
+    try:
+        return wants(thing)
+    except Exception:
+        log.exception("%r failed; taken as wanted", wants)
+        return True
+
+
 async def call(function: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
     """What a coroutine function returns, or a plain one, which may block and gets a thread."""
     if is_coroutine_function(function):

@@ -7,15 +7,15 @@ nothing reconnects by itself, because whoever needs a peer calls it.
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Final, Protocol, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import BadAddress, ConnectFailed, ConnectionLost
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.router import Router
 from roquet.net.watch import Watch
 from roquet.protocol.command import Command
+from roquet.protocol.frame import Frame
 
 CONNECT_TIMEOUT_S: Final = 3.0
 _CLOSED_BY_US: Final = "closed by us"
@@ -29,6 +29,12 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+class Answering(Protocol):
+    """What peers ask back is answered by a `Router`, or by whoever chooses one."""
+
+    def answer(self, connection: Connection, frame: Frame) -> bytes | None: ...
+
+
 @final
 class Peers:
     """Calls peers by address; what they ask back on the same connection goes to `router`.
@@ -38,7 +44,7 @@ class Peers:
 
     def __init__(
         self,
-        router: Router[Any],
+        router: Answering,
         clock: Clock,
         *,
         limits: ConnectionLimits = DEFAULT_LIMITS,

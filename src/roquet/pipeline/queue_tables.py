@@ -1,6 +1,7 @@
 """Numbers by queue, as options and offsets carry them in JSON.
 
 options   {"orders": {"broker-a": {"0": 23, "1": -2}}}     Kafka's form, with a broker in it
+          {"orders": {"broker-a": [0, 1]}}                 the queues alone
 offsets   {"orders@broker-a@0": 23}                        flat, so that Spark can compare texts
 """
 
@@ -39,6 +40,22 @@ def read_flat_table(table: Mapping[str, Any]) -> dict[QueueRef, int]:
     return {queue_of_key(key): int(number) for key, number in table.items()}
 
 
+def read_queue_lists(table: Mapping[str, Any]) -> frozenset[QueueRef]:
+    """What a person wrote, one queue at least. Raises ValueError with what is expected."""
+    expected = '{"topic": {"broker": [0, 1]}}'
+    found: set[QueueRef] = set()
+    for topic, brokers in table.items():
+        if not isinstance(brokers, dict):
+            raise ValueError(expected)  # noqa: TRY004  Every kind says so by ValueError.
+        for broker_name, queue_ids in brokers.items():
+            if not isinstance(queue_ids, list) or not all(map(_is_queue_id, queue_ids)):
+                raise ValueError(f"{expected}, with whole numbers from 0 on")
+            found |= {QueueRef(topic, broker_name, queue_id) for queue_id in queue_ids}
+    if not found:
+        raise ValueError(expected)
+    return frozenset(found)
+
+
 def read_nested_table(table: Mapping[str, Any], least: int) -> dict[QueueRef, int]:
     """What a person wrote. Raises ValueError with what is expected."""
     expected = '{"topic": {"broker": {"0": 23}}}'
@@ -55,3 +72,8 @@ def read_nested_table(table: Mapping[str, Any], least: int) -> dict[QueueRef, in
                     raise ValueError(f"{expected}, with whole numbers from {least} on")
                 found[QueueRef(topic, broker_name, int(queue_id))] = number
     return found
+
+
+def _is_queue_id(value: object) -> bool:
+    # True and False are numbers to Python.
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

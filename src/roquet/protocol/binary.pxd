@@ -7,8 +7,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-cdef extern from "zlib.h":
-    unsigned long crc32_z(unsigned long crc, const uint8_t* at, size_t size) noexcept nogil
+cdef extern from "roquet/protocol/crc32.h":
+    uint32_t roquet_crc32(const uint8_t* at, size_t size) noexcept nogil
 
 
 cdef struct Span:
@@ -65,7 +65,7 @@ cdef inline void put_int64(uint8_t* at, int64_t value) noexcept nogil:
 
 cdef inline uint32_t crc31(const uint8_t* at, Py_ssize_t size) noexcept nogil:
     """A CRC-32 without its sign, as RocketMQ keeps them."""
-    return <uint32_t>(crc32_z(0, at, <size_t>size) & 0x7FFFFFFF)
+    return roquet_crc32(at, <size_t>size) & 0x7FFFFFFF
 
 
 cdef inline uint8_t* put_bytes(uint8_t* at, bytes data) noexcept:

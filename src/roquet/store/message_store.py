@@ -32,7 +32,6 @@ from roquet.store.listener import NoListener, StoreListener
 from roquet.store.plain_appends import PlainAppends
 from roquet.store.queue_entries import pack_entries
 from roquet.store.queues import ConsumeQueues
-from roquet.store.reading.gathering import Gathering
 from roquet.store.reading.queue_reading import (
     MessageReader,
     ReadLimits,
@@ -41,6 +40,7 @@ from roquet.store.reading.queue_reading import (
     store_time_of,
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
+from roquet.store.reading.usual_reads import UsualReads
 from roquet.store.recovery.checkpoint import CheckpointFile
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, delivery_time_of
@@ -78,7 +78,6 @@ class AppendedBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 # What was found, and the offsets that the queue has: the first, and behind the last.
-UsualRead = tuple[Gathering, int, int]
 
 
 class QueryResult(NamedTuple):
@@ -144,6 +143,8 @@ class MessageStore:
             body_size_max=self._body_size_max,
             is_sync=self._is_sync,
         )
+        self.usual_reads = UsualReads(self._log, self._queues.by_key, is_sync=self._is_sync)
+        self.usual_reads.obey(config)
         self.recovery: RecoveryReport | None = None
 
     @classmethod
@@ -268,17 +269,6 @@ class MessageStore:
             return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         return self._reader.read(queue, offset, self._max_offset(queue), limits)
 
-    def read_usual(
-        self, topic: bytes, queue_id: int, offset: int, limits: ReadLimits
-    ) -> UsualRead | None:
-        """The same, if there is nothing to say but what was found; None if there is."""
-        queue = self._queues.by_key.get((topic, queue_id))
-        if queue is None:
-            return None
-        max_offset = self._max_offset(queue)
-        found = self._reader.read_usual(queue, offset, max_offset, limits)
-        return None if found is None else (found, queue.min_offset, max_offset)
-
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first offset that can be read; 0 for a queue that is not there."""
         queue = self._queues.find(topic.encode(), queue_id)
@@ -394,6 +384,7 @@ class MessageStore:
     def obey(self, config: StoreConfig) -> None:
         """Take other limits of reading and cleaning; the rest is fixed when a store is opened."""
         self._reader.obey(config)
+        self.usual_reads.obey(config)
         self._cleaner.obey(config)
 
     def clean(self, *, is_requested: bool = False) -> CleanReport:

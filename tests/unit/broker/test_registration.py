@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.registration import Identity, Registered, Registrar
+from roquet.broker.server import serve_broker
+from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
@@ -19,6 +21,7 @@ from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.ports import free_port
+from tests.support.stores import small_config
 
 IDENTITY = Identity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911", "127.0.0.1:10912")
 
@@ -221,3 +224,40 @@ async def test_an_unregistered_broker_is_forgotten_at_once(
     await broker.register()
     await broker.unregister()
     assert route_names(name_server, "orders") == []
+
+
+async def test_a_broker_registers_at_whatever_servers_a_page_names(
+    name_server: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roquet.net.address_server._AGAIN_S", 0.01)
+    texts = [b""]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + texts[-1])
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as page:
+        port = page.sockets[0].getsockname()[1]
+        config = BrokerConfig(
+            store=small_config(tmp_path / "store"),
+            broker_name="broker-a",
+            name_servers=(f"http://127.0.0.1:{port}/rocketmq/nsaddr",),
+            listen_port=0,
+        )
+        async with serve_broker(config, SystemClock(), SystemDisk()):
+            assert not route_names(name_server, "TBW102")
+            texts.append(address_of(name_server).encode())
+            await eventually(lambda: route_names(name_server, "TBW102") == ["broker-a"])
+
+
+async def test_other_name_servers_are_told_soon_and_the_same_ones_are_no_news(
+    name_server: NameServer, peers: Peers
+) -> None:
+    registering = registrar(peers, Topics())
+    registering.use([address_of(name_server)])
+    assert registering.has_news
+    await registering.until_told()
+    assert route_names(name_server, "orders") == ["broker-a"]
+    registering.use([address_of(name_server)])
+    assert not registering.has_news

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from roquet.broker.settings.apache_keys import CHANGEABLE
+from roquet.broker.slow_groups import disable_slow_groups
 from roquet.broker.transactions.check_back import check_transactions
 from roquet.broker.upkeep import start_upkeep
 from roquet.disk import Space
@@ -250,6 +251,29 @@ async def _(trial: Trial) -> None:
 
 
 # --- reading ---
+
+
+async def is_slow_group_stopped(trial: Trial) -> bool:
+    await trial.client.beat("one", reads={"readers": ["TopicA"]})
+    for _ in range(2):
+        trial.bed.put(bytes(100))
+    trial.bed.broker.offsets.commit("readers", "TopicA", 0, 0)
+    disable_slow_groups(trial.bed.broker)
+    return (await trial.pull()).code == ResponseCode.NO_PERMISSION
+
+
+@effect("disableConsumeIfConsumerReadSlowly", slow_group_size=1)
+async def _(trial: Trial) -> None:
+    assert not await is_slow_group_stopped(trial)
+    await trial.change("true")
+    assert await is_slow_group_stopped(trial)
+
+
+@effect("consumerFallbehindThreshold", disable_slow_groups=True)
+async def _(trial: Trial) -> None:
+    assert not await is_slow_group_stopped(trial)
+    await trial.change(1)
+    assert await is_slow_group_stopped(trial)
 
 
 @effect("longPollingEnable")

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from roquet import AsyncProducer, Message
-from roquet.client.errors import SendForbidden, SendRefused, SendUnknown
-from roquet.client.hooks import MessageKind, SendHook, Sending
+from roquet.client.errors import RequestRefused, SendForbidden, SendRefused, SendUnknown
+from roquet.client.hooks import Attempt, MessageKind, SendHook, Sending, SendMode
 from roquet.protocol.codes import ResponseCode
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -27,6 +27,20 @@ class Watcher(SendHook):
 
     def after_send(self, sending: Sending) -> None:
         self.ended.append(sending)
+
+
+class AttemptWatcher(SendHook):
+    def __init__(self) -> None:
+        self.begun: list[Attempt] = []
+        self.ended: list[Attempt] = []
+
+    def before_attempt(self, attempt: Attempt) -> None:
+        assert not attempt.receipts
+        assert attempt.error is None
+        self.begun.append(attempt)
+
+    def after_attempt(self, attempt: Attempt) -> None:
+        self.ended.append(attempt)
 
 
 class Breaker(SendHook):
@@ -61,6 +75,48 @@ async def test_a_hook_sees_a_send_and_what_came_of_it(cluster: LiveCluster) -> N
     assert delayed.kind is MessageKind.DELAYED
     assert not oneway.receipts
     assert oneway.error is None
+
+
+async def test_a_hook_sees_every_attempt_before_and_after(scripted: ScriptedCluster) -> None:
+    watcher = AttemptWatcher()
+    scripted.brokers[0].script = refuse(ResponseCode.SYSTEM_BUSY)
+    async with AsyncProducer(
+        scripted.name_server, "shop", hooks=[watcher], namespace="eu"
+    ) as producer:
+        for _ in range(2):
+            await producer.send(Message(TOPIC, b"x"))
+    addresses = {broker.name: broker.address for broker in scripted.brokers}
+    assert watcher.begun == watcher.ended
+    for attempt in watcher.ended:
+        name = attempt.queue.broker_name
+        assert attempt.queue.topic == TOPIC
+        assert attempt.broker_address == addresses[name]
+        assert (attempt.mode, attempt.namespace) == (SendMode.ANSWERED, "eu")
+        assert isinstance(attempt.error, RequestRefused) is (name == "a")
+        assert len(attempt.receipts) == (name == "b")
+    refused = [attempt for attempt in watcher.ended if attempt.error is not None]
+    assert len(refused) == len(scripted.brokers[0].sends) >= 1
+    first, second = (each for each in watcher.ended if each.sending is refused[0].sending)
+    assert (first.number, second.number) == (1, 2)
+
+
+async def test_a_hook_sees_an_attempt_that_nobody_answers(scripted: ScriptedCluster) -> None:
+    watcher = AttemptWatcher()
+    async with AsyncProducer(scripted.name_server, "shop", hooks=[watcher]) as producer:
+        await producer.send_oneway(Message(TOPIC, b"x"))
+    (attempt,) = watcher.ended
+    assert (attempt.mode, attempt.receipts, attempt.error) == (SendMode.ONEWAY, (), None)
+
+
+async def test_a_hook_can_forbid_an_attempt(scripted: ScriptedCluster) -> None:
+    class Picky(SendHook):
+        def before_attempt(self, attempt: Attempt) -> None:
+            raise SendForbidden(attempt.sending.topic, f"not to {attempt.queue.broker_name}")
+
+    async with AsyncProducer(scripted.name_server, "shop", hooks=[Picky()]) as producer:
+        with pytest.raises(SendForbidden, match="not to"):
+            await producer.send(Message(TOPIC, b"x"))
+    assert not any(broker.sends for broker in scripted.brokers)
 
 
 async def test_messages_that_share_a_request_are_one_send(cluster: LiveCluster) -> None:

@@ -9,6 +9,7 @@ from roquet.pipeline.queue_tables import (
     queue_of_key,
     read_flat_table,
     read_nested_table,
+    read_queue_lists,
 )
 
 QUEUES = {QueueRef("b", "broker-a", 10): 7, QueueRef("a", "odd@name", 2): 9}
@@ -54,3 +55,30 @@ def test_people_write_topic_broker_and_queue_one_inside_the_other() -> None:
 def test_a_table_of_another_form_says_which_one_is_expected(table: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"topic.*broker"):
         read_nested_table(table, -2)
+
+
+def test_queues_are_lists_inside_of_topic_and_broker() -> None:
+    table = {"orders": {"broker-a": [0, 2]}, "bills": {"broker-b": [1]}}
+    assert read_queue_lists(table) == {
+        QueueRef("orders", "broker-a", 0),
+        QueueRef("orders", "broker-a", 2),
+        QueueRef("bills", "broker-b", 1),
+    }
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {},
+        {"orders": {}},
+        {"orders": [0]},
+        {"orders": {"broker-a": []}},
+        {"orders": {"broker-a": 0}},
+        {"orders": {"broker-a": ["0"]}},
+        {"orders": {"broker-a": [-1]}},
+        {"orders": {"broker-a": [True]}},
+    ],
+)
+def test_lists_of_another_form_say_which_one_is_expected(table: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"topic.*broker"):
+        read_queue_lists(table)

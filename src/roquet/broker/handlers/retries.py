@@ -33,6 +33,7 @@ _WRITE: Final = int(Permission.WRITE)
 def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     header = request.header
     check_is_master(broker)
+    broker.late_sends.check()
     broker.safety.check_room(request)
     group = group_settings(broker, header.group)
     if not broker.config.permission & _WRITE:

@@ -146,6 +146,7 @@ def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicC
         )
     if name in CLOSED_TOPICS:
         raise ClosedTopic(name)
+    broker.late_sends.check()
     broker.safety.check_room(request)
     topic = broker.topics.find(name)
     if topic is None:

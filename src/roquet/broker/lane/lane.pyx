@@ -32,11 +32,14 @@ cdef class PlainLane:
     # Replies to sends that nobody has been told yet.
     cdef ReplyBuffer _stored
     cdef object _clock, _safety
+    # None if sends may wait as long as they like.
+    cdef object _late_sends
     cdef bint _is_sync
 
     def __init__(self, broker, *, bint has_pulls):
         self._clock = broker.clock
         self._safety = broker.safety
+        self._late_sends = broker.late_sends if broker.late_sends.is_watched else None
         self._is_sync = broker.safety.is_awaited
         self._sends = PlainSends(broker)
         self._pulls = PlainPulls(broker) if has_pulls else None
@@ -82,7 +85,9 @@ cdef class PlainLane:
 
     cdef Py_ssize_t _prepare_sends(self, connection) except -1:
         """How many of them may come now; with sync flush they all have to wait for the disk."""
-        if not self._sends.is_open():
+        if not self._sends.is_open() or (
+            self._late_sends is not None and self._late_sends.is_late()
+        ):
             return 0
         # One time for all of a wake-up, which takes less than the millisecond that it is told in.
         self._sends.begin(connection.peer_host, self._clock.now_ms())

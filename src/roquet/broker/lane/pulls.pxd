@@ -2,6 +2,8 @@ from roquet.broker.lane.header_scan cimport PlainHeader
 from roquet.broker.lane.pulled_header cimport Pulled
 from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport int64_t
+from roquet.store.reading.gathering cimport Gathering
+from roquet.store.reading.usual_reads cimport QueueBounds, UsualReads
 
 
 cdef class PlainPull:
@@ -20,14 +22,21 @@ cdef class PlainPull:
 
 
 cdef class PlainPulls:
-    cdef object _broker, _find_topic, _find_group, _find_members, _offsets, _statistics, _store
+    cdef object _broker, _find_topic, _find_group, _find_members, _offsets, _statistics
+    cdef UsualReads _reads
     cdef Tally _gets
     cdef dict _known
     cdef PlainPull _last
 
     cdef Py_ssize_t take(self, connection, const PlainHeader* header, list replies) except -2
     cdef Py_ssize_t _hand_out(
-        self, PlainPull pull, const Pulled* pulled, int64_t opaque, tuple read, list replies
+        self,
+        PlainPull pull,
+        const Pulled* pulled,
+        int64_t opaque,
+        Gathering gathering,
+        const QueueBounds* bounds,
+        list replies,
     ) except -2
     cdef Py_ssize_t _answer(
         self,

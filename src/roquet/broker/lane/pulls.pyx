@@ -15,6 +15,8 @@ from roquet.broker.lane.pulled_header cimport Pulled, read_pulled
 from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, bytes_of, int64_t
 from roquet.protocol.prepared.pull_reply cimport Found, found_header
+from roquet.store.reading.gathering cimport Gathering
+from roquet.store.reading.usual_reads cimport QueueBounds
 
 from functools import partial
 
@@ -48,40 +50,49 @@ cdef class PlainPulls:
         self._offsets = broker.offsets
         self._statistics = broker.statistics
         self._gets = broker.statistics.gets
-        self._store = broker.store
+        self._reads = broker.store.usual_reads
         self._known = {}
 
     cdef Py_ssize_t take(self, connection, const PlainHeader* header, list replies) except -2:
         """How many bytes answer it now; -1 if it is left: then nothing has happened."""
         cdef Pulled pulled
         cdef PlainPull pull
+        cdef Gathering found
+        cdef QueueBounds bounds
         if not read_pulled(header, &pulled):
             return -1
         pull = self._pull(&pulled)
         if pull is None or not 0 <= pulled.queue_id < pull.queue_count:
             return -1
         if not self._offsets.has_resets:
-            read = self._store.read_usual(
-                pull.encoded_topic, pulled.queue_id, pulled.queue_offset, pull.limits
+            found = self._reads.find(
+                pull.encoded_topic, pulled.queue_id, pulled.queue_offset, pull.limits, &bounds
             )
-            if read is not None:
-                return self._hand_out(pull, &pulled, header.opaque, read, replies)
+            if found is not None:
+                return self._hand_out(pull, &pulled, header.opaque, found, &bounds, replies)
         return self._answer(pull, &pulled, header, connection, replies)
 
     cdef Py_ssize_t _hand_out(
-        self, PlainPull pull, const Pulled* pulled, int64_t opaque, tuple read, list replies
+        self,
+        PlainPull pull,
+        const Pulled* pulled,
+        int64_t opaque,
+        Gathering gathering,
+        const QueueBounds* bounds,
+        list replies,
     ) except -2:
         """What `answer_pull` does when it finds messages."""
         cdef Found found
         cdef bytes head, body
         if pulled.sys_flag & _COMMIT_OFFSET:
             self._offsets.advance(pull.group, pull.topic, pulled.queue_id, pulled.commit_offset)
-        gathering, found.min_offset, found.max_offset = read
+        found.min_offset = bounds.min_offset
+        found.max_offset = bounds.max_offset
         self._offsets.note_pulled(pull.group, pull.topic, pulled.queue_id, gathering.offset)
         found.broker_id = 0  # Ours: we are the master.
         found.next_begin_offset = gathering.offset
         found.opaque = opaque
-        body = gathering.body()
+        body = gathering.whole_body()
         if pull.gets is None or pull.gets.is_forgotten:
             pull.gets = self._statistics.group_gets(pull.group, pull.topic)
         self._gets.add(gathering.count, PyBytes_GET_SIZE(body))

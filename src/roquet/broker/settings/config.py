@@ -63,6 +63,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Who this broker is to other servers.
     own_account: OwnAccount | None = None  # innerClientAuthenticationCredentials
 
+    # Addresses, or the one page that names them.
     name_servers: tuple[str, ...] = ()  # namesrvAddr
     register_interval_ms: int = 30_000  # registerNameServerPeriod
     register_timeout_ms: int = 6_000  # registerBrokerTimeoutMills
@@ -86,6 +87,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     accept_sends_from_ms: int = 0  # startAcceptSendRequestTimeStamp
     refuse_transactions: bool = False  # rejectTransactionMessage
     store_replies: bool = True  # storeReplyMessageEnable
+    # How long a send may wait for the loop before it is refused; 0 is for ever. Apache refuses
+    # after 200 ms, which helps only those who have another broker to go to.
+    send_wait_ms_max: int = 0  # waitTimeMillsInSendQueue
+    refuse_late_sends: bool = True  # brokerFastFailureEnable
 
     long_polling: bool = True  # longPollingEnable
     short_polling_ms: int = 1_000  # shortPollingTimeMills
@@ -94,6 +99,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     sql_filters: bool = False  # enablePropertyFilter
     sql_filters_for_retries: bool = False  # filterSupportRetry
     notify_consumers: bool = True  # notifyConsumerIdsChangedEnable
+    # Whether groups that are as far behind, in bytes of the log, may read on.
+    disable_slow_groups: bool = False  # disableConsumeIfConsumerReadSlowly
+    slow_group_size: int = 16 << 30  # consumerFallbehindThreshold
     save_offsets_interval_ms: int = 5_000  # flushConsumerOffsetInterval
 
     transaction_timeout_ms: int = 6_000  # transactionTimeOut
@@ -107,6 +115,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def bind_host(self) -> str:
         """Nobody outside this machine is served unless an address is named."""
         return self.bind_address or LOOPBACK
+
+    @property
+    def send_wait_s_max(self) -> float:
+        return self.send_wait_ms_max / 1000 if self.refuse_late_sends else 0.0
 
     @property
     def bounds(self) -> Bounds:

@@ -12,7 +12,7 @@ _KEYS: Final = {
     THREADS: """
         ackMessageThreadPoolNums ackThreadPoolQueueCapacity adminBrokerThreadPoolNums
         adminBrokerThreadPoolQueueCapacity asyncSendEnable
-        batchDispatchRequestThreadPoolNums brokerFastFailureEnable clientAsyncSemaphoreValue
+        batchDispatchRequestThreadPoolNums clientAsyncSemaphoreValue
         clientCallbackExecutorThreads clientManageThreadPoolNums
         clientManagerThreadPoolQueueCapacity clientOnewaySemaphoreValue
         clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize
@@ -41,7 +41,7 @@ _KEYS: Final = {
         transferMsgByHeap transientStorePoolEnable transientStorePoolSize useABSLock
         useEpollNativeSelector useReentrantLockWhenPutMessage waitTimeMillsInAckQueue
         waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue
-        waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
+        waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue
         waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage wakeFlushWhenPutMessage
         warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark
         writeWithoutMmap
@@ -181,9 +181,9 @@ _KEYS: Final = {
     "all the rest": """
         autoMessageVersionOnTopicLen broadcastOffsetExpireMaxSecond
         broadcastOffsetExpireSecond brokerConfigPath channelExpiredTimeout
-        compatibleWithOldNameSrv compressedRegister consumerFallbehindThreshold
+        compatibleWithOldNameSrv compressedRegister
         consumerOffsetUpdateVersionStep defaultQueryMaxNum delayOffsetUpdateVersionStep
-        disableConsumeIfConsumerReadSlowly disappearTimeAfterStart
+        disappearTimeAfterStart
         enableBroadcastOffsetStore enableCalcFilterBitMap enableCreateSysGroup
         enableFastChannelEventProcess enableMixedMessageType enableNetWorkFlowControl
         enableRegisterProducer enableRunningFlagsInFlush enableShutdownGracefully

@@ -11,9 +11,9 @@ import msgspec
 
 from roquet.access.own_account import read_own_account
 from roquet.broker.errors import ConfigError
+from roquet.net.address_server import read_source
 from roquet.net.errors import BadAddress
 from roquet.net.own_addresses import is_wildcard
-from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
 from roquet.settings.truth import is_plain_truth, read_truth, truth_text
 from roquet.store.consume_queue import ENTRY_SIZE
@@ -103,10 +103,8 @@ def _read_directory(text: str) -> Path:
 
 
 def _read_addresses(text: str) -> tuple[str, ...]:
-    addresses = _read_words(text)
-    for address in addresses:
-        split_address(address)
-    return addresses
+    read_source(text)
+    return _read_words(text)
 
 
 def _read_words(text: str) -> tuple[str, ...]:
@@ -159,7 +157,9 @@ OWN_ACCOUNT: Final = SettingKind(
     is_secret=True,
 )
 DIRECTORY: Final = SettingKind("one directory", _read_directory)
-ADDRESSES: Final = SettingKind("host:port;host:port", _read_addresses, ";".join)
+ADDRESSES: Final = SettingKind(
+    "host:port;host:port, or http://host:port/path", _read_addresses, ";".join
+)
 HOURS: Final = SettingKind(
     "hours such as 04;16", _read_hours, lambda hours: ";".join(f"{hour:02}" for hour in hours)
 )

@@ -15,6 +15,7 @@ from roquet.settings.truth import read_truth
 _ACCOUNTS: Final = "set it to false, and use aclEnable, with accounts in a file"
 _ALONE: Final = "take it out; each broker stands alone, so keep its disk on redundant storage"
 _NAMED: Final = "set it to false, and name the servers in namesrvAddr"
+_PAGE: Final = "set it to false, and name the page: namesrvAddr=http://host:8080/rocketmq/nsaddr"
 _ROCKSDB: Final = "what Apache keeps there is not seen: let Apache work it off, then take it out"
 _NO_LIGHT_QUEUES: Final = "set it to false, and use topics"
 
@@ -49,7 +50,7 @@ PROMISES: Final = {
     "enableRemoteEscape": _FAIL_OVER,
     # Where name servers are.
     "fetchNamesrvAddrByAddressServer": Promise(
-        read_truth, "that name servers are found by HTTP", _NAMED
+        read_truth, "that name servers are found at an address it does not name", _PAGE
     ),
     "fetchNameSrvAddrByDnsLookup": Promise(
         read_truth, "that name servers are found by DNS", _NAMED

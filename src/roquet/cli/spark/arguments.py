@@ -9,16 +9,6 @@ from roquet.pipeline.options import kinds
 from roquet.pipeline.options.declaring import Kind
 
 
-def define_name_server(parser: ArgumentParser, *, required: bool = True) -> None:
-    parser.add_argument(
-        "-n",
-        "--name-server",
-        required=required,
-        metavar="HOST:PORT",
-        help="A name server; several are joined by semicolons.",
-    )
-
-
 def define_topics(parser: ArgumentParser) -> None:
     topics = parser.add_mutually_exclusive_group(required=True)
     topics.add_argument("--topic", help="The topic.")
@@ -64,6 +54,12 @@ def time_span(text: str) -> timedelta:
     return span
 
 
+def moment(text: str) -> str:
+    """The same text, which names a moment. Raises ArgumentTypeError."""
+    _read(kinds.moment_ms, text)
+    return text
+
+
 def _setting(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not name or not separator:
@@ -85,7 +81,6 @@ def options_of(**values: object) -> dict[str, str]:
 
 def topic_options(given: Namespace) -> dict[str, str]:
     return options_of(
-        nameServer=given.name_server,
         topic=given.topic,
         topics=given.topics,
         topicPattern=given.topic_pattern,

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json, moment
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FAILED, FINISHED, MISUSED, Report, Reporter, ReportTable
 
@@ -25,7 +26,7 @@ _EXAMPLES: Final = 10
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser, required=False)
+    define_brokers(parser, required=False)
     sent = parser.add_mutually_exclusive_group(required=True)
     sent.add_argument("--topic", help="The topic that was sent to.")
     sent.add_argument("--sent", type=Path, metavar="PATH", help="Parquet files of what was sent.")
@@ -36,8 +37,10 @@ def define(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--group", help="What this group has passed of --topic.")
     parser.add_argument("--lake", type=Path, metavar="DIR", help="What this lake has.")
-    parser.add_argument("--start", metavar="TIME", help="Sent to --topic then or later.")
-    parser.add_argument("--end", metavar="TIME", help="Sent to --topic before.")
+    parser.add_argument(
+        "--start", type=moment, metavar="TIME", help="Sent to --topic then or later."
+    )
+    parser.add_argument("--end", type=moment, metavar="TIME", help="Sent to --topic before.")
     for side in ("sent", "received"):
         parser.add_argument(
             f"--{side}-id", metavar="SQL", help=f"The id in what was {side}: a column, or SQL."
@@ -71,6 +74,7 @@ def _audit(reporter: Reporter, given: Namespace) -> int:
 
     if given.name_server is None and (given.topic or given.received_topic):
         reporter.fail("a topic needs --name-server", MISUSED)
+    _check_obeyed(reporter, given)
     plan = _plan(given)
     pairs = check_audit(plan)
     with (
@@ -89,6 +93,18 @@ def _audit(reporter: Reporter, given: Namespace) -> int:
         )
     )
     return FINISHED if found.is_right else FAILED
+
+
+def _check_obeyed(reporter: Reporter, given: Namespace) -> None:
+    """Nothing is asked for in vain."""
+    if given.topic is None and (given.start or given.end):
+        reporter.fail(
+            "--start and --end need --topic: files do not say when they were sent", MISUSED
+        )
+    if not (given.received_topic or given.received):
+        for what in ("id", "key", "order"):
+            if getattr(given, f"received_{what}"):
+                reporter.fail(f"--received-{what} needs --received-topic or --received", MISUSED)
 
 
 def _plan(given: Namespace) -> "AuditPlan":
@@ -115,7 +131,7 @@ def _side(given: Namespace, topic: str | None, files: Path | None, name: str) ->
         return Side(files=files, id=id_sql or "msgId", key=key, order=order)
     is_sent = name == "sent"
     selection = Selection(
-        source={"nameServer": given.name_server, "topic": topic},
+        source=broker_options(given) | {"topic": topic},
         start=given.start if is_sent else None,
         end=given.end if is_sent else None,
     )

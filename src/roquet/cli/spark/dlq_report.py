@@ -4,7 +4,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json, moment
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter, ReportTable
 
@@ -25,15 +26,15 @@ _TOP: Final = 10
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser)
+    define_brokers(parser)
     parser.add_argument(
         "--group",
         action="append",
         default=[],
         help="Of this group; may be repeated. Of all that have some if left out.",
     )
-    parser.add_argument("--start", metavar="TIME", help="Given up then or later.")
-    parser.add_argument("--end", metavar="TIME", help="Given up before.")
+    parser.add_argument("--start", type=moment, metavar="TIME", help="Given up then or later.")
+    parser.add_argument("--end", type=moment, metavar="TIME", help="Given up before.")
     parser.add_argument(
         "--top", type=whole_number(1), default=_TOP, metavar="N", help="Show so many of each."
     )
@@ -51,7 +52,7 @@ def _run(reporter: Reporter, given: Namespace) -> int:
     )
 
     plan = DlqPlan(
-        name_server=given.name_server,
+        brokers=broker_options(given),
         groups=tuple(given.group),
         start=given.start,
         end=given.end,

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json
+from roquet.cli.spark.brokers import define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.cli.spark.selecting import define_selection, selection_of
-from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter
+from roquet.pipeline.jobs.reporting import FINISHED, MISUSED, Report, Reporter
 
 DESCRIPTION: Final = """\
 Write messages of topics or of a lake to files: Parquet, JSON lines or CSV.
@@ -20,7 +21,7 @@ Messages that are sent meanwhile are not among them.
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser, required=False)
+    define_brokers(parser, required=False)
     define_selection(parser)
     parser.add_argument("--to", required=True, type=Path, metavar="DIR", help="Where files go.")
     parser.add_argument(
@@ -29,8 +30,7 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--body",
         choices=("base64", "text"),
-        default="base64",
-        help="How bodies are written as JSON or CSV.",
+        help="How bodies are written as JSON or CSV; base64 if left out.",
     )
     parser.add_argument(
         "--columns", metavar="C,C", help="Only these columns of messages; all if left out."
@@ -53,12 +53,16 @@ def _export(reporter: Reporter, given: Namespace) -> int:
         export,
     )
 
+    if given.lake is not None and given.name_server is not None:
+        reporter.fail("--lake contradicts --name-server: give one of them", MISUSED)
+    if given.body is not None and given.format == FileFormat.PARQUET:
+        reporter.fail("--body is for --format json or csv: Parquet has bodies as they are", MISUSED)
     plan = check_export(
         ExportPlan(
             selection=selection_of(reporter, given),
             directory=given.to,
             format=FileFormat(given.format),
-            body=BodyForm(given.body),
+            body=BodyForm(given.body or BodyForm.BASE64),
             columns=tuple(filter(None, (given.columns or "").split(","))),
             files_max=given.max_files,
         )

@@ -9,11 +9,12 @@ from roquet.cli.numbers import whole_number
 from roquet.cli.spark.arguments import (
     define_cluster,
     define_json,
-    define_name_server,
     define_topics,
     options_of,
+    time_span,
     topic_options,
 )
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session, stopped_by_signals
 from roquet.pipeline.jobs.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
 
@@ -27,7 +28,7 @@ checkpoint that was lost: what the lake has is not added again.
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser)
+    define_brokers(parser)
     define_topics(parser)
     _define_source(parser)
     _define_lake(parser)
@@ -89,12 +90,15 @@ def _define_lake(parser: ArgumentParser) -> None:
         help="End when everything is there that was sent before; else go on until interrupted.",
     )
     parser.add_argument(
-        "--interval", metavar="TIME", help="How often to look for more, such as '10 seconds'."
+        "--interval",
+        type=time_span,
+        metavar="TIME",
+        help="How often to look for more, such as 10s; as often as possible if left out.",
     )
 
 
 def _ingest(reporter: Reporter, given: Namespace) -> int:
-    if given.interval and given.available_now:
+    if given.interval is not None and given.available_now:
         reporter.fail("--interval contradicts --available-now: give one of them", MISUSED)
     from roquet.pipeline.jobs.ingest import (  # noqa: PLC0415
         IngestPlan,
@@ -135,7 +139,7 @@ def _ingest(reporter: Reporter, given: Namespace) -> int:
 
 
 def _source_options(given: Namespace) -> dict[str, str]:
-    return topic_options(given) | options_of(
+    chosen = options_of(
         groupId=given.group,
         startingOffsets=given.starting_offsets,
         tagExpression=given.tags,
@@ -143,3 +147,4 @@ def _source_options(given: Namespace) -> dict[str, str]:
         maxOffsetsPerTrigger=given.max_offsets_per_trigger,
         failOnDataLoss="false" if given.ignore_data_loss else None,
     )
+    return broker_options(given) | topic_options(given) | chosen

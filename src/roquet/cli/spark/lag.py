@@ -1,7 +1,7 @@
 """`roquet spark lag`: how far groups are behind, once or as time goes by."""
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -9,10 +9,18 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_json, define_name_server
+from roquet.cli.spark.arguments import define_json, time_span
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, stopped_by_signals
 from roquet.client.errors import ClientError
-from roquet.pipeline.jobs.reporting import FINISHED, JobProgress, Report, Reporter, ReportTable
+from roquet.pipeline.jobs.reporting import (
+    FINISHED,
+    MISUSED,
+    JobProgress,
+    Report,
+    Reporter,
+    ReportTable,
+)
 
 if TYPE_CHECKING:
     from roquet.client.blocking.admin import Admin
@@ -28,9 +36,11 @@ each sample is an object on a line of its own, and the last line sums up.
 It needs no Spark.
 """
 
+_INTERVAL_DEFAULT: Final = timedelta(seconds=10)
+
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser)
+    define_brokers(parser)
     parser.add_argument(
         "--group",
         action="append",
@@ -44,8 +54,7 @@ def define(parser: ArgumentParser) -> None:
     how_often.add_argument("--samples", type=whole_number(1), metavar="N", help="So many samples.")
     parser.add_argument(
         "--interval",
-        type=_interval,
-        default=timedelta(seconds=10),
+        type=time_span,
         metavar="TIME",
         help="Between two samples: 500ms, 10s (if left out), 5m.",
     )
@@ -57,13 +66,15 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _lag(reporter: Reporter, given: Namespace) -> int:
-    from roquet.client.blocking.admin import Admin  # noqa: PLC0415
+    from roquet.pipeline.jobs.admins import cluster_admin  # noqa: PLC0415
     from roquet.pipeline.jobs.lag import LagHistory, LagTable  # noqa: PLC0415
 
+    if given.interval is not None and not (given.watch or given.samples):
+        reporter.fail("--interval needs --watch or --samples", MISUSED)
     history = LagHistory()
     table = None if given.to is None else LagTable(given.to)
     count = None if given.watch else given.samples or 1
-    with Admin(given.name_server) as admin:
+    with cluster_admin(broker_options(given)) as admin:
         if count == 1:
             samples = _sampled(admin, given, history, table)
             reporter.finish(_sample_report(samples, history))
@@ -106,7 +117,7 @@ class _Watch:
                 self._tell(samples, history)
             if history.sample_count == count:
                 return
-            stop.wait(self._given.interval.total_seconds())
+            stop.wait((self._given.interval or _INTERVAL_DEFAULT).total_seconds())
 
     def _tell(self, samples: "Sequence[LagSample]", history: "LagHistory") -> None:
         lag = sum(each.lag or 0 for each in samples)
@@ -150,13 +161,3 @@ def _group_table(history: "LagHistory") -> ReportTable:
     from roquet.pipeline.jobs.lag import GroupLag  # noqa: PLC0415
 
     return ReportTable("groups", GroupLag._fields, history.groups())
-
-
-def _interval(text: str) -> timedelta:
-    from roquet.pipeline.options.kinds import duration  # noqa: PLC0415
-
-    try:
-        found: timedelta = duration.read(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r} is not {error}") from None
-    return found

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json, options_of
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.cli.spark.selecting import define_selection, selection_of
 from roquet.pipeline.jobs.reporting import FINISHED, Fact, Report, Reporter, ReportTable
@@ -31,11 +32,13 @@ _BODY_SHOWN: Final = 60
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser)
+    define_brokers(parser)
     define_selection(parser)
     parser.add_argument("--to", required=True, metavar="TOPIC", help="The topic to send to.")
     parser.add_argument(
-        "--to-name-server", metavar="HOST:PORT", help="Of another cluster that has this topic."
+        "--to-name-server",
+        metavar="HOST:PORT",
+        help="Of another cluster that has this topic; keys and encryption are the same.",
     )
     parser.add_argument("--yes", action="store_true", help="Send.")
     parser.add_argument(
@@ -68,7 +71,7 @@ def _replay(reporter: Reporter, given: Namespace) -> int:
     plan = check_replay(
         ReplayPlan(
             selection=selection_of(reporter, given),
-            target={"nameServer": given.to_name_server or given.name_server},
+            target=_target(given),
             topic=given.to,
             rate=given.rate,
             write_id=given.write_id,
@@ -88,6 +91,12 @@ def _replay(reporter: Reporter, given: Namespace) -> int:
             )
     reporter.finish(report)
     return FINISHED
+
+
+def _target(given: Namespace) -> dict[str, str]:
+    """Another cluster is reached in the same way."""
+    elsewhere = options_of(nameServer=given.to_name_server)
+    return broker_options(given) | elsewhere
 
 
 def _sent(facts: Mapping[str, Fact], started_s: float) -> Report:

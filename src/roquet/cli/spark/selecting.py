@@ -4,7 +4,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roquet.cli.spark.arguments import topic_options
+from roquet.cli.spark.arguments import moment, topic_options
+from roquet.cli.spark.brokers import broker_options
 from roquet.pipeline.jobs.reporting import MISUSED, Reporter
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def define_selection(parser: ArgumentParser) -> None:
-    """`--name-server` is for who defines the rest; here it is where topics are."""
+    """Where topics are is for who defines the rest: `define_brokers`."""
     topics = parser.add_mutually_exclusive_group()
     topics.add_argument("--topic", help="Messages of this topic.")
     topics.add_argument("--topics", metavar="T,T", help="Messages of several topics.")
@@ -24,10 +25,11 @@ def define_selection(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--start",
+        type=moment,
         metavar="TIME",
         help="Stored then or later: ms since 1970, or 2026-01-31T12:00:00Z (UTC without a zone).",
     )
-    parser.add_argument("--end", metavar="TIME", help="Stored before.")
+    parser.add_argument("--end", type=moment, metavar="TIME", help="Stored before.")
     parser.add_argument("--tags", metavar="EXPRESSION", help="Only these: 'new || paid'.")
     parser.add_argument(
         "--key",
@@ -58,8 +60,8 @@ def selection_of(reporter: Reporter, given: Namespace) -> "Selection":
     if given.lake is None and not (given.topic or given.topics or given.topic_pattern):
         reporter.fail("say which messages: give --topic, --topics or --topic-pattern", MISUSED)
     source = topic_options(given)
-    if given.lake is not None:
-        source.pop("nameServer", None)
+    if given.lake is None:
+        source |= broker_options(given)
     return Selection(
         source=source,
         lake=given.lake,

@@ -3,7 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
-from roquet.cli.spark.arguments import define_cluster, define_json, define_name_server
+from roquet.cli.spark.arguments import define_cluster, define_json, moment
+from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter, ReportTable
 from roquet.protocol.names import TRACE_TOPIC
@@ -18,7 +19,7 @@ them.
 
 
 def define(parser: ArgumentParser) -> None:
-    define_name_server(parser)
+    define_brokers(parser)
     parser.add_argument("--topic", required=True, help="The topic it was sent to.")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--id", help="The id its producer got, or that of its place.")
@@ -34,7 +35,10 @@ def define(parser: ArgumentParser) -> None:
         "--trace-topic", default=TRACE_TOPIC, metavar="TOPIC", help="Where trace records are."
     )
     parser.add_argument(
-        "--start", metavar="TIME", help="Look only at what was stored then or later; quicker."
+        "--start",
+        type=moment,
+        metavar="TIME",
+        help="Look only at what was stored then or later; quicker.",
     )
     define_cluster(parser)
     define_json(parser)
@@ -52,7 +56,7 @@ def _story(reporter: Reporter, given: Namespace) -> int:
     from roquet.pipeline.jobs.story_events import StoryEvent  # noqa: PLC0415
 
     plan = StoryPlan(
-        name_server=given.name_server,
+        brokers=broker_options(given),
         topic=given.topic,
         id=given.id,
         key=given.key,

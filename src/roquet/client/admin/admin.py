@@ -9,7 +9,8 @@ Every answer is as new as the servers are: nothing is kept. The work is done in 
 beside this one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Unpack, final
@@ -21,9 +22,11 @@ from roquet.client.admin import (
     progress as progress_questions,
     resets,
     topics as topic_questions,
+    traces,
 )
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.config import AdminConfig, AdminOptions
+from roquet.client.admin.following import FollowFrom, follow
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
 from roquet.client.admin.member_info import MemberInfo
 from roquet.client.admin.progress import GroupProgress
@@ -31,19 +34,23 @@ from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
 from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.tls import tls_context
+from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.errors import NotOpen
+from roquet.client.group.start_offset import StartFrom
+from roquet.client.group.subscriptions import subscription_of
 from roquet.client.openable import Openable
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
+from roquet.client.trace.records import TraceRecord
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import Heartbeat
 from roquet.protocol.codes import Permission
+from roquet.protocol.names import TOOLS_GROUP
 
 _WHAT: Final = "admin"
-_INTERVAL_S: Final = 30.0
 # Who sends dead letters again.
 _PRODUCER_GROUP: Final = "roquet-admin"
 
@@ -64,7 +71,7 @@ class AsyncAdmin(Openable):
     Unreachable or RequestRefused; what else may happen, each method says.
     """
 
-    def __init__(self, name_server: str, **options: Unpack[AdminOptions]) -> None:
+    def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
         self._config = AdminConfig(name_server=name_server, **options)
         self._clock = SystemClock()
         self._open: _Open | None = None
@@ -76,17 +83,17 @@ class AsyncAdmin(Openable):
             raise NotOpen(_WHAT, was_open=True)
         if self._open is not None:
             return
-        instance = ClientInstance(
-            _WHAT,
-            self._config.name_servers,
-            self._clock,
-            lambda client_id: Heartbeat(client_id=client_id),
-            credentials=self._config.credentials,
-            new_topic_queue_count=1,
-            tls=tls_context(self._config.tls),
+        config = self._config
+        settings = LinkSettings(
+            name_server_source(config.name_server), config.credentials, config.tls
         )
-        self._open = _Open(instance, AdminServers(instance, self._config))
-        await instance.open(_INTERVAL_S, _INTERVAL_S)
+        instance = ClientInstance(
+            Participant(_WHAT, lambda client_id: Heartbeat(client_id=client_id)),
+            settings,
+            self._clock,
+        )
+        self._open = _Open(instance, AdminServers(instance, config))
+        await instance.open()
 
     async def close(self) -> None:
         """A second time does nothing."""
@@ -137,6 +144,12 @@ class AsyncAdmin(Openable):
         """By broker name. Raises TopicNotFound."""
         servers = self._usable()
         return await topic_questions.topic_settings(servers, servers.wire_name(topic))
+
+    async def all_topic_settings(
+        self, *, with_internal: bool = False
+    ) -> dict[str, dict[str, TopicSettings]]:
+        """Of all topics that `topics` tells, each by broker name."""
+        return await topic_questions.all_topic_settings(self._usable(), with_internal=with_internal)
 
     async def topic_route(self, topic: str) -> list[BrokerRoute]:
         """As name servers know it. Raises TopicNotFound."""
@@ -294,6 +307,48 @@ class AsyncAdmin(Openable):
         wire_queue = queue._replace(topic=servers.wire_name(queue.topic))
         return await message_questions.messages_of_queue(servers, wire_queue, offset, count_max)
 
+    async def follow(
+        self,
+        topic: str,
+        start: FollowFrom = StartFrom.LAST,
+        *,
+        ends: Mapping[QueueRef, int] | None = None,
+        tags: str | None = None,
+        sql: str | None = None,
+    ) -> AsyncGenerator[ReceivedMessage]:
+        """Messages as they come, without a group; up to offsets, or without end.
+
+        Close it when it is enough. Raises TopicNotFound, RequestRefused or BadArgument.
+        """
+        servers = self._usable()
+        subscription = subscription_of(servers.wire_name(topic), tags, sql)
+        # A broker that cannot filter so would give everything.
+        await servers.brokers.check_subscriptions(TOOLS_GROUP, _WHAT, [subscription])
+        following = follow(servers, subscription, start, ends)
+        async with aclosing(following) as messages:
+            async for message in messages:
+                yield message
+
+    async def trace(self, message_id: str, *, topic: str | None = None) -> list[TraceRecord]:
+        """What became of a message, as traced clients wrote it down in the usual topic or in
+        another; oldest first, and empty if none of them did.
+        """
+        return await traces.trace_of(self._usable(), message_id, topic)
+
+    async def dead_letter_counts(self) -> dict[str, TopicStatistics]:
+        """How many there are, by group."""
+        return await message_questions.dead_letter_counts(self._usable())
+
+    async def each_dead_letter(
+        self, group: str, *, begin: datetime | None = None, end: datetime | None = None
+    ) -> AsyncGenerator[ReceivedMessage]:
+        """All of them one by one, queue by queue, however many there are."""
+        servers = self._usable()
+        found = message_questions.each_dead_letter(servers, servers.wire_name(group), begin, end)
+        async with aclosing(found) as messages:
+            async for message in messages:
+                yield message
+
     async def dead_letters(
         self,
         group: str,
@@ -333,9 +388,16 @@ class AsyncAdmin(Openable):
 
     # The cluster.
 
-    async def brokers(self) -> list[BrokerInfo]:
-        """All masters and slaves, whether they can be asked or not."""
-        return await cluster_questions.list_brokers(self._usable())
+    async def brokers(self, *, with_state: bool = True) -> list[BrokerInfo]:
+        """All masters and slaves, whether they can be asked or not.
+
+        Without their state none of them is asked; name servers know the rest.
+        """
+        return await cluster_questions.list_brokers(self._usable(), with_state=with_state)
+
+    async def name_servers(self) -> dict[str, str | None]:
+        """By address: why it does not answer as a name server does; None if it does."""
+        return await cluster_questions.name_server_errors(self._usable())
 
     async def broker_runtime(self, address: str) -> dict[str, str]:
         """What a broker says about itself, under Apache's names."""

@@ -1,14 +1,17 @@
 """The cluster as a whole: its brokers, what they do and how they are set up; KV settings."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from roquet.client.admin.servers import AdminServers
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
+from roquet.client.moments import moment_of
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -23,6 +26,8 @@ from roquet.protocol.headers.kv_config import (
 )
 
 _NAMES: Final = "name server"
+# How brokers say for how long they have been running.
+_running = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,9 @@ class BrokerInfo:
     get_rate: float | None = None
     # How full the disk of its log is, from 0 to 1.
     disk_used_ratio: float | None = None
+    started: datetime | None = None
+    # What its clock says, to the second.
+    clock: datetime | None = None
     error: str | None = None
 
     @property
@@ -46,7 +54,7 @@ class BrokerInfo:
         return self.broker_id == MASTER_ID
 
 
-async def list_brokers(servers: AdminServers) -> list[BrokerInfo]:
+async def list_brokers(servers: AdminServers, *, with_state: bool) -> list[BrokerInfo]:
     info = await servers.cluster_info()
     known = [
         BrokerInfo(cluster, name, broker_id, address)
@@ -55,7 +63,25 @@ async def list_brokers(servers: AdminServers) -> list[BrokerInfo]:
         if name in info.broker_addr_table
         for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items())
     ]
+    if not with_state:
+        return known
     return list(await asyncio.gather(*(_described(servers, each) for each in known)))
+
+
+async def name_server_errors(servers: AdminServers) -> dict[str, str | None]:
+    """By address: why it does not answer as a name server does, or None."""
+
+    async def error(address: str) -> str | None:
+        try:
+            await servers.brokers.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO, NoFields())
+        except Unreachable as unreachable:
+            return unreachable.reason
+        except RequestRefused as refused:
+            return refused.remark or f"it answered {refused.code}"
+        return None
+
+    addresses = servers.config.name_servers
+    return dict(zip(addresses, await asyncio.gather(*map(error, addresses)), strict=True))
 
 
 async def runtime_info(servers: AdminServers, address: str) -> dict[str, str]:
@@ -123,7 +149,21 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         # Misspelt by 4.9.
         _first_number(table.get("getTransferedTps") or table.get("getTransferredTps")),
         _first_number(table.get("commitLogDiskRatio")),
+        *_start_and_clock(table),
     )
+
+
+def _start_and_clock(table: Mapping[str, str]) -> tuple[datetime | None, datetime | None]:
+    """A broker says when it began and for how long it has been running."""
+    start_ms = _first_number(table.get("bootTimestamp"))
+    parts = _running(table.get("runtime") or "")
+    if start_ms is None or parts is None:
+        return None, None
+    started = moment_of(int(start_ms))
+    if started is None:
+        return None, None
+    days, hours, minutes, seconds = map(int, parts.groups())
+    return started, started + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
 def _first_number(text: str | None) -> float | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, TypedDict
 
 from roquet.client.arguments import check_timeout
-from roquet.client.cluster.name_servers import split_name_servers
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 
@@ -22,8 +22,9 @@ class AdminOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig:
-    # "host:port", several of them joined by semicolons.
-    name_server: str
+    # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
+    # names them; None takes what the environment has in NAMESRV_ADDR.
+    name_server: str | None
     # Names of topics and groups are those inside it.
     namespace: str | None = None
     credentials: Credentials | None = None
@@ -34,9 +35,5 @@ class AdminConfig:
 
     def __post_init__(self) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
-        split_name_servers(self.name_server)
+        name_server_source(self.name_server)
         check_timeout("timeout_s", self.timeout_s)
-
-    @property
-    def name_servers(self) -> tuple[str, ...]:
-        return split_name_servers(self.name_server)

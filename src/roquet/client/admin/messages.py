@@ -1,11 +1,13 @@
 """Looking for messages: by id, by key, by time; and dead letters, which are messages too."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from datetime import datetime
 from typing import Final
 
 from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.admin.topics import TopicStatistics, list_topics, topic_statistics
 from roquet.client.errors import (
     BadArgument,
     MessageNotFound,
@@ -121,6 +123,33 @@ async def dead_letters(
         return []  # The first dead letter makes the topic.
 
 
+async def each_dead_letter(
+    servers: AdminServers, group: str, begin: datetime | None, end: datetime | None
+) -> AsyncGenerator[ReceivedMessage]:
+    """All of them, queue by queue, however many there are."""
+    try:
+        route = await servers.route(DLQ_PREFIX + group)
+    except TopicNotFound:
+        return
+    for queue in route.readable:
+        async with aclosing(_each_between(servers, queue, begin, end)) as messages:
+            async for message in messages:
+                yield message
+
+
+async def dead_letter_counts(servers: AdminServers) -> dict[str, TopicStatistics]:
+    """By group, of those that have any."""
+    topics = await list_topics(servers, None, with_internal=True)
+    found = {}
+    for topic in topics:
+        if topic.startswith(DLQ_PREFIX) and servers.is_ours(topic):
+            statistics = await topic_statistics(servers, topic)
+            if statistics.message_count:
+                group = servers.user_name(topic).removeprefix(DLQ_PREFIX)
+                found[group] = statistics
+    return found
+
+
 def revived(dead: ReceivedMessage, topic: str) -> Message:
     """A dead letter as its producer sent it, without the marks of its way since."""
     properties = {
@@ -214,6 +243,18 @@ async def _between(
     end: datetime | None,
     count_max: int,
 ) -> list[ReceivedMessage]:
+    found: list[ReceivedMessage] = []
+    async with aclosing(_each_between(servers, queue, begin, end)) as messages:
+        async for message in messages:
+            if len(found) == count_max:
+                break
+            found.append(message)
+    return found
+
+
+async def _each_between(
+    servers: AdminServers, queue: QueueRef, begin: datetime | None, end: datetime | None
+) -> AsyncGenerator[ReceivedMessage]:
     begin_ms = _FIRST_MS if begin is None else timestamp_ms(begin, "begin")
     end_ms = _LAST_MS if end is None else timestamp_ms(end, "end")
     if begin is None:
@@ -221,18 +262,17 @@ async def _between(
     else:
         # Of several messages stored in one millisecond 4.9 finds any; those before it, in order.
         start = await servers.brokers.offset_at(queue, begin_ms - 1)
-    found: list[ReceivedMessage] = []
-    async for message in _messages_from(servers, queue, start):
-        if message.record.store_timestamp >= end_ms or len(found) == count_max:
-            break
-        if message.record.store_timestamp >= begin_ms:
-            found.append(message)
-    return found
+    async with aclosing(_messages_from(servers, queue, start)) as messages:
+        async for message in messages:
+            if message.record.store_timestamp >= end_ms:
+                break
+            if message.record.store_timestamp >= begin_ms:
+                yield message
 
 
 async def _messages_from(
     servers: AdminServers, queue: QueueRef, offset: int
-) -> AsyncIterator[ReceivedMessage]:
+) -> AsyncGenerator[ReceivedMessage]:
     """All messages of a queue up to where it ends now."""
     everything = subscription_of(queue.topic)
     while True:

@@ -8,7 +8,7 @@ Members would soon commit where they are over anything that was committed for th
 4.9 cannot move a connected group to an offset, only to a time, the first or the last message.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -16,7 +16,7 @@ from typing import Final
 
 from roquet.client.admin.groups import members_at
 from roquet.client.admin.servers import AdminServers, Master, ask_each
-from roquet.client.arguments import bad
+from roquet.client.arguments import bad, check_offsets
 from roquet.client.errors import BadArgument, MembersConnected, TopicNotFound
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.moments import timestamp_ms
@@ -26,8 +26,8 @@ from roquet.protocol.command import OUR_LANGUAGE
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.offsets import ResetOffsetHeader
 
-# A moment, the first or last message, or an offset.
-ResetTarget = datetime | StartFrom | int
+# A moment, the first or last message, an offset, or one for each queue.
+ResetTarget = datetime | StartFrom | int | Mapping[QueueRef, int]
 
 _LAST_TIME: Final = -1
 _FIRST_TIME: Final = 0
@@ -83,8 +83,14 @@ async def plan_reset(
     to: ResetTarget,
     queues: Sequence[QueueRef] | None,
 ) -> ResetPlan:
-    if to is StartFrom.AUTO or not isinstance(to, datetime | StartFrom | int):
-        raise bad("to", "a datetime, an offset, StartFrom.FIRST or StartFrom.LAST", to)
+    if to is StartFrom.AUTO or not isinstance(to, datetime | StartFrom | int | Mapping):
+        expected = "a datetime, an offset, offsets by queue, StartFrom.FIRST or StartFrom.LAST"
+        raise bad("to", expected, to)
+    if isinstance(to, Mapping):
+        check_offsets("to", to)
+        queues = list(to) if queues is None else queues
+        if not_said := set(queues).difference(to):
+            raise BadArgument(f"`to` says nothing of {min(not_said)}")
     route = await servers.route(topic)
     wanted = route.readable
     if queues is not None:
@@ -121,7 +127,8 @@ async def apply_reset(servers: AdminServers, plan: ResetPlan) -> None:
     names = {move.queue.broker_name for move in plan.moves}
     masters = [each for each in await servers.masters_of(topic) if each.broker_name in names]
     ways = await ask_each(masters, lambda master: _way(servers, group, master))
-    if _Way.AT_MEMBERS in ways.values() and not (plan.is_whole and not isinstance(plan.to, int)):
+    is_time = not isinstance(plan.to, int | Mapping)
+    if _Way.AT_MEMBERS in ways.values() and not (plan.is_whole and is_time):
         raise MembersConnected(plan.group)
 
     async def move(master: Master) -> None:
@@ -148,6 +155,7 @@ async def _move(
 ) -> QueueMove:
     brokers = servers.brokers
     min_offset, max_offset = await brokers.min_offset(queue), await brokers.max_offset(queue)
+    user_queue = queue._replace(topic=servers.user_name(queue.topic))
     match to:
         case StartFrom.FIRST:
             target = min_offset
@@ -155,11 +163,12 @@ async def _move(
             target = max_offset
         case int():
             target = to
+        case Mapping():
+            target = to[user_queue]
         case _:
             target = await brokers.offset_at(queue, _time_of(to))
     # Beyond the ends there is nothing to read.
     target = min(max(target, min_offset), max_offset)
-    user_queue = queue._replace(topic=servers.user_name(queue.topic))
     return QueueMove(user_queue, current, target, min_offset, max_offset)
 
 
@@ -189,7 +198,7 @@ def _reset_header(group: str, topic: str, timestamp: int) -> ResetOffsetHeader:
 
 
 def _time_of(to: ResetTarget) -> int:
-    assert not isinstance(to, int)
+    assert not isinstance(to, int | Mapping)
     if isinstance(to, datetime):
         return timestamp_ms(to)
     return _FIRST_TIME if to is StartFrom.FIRST else _LAST_TIME

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeVar, final
 from roquet.client.admin.config import AdminConfig
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.routes import MASTER_ID, Route
 from roquet.client.errors import (
     BadArgument,
@@ -51,7 +50,7 @@ class AdminServers:
         self.routes = instance.routes
         self.puller = Puller(instance.requests, instance.routes, TOOLS_GROUP, config.namespace)
         self.config = config
-        self._name_servers = NameServers(instance.requests.call, config.name_servers)
+        self._name_servers = instance.names
 
     def wire_name(self, name: str) -> str:
         return wrapped(self.config.namespace, name)
@@ -74,7 +73,10 @@ class AdminServers:
         """All name servers, which do not tell each other."""
         try:
             return await asyncio.gather(
-                *(self.brokers.ask(address, code, header) for address in self.config.name_servers)
+                *(
+                    self.brokers.ask(address, code, header)
+                    for address in self._name_servers.addresses
+                )
             )
         except Unreachable as error:
             raise NoNameServer([error.reason]) from None

@@ -171,6 +171,20 @@ async def topic_settings(servers: AdminServers, topic: str) -> dict[str, TopicSe
     return {name: each for name, each in found.items() if each is not None}
 
 
+async def all_topic_settings(
+    servers: AdminServers, *, with_internal: bool
+) -> dict[str, dict[str, TopicSettings]]:
+    wanted = set(await list_topics(servers, None, with_internal=with_internal))
+    found = await ask_each(await servers.masters(), lambda each: _configs(servers, each))
+    table: dict[str, dict[str, TopicSettings]] = {topic: {} for topic in sorted(wanted)}
+    for broker_name, configs in found.items():
+        for wire_topic, config in configs.items():
+            topic = wire_topic if with_internal else servers.user_name(wire_topic)
+            if topic in wanted and (with_internal or servers.is_ours(wire_topic)):
+                table[topic][broker_name] = _settings_of(config)
+    return table
+
+
 async def topic_route(servers: AdminServers, topic: str) -> list[BrokerRoute]:
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
     try:

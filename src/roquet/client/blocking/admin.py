@@ -21,6 +21,7 @@ from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
+from roquet.client.trace.records import TraceRecord
 from roquet.protocol.codes import Permission
 
 
@@ -29,7 +30,7 @@ from roquet.protocol.codes import Permission
 class Admin(BlockingTwin[AsyncAdmin]):
     """Asks and waits; `AsyncAdmin` says what each method does."""
 
-    def __init__(self, name_server: str, **options: Unpack[AdminOptions]) -> None:
+    def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
         super().__init__(AsyncAdmin(name_server, **options), "admin")
 
     def topics(self, *, cluster: str | None = None, with_internal: bool = False) -> list[str]:
@@ -55,6 +56,11 @@ class Admin(BlockingTwin[AsyncAdmin]):
 
     def topic_settings(self, topic: str) -> dict[str, TopicSettings]:
         return self._thread.run(self._twin.topic_settings(topic))
+
+    def all_topic_settings(
+        self, *, with_internal: bool = False
+    ) -> dict[str, dict[str, TopicSettings]]:
+        return self._thread.run(self._twin.all_topic_settings(with_internal=with_internal))
 
     def topic_route(self, topic: str) -> list[BrokerRoute]:
         return self._thread.run(self._twin.topic_route(topic))
@@ -145,6 +151,12 @@ class Admin(BlockingTwin[AsyncAdmin]):
     ) -> list[ReceivedMessage]:
         return self._thread.run(self._twin.messages_of_queue(queue, offset, count_max=count_max))
 
+    def trace(self, message_id: str, *, topic: str | None = None) -> list[TraceRecord]:
+        return self._thread.run(self._twin.trace(message_id, topic=topic))
+
+    def dead_letter_counts(self) -> dict[str, TopicStatistics]:
+        return self._thread.run(self._twin.dead_letter_counts())
+
     def dead_letters(
         self,
         group: str,
@@ -160,8 +172,11 @@ class Admin(BlockingTwin[AsyncAdmin]):
     def resend(self, dead_letters: Sequence[ReceivedMessage]) -> list[SendReceipt]:
         return self._thread.run(self._twin.resend(dead_letters))
 
-    def brokers(self) -> list[BrokerInfo]:
-        return self._thread.run(self._twin.brokers())
+    def brokers(self, *, with_state: bool = True) -> list[BrokerInfo]:
+        return self._thread.run(self._twin.brokers(with_state=with_state))
+
+    def name_servers(self) -> dict[str, str | None]:
+        return self._thread.run(self._twin.name_servers())
 
     def broker_runtime(self, address: str) -> dict[str, str]:
         return self._thread.run(self._twin.broker_runtime(address))

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, Unpack, final, overload
 
 from roquet.client.blocking.signals import stop_signals
-from roquet.client.blocking.twin import BlockingTwin, described_by
+from roquet.client.blocking.twin import BlockingTwin, described_by, sharing_key
 from roquet.client.group.pulling import Pulled
 from roquet.client.pull.config import PullConsumerOptions
 from roquet.client.pull.consumer import (
@@ -16,6 +16,7 @@ from roquet.client.pull.consumer import (
     PullStatistics,
 )
 from roquet.client.pull.schedule import DELAY_S, PullWork
+from roquet.client.pull.topic_watch import OnTopicQueues
 from roquet.client.push.config import PushConsumerOptions
 from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.push.iteration import DeliveryIterator
@@ -40,7 +41,7 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     @overload
     def __init__(
         self,
-        name_server: str,
+        name_server: str | None,
         group: str,
         listener: OneListener | None = None,
         *,
@@ -51,7 +52,7 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     @overload
     def __init__(
         self,
-        name_server: str,
+        name_server: str | None,
         group: str,
         listener: BatchListener | None = None,
         *,
@@ -61,7 +62,7 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
 
     def __init__(
         self,
-        name_server: str,
+        name_server: str | None,
         group: str,
         listener: Any = None,
         *,
@@ -71,6 +72,7 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
         super().__init__(
             AsyncPushConsumer(name_server, group, listener, batch_size=batch_size, **options),
             "push consumer",
+            sharing_key(name_server, options),
         )
         # Loops that are not over, and whose they are.
         self._loops: dict[DeliveryIterator[Any], threading.Thread] = {}
@@ -166,9 +168,10 @@ class PullConsumer(BlockingTwin[AsyncPullConsumer]):
     """
 
     def __init__(
-        self, name_server: str, group: str, **options: Unpack[PullConsumerOptions]
+        self, name_server: str | None, group: str, **options: Unpack[PullConsumerOptions]
     ) -> None:
-        super().__init__(AsyncPullConsumer(name_server, group, **options), "pull consumer")
+        twin = AsyncPullConsumer(name_server, group, **options)
+        super().__init__(twin, "pull consumer", sharing_key(name_server, options))
 
     def open(self, timeout_s: float | None = None) -> None:
         self._open(lambda: self._twin.open(timeout_s))
@@ -191,6 +194,9 @@ class PullConsumer(BlockingTwin[AsyncPullConsumer]):
 
     def assignment(self) -> list[QueueRef]:
         return self._thread.call(self._twin.assignment)
+
+    def watch_queues(self, topic: str, on_queues: OnTopicQueues) -> list[QueueRef]:
+        return self._thread.run(self._twin.watch_queues(topic, on_queues))
 
     def queues(self, topic: str) -> list[QueueRef]:
         return self._thread.run(self._twin.queues(topic))

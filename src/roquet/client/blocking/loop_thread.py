@@ -5,7 +5,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, Generic, TypeVar, cast, final
+from typing import Any, Final, Generic, TypeVar, cast, final
 
 from roquet.client.errors import BadArgument, NotOpen, UsedAfterFork
 from roquet.client.own_process import own_process_id
@@ -16,22 +16,29 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+# Clients that share their connections have to live in one event loop.
+SharingKey = tuple[str | None, ...]
+
+
 @final
 class LoopThread:
-    """Runs coroutines for any thread, and waits for them there. `what` names the owner."""
+    """Runs coroutines for any thread, and waits for them there. `what` names the owner.
 
-    def __init__(self, what: str) -> None:
+    Owners with the same `sharing_key` share one thread, which ends with the last of them.
+    """
+
+    def __init__(self, what: str, sharing_key: SharingKey | None = None) -> None:
         self._what = what
+        self._sharing_key = sharing_key
         self._process = own_process_id()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._engine: _Engine | None = None
+        self._was_started = False
         self._has_warned = False
 
     @property
     def is_running(self) -> bool:
-        return self._loop is not None and own_process_id() == self._process
+        return self._engine is not None and own_process_id() == self._process
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises; NotOpen or UsedAfterFork if it cannot run."""
@@ -41,6 +48,12 @@ class LoopThread:
             coroutine.close()
             raise
         return waiting.result()
+
+    def post(self, function: Callable[[], None]) -> None:
+        """The loop calls it soon; nobody waits. Raises NotOpen or UsedAfterFork."""
+        self._check_caller()
+        with self._lock:
+            self._running_loop().call_soon_threadsafe(function)
 
     def call(self, function: Callable[[], T]) -> T:
         """What a function returns that touches the loop's state, in the loop if there is one."""
@@ -69,38 +82,36 @@ class LoopThread:
     def start(self) -> None:
         """A second time does nothing."""
         with self._lock:
-            if self._thread is not None:
-                return
-            is_ready = threading.Event()
-            # A program that forgets to close must still be able to end.
-            self._thread = threading.Thread(
-                target=run, args=(self._serve(is_ready),), name=self._what, daemon=True
-            )
-            self._thread.start()
-            is_ready.wait()
+            if not self._was_started:
+                self._was_started = True
+                self._engine = _engine_for(self._what, self._sharing_key, self._process)
 
     def stop(self) -> None:
-        """Returns when the thread has ended; a second time does nothing."""
+        """Returns when the thread has ended, or others go on with it; a second time does
+        nothing."""
         with self._lock:
-            loop, self._loop = self._loop, None
-            if loop is None:
-                return
-            assert self._stop is not None
-            assert self._thread is not None
-            loop.call_soon_threadsafe(self._stop.set)
+            engine, self._engine = self._engine, None
         # Without the lock: the loop waits for threads of its own, and one of them may be asking.
-        self._thread.join()
+        if engine is not None:
+            engine.release()
 
     def _submitted(self, coroutine: Coroutine[Any, Any, T]) -> "_Waiting[T]":
+        self._check_caller()
+        # Not between two looks: another thread may be stopping the loop.
+        with self._lock:
+            return _Waiting(coroutine, self._running_loop())
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """With the lock held. Raises NotOpen."""
+        if self._engine is None:
+            raise NotOpen(self._what, was_open=self._was_started)
+        return self._engine.loop
+
+    def _check_caller(self) -> None:
         # The thread did not come along into the fork: whoever waited for it would wait for ever.
         if own_process_id() != self._process:
             raise UsedAfterFork(self._what, self._process, own_process_id())
         self._look_at_caller()
-        # Not between two looks: another thread may be stopping the loop.
-        with self._lock:
-            if self._loop is None:
-                raise NotOpen(self._what, was_open=self._thread is not None)
-            return _Waiting(coroutine, self._loop)
 
     def _look_at_caller(self) -> None:
         """Raises BadArgument for one that would wait for itself."""
@@ -108,7 +119,8 @@ class LoopThread:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        if loop is self._loop:
+        engine = self._engine
+        if engine is not None and loop is engine.loop:
             raise BadArgument(
                 f"the blocking {self._what} is called in its own event loop, which would wait for "
                 "itself: call it from a function, which runs in a thread, or use the Async twin"
@@ -121,11 +133,57 @@ class LoopThread:
                 self._what,
             )
 
-    async def _serve(self, is_ready: threading.Event) -> None:
-        self._loop = asyncio.get_running_loop()
+
+@final
+class _Engine:
+    """A thread with an event loop, as long as somebody holds it."""
+
+    def __init__(self, what: str, sharing_key: SharingKey | None) -> None:
+        self._sharing_key = sharing_key
+        self.holder_count = 1
         self._stop = asyncio.Event()
+        self.loop: asyncio.AbstractEventLoop
+        is_ready = threading.Event()
+        # A program that forgets to close must still be able to end.
+        self._thread = threading.Thread(
+            target=run, args=(self._serve(is_ready),), name=what, daemon=True
+        )
+        self._thread.start()
+        is_ready.wait()
+
+    def release(self) -> None:
+        """The last one ends the thread, and waits for that."""
+        with _engines_lock:
+            self.holder_count -= 1
+            if self.holder_count:
+                return
+            if self._sharing_key is not None and _engines.get(self._sharing_key) is self:
+                del _engines[self._sharing_key]
+        self.loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    async def _serve(self, is_ready: threading.Event) -> None:
+        self.loop = asyncio.get_running_loop()
         is_ready.set()
         await self._stop.wait()
+
+
+_engines: Final[dict[SharingKey, _Engine]] = {}
+_engines_lock: Final = threading.Lock()
+
+
+def _engine_for(what: str, sharing_key: SharingKey | None, process_id: int) -> _Engine:
+    if sharing_key is None:
+        return _Engine(what, None)
+    # What another process made did not come along into the fork.
+    key = (*sharing_key, str(process_id))
+    with _engines_lock:
+        engine = _engines.get(key)
+        if engine is None:
+            engine = _engines[key] = _Engine(what, key)
+        else:
+            engine.holder_count += 1
+        return engine
 
 
 @final

@@ -1,10 +1,14 @@
 """The blocking twin of the producer: the same methods for programs without an event loop."""
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Unpack, final
 
-from roquet.client.blocking.twin import BlockingTwin, described_by
-from roquet.client.config import TIMEOUT_S, ProducerOptions
+from roquet.client.arguments import bad, check_timeout
+from roquet.client.blocking.submissions import Submissions
+from roquet.client.blocking.twin import BlockingTwin, described_by, sharing_key
+from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.producer.delay import Delay
 from roquet.client.producer.producer import REQUEST_TIMEOUT_S, AsyncProducer
 from roquet.client.producer.queue_choice import OrderKey
@@ -20,8 +24,15 @@ from roquet.protocol.messages.message import Message
 class Producer(BlockingTwin[AsyncProducer]):
     """Sends messages and waits; `AsyncProducer` says what each method does."""
 
-    def __init__(self, name_server: str, group: str, **options: Unpack[ProducerOptions]) -> None:
-        super().__init__(AsyncProducer(name_server, group, **options), "producer")
+    def __init__(
+        self, name_server: str | None, group: str, **options: Unpack[ProducerOptions]
+    ) -> None:
+        twin = AsyncProducer(name_server, group, **options)
+        super().__init__(twin, "producer", sharing_key(name_server, options))
+        config = ProducerConfig(name_server=name_server, group=group, **options)
+        self._submissions = Submissions(
+            self._thread, config.in_flight_max, config.in_flight_size_max
+        )
 
     def send(
         self,
@@ -43,6 +54,36 @@ class Producer(BlockingTwin[AsyncProducer]):
                 timeout_s=timeout_s,
             )
         )
+
+    def submit(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        delay: Delay | None = None,
+        delay_level: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Future[SendReceipt]:
+        """Sends as `send` does, but returns at once: the future has what that returns or raises.
+
+        Up to `in_flight_max` messages of `in_flight_size_max` bytes are under way; one more waits
+        for room, and raises SendFailed when there is none within `timeout_s`. They may overtake
+        each other. `close` waits a little for them. Raises BadArgument, NotOpen or UsedAfterFork.
+        """
+        check_timeout("timeout_s", timeout_s)
+        if not isinstance(message, Message):
+            raise bad("message", "a Message", message)
+        send = partial(
+            self._twin.send,
+            message,
+            queue=queue,
+            order_key=order_key,
+            delay=delay,
+            delay_level=delay_level,
+            timeout_s=timeout_s,
+        )
+        return self._submissions.submit(message.topic, len(message.body), send, timeout_s)
 
     def send_oneway(
         self,

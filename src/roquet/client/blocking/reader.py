@@ -20,7 +20,9 @@ class TopicReader(BlockingTwin[AsyncTopicReader]):
     While one chunk is looked at, the next ones come.
     """
 
-    def __init__(self, name_server: str, **options: Unpack[TopicReaderOptions]) -> None:
+    def __init__(
+        self, name_server: str | None = None, **options: Unpack[TopicReaderOptions]
+    ) -> None:
         super().__init__(AsyncTopicReader(name_server, **options), "topic reader")
 
     def topics(self, pattern: str | None = None) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Unpack, final
 
-from roquet.client.blocking.twin import BlockingTwin, described_by
+from roquet.client.blocking.twin import BlockingTwin, described_by, sharing_key
 from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.hooks import TransactionState
 from roquet.client.producer.statistics import ProducerStatistics
@@ -27,7 +27,7 @@ class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
 
     def __init__(
         self,
-        name_server: str,
+        name_server: str | None,
         group: str,
         *,
         check: Check | None,
@@ -36,6 +36,7 @@ class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
         super().__init__(
             AsyncTransactionProducer(name_server, group, check=check, **options),
             "transaction producer",
+            sharing_key(name_server, options),
         )
 
     @contextmanager

@@ -4,7 +4,9 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from roquet.client.blocking.loop_thread import LoopThread
+from roquet.client.blocking.loop_thread import LoopThread, SharingKey
+from roquet.client.config import ProducerOptions
+from roquet.client.group.config import MemberOptions
 
 
 class AsyncLife(Protocol):
@@ -23,9 +25,10 @@ class BlockingTwin(Generic[T]):
     and back. Belongs to the process that made it.
     """
 
-    def __init__(self, twin: T, what: str) -> None:
+    def __init__(self, twin: T, what: str, sharing_key: SharingKey | None = None) -> None:
+        """Twins with the same `sharing_key` live in one thread."""
         self._twin = twin
-        self._thread = LoopThread(what)
+        self._thread = LoopThread(what, sharing_key)
 
     def open(self) -> None:
         """Starts the thread, and opens the twin in it; raises what that raises."""
@@ -58,6 +61,14 @@ class BlockingTwin(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def sharing_key(
+    name_server: str | None, options: ProducerOptions | MemberOptions
+) -> SharingKey | None:
+    """None for clients that were given no name: they share nothing."""
+    name = options.get("instance_name")
+    return None if name is None else (name_server, name, options.get("unit"))
 
 
 C = TypeVar("C", bound=type)

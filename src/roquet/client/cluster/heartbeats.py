@@ -62,7 +62,7 @@ class Heartbeats:
         heartbeat = self._heartbeat()
         # Who neither sends nor reads is nobody a broker has to know.
         if heartbeat.producer_data_set or heartbeat.consumer_data_set:
-            await self._tell_all("of life", self._beat)
+            await self._tell_all("of life", self._addresses(), self._beat)
 
     async def has_timers(self, address: str, timeout_s: float) -> bool:
         """Whether the broker keeps a message until any moment; 4.9 would deliver it at once.
@@ -81,12 +81,18 @@ class Heartbeats:
         if connection is None or connection is not self._told.get(address):
             await self._beat(address, timeout_s)
 
-    async def leave(self) -> None:
-        """Good-bye to all who were told, within a limited time."""
-        await self._tell_all("good-bye", self._leave)
+    def forget_told(self) -> None:
+        """Somebody joined, of whom no broker has heard."""
+        self._told.clear()
 
-    async def _tell_all(self, what: str, tell: Callable[[str], Awaitable[None]]) -> None:
-        addresses = sorted(self._addresses())
+    async def leave(self, heartbeat: Heartbeat, addresses: Collection[str]) -> None:
+        """Good-bye of the groups in it to those who were told, within a limited time."""
+        await self._tell_all("good-bye", addresses, lambda each: self._leave(each, heartbeat))
+
+    async def _tell_all(
+        self, what: str, addresses: Collection[str], tell: Callable[[str], Awaitable[None]]
+    ) -> None:
+        addresses = sorted(addresses)
         results = await asyncio.gather(*map(tell, addresses), return_exceptions=True)
         for address, result in zip(addresses, results, strict=True):
             if isinstance(result, NetError):
@@ -104,8 +110,7 @@ class Heartbeats:
         self._kinds[address] = _Kind(reply.version, reply.language)
         self._told[address] = self._requests.peers.open_connection(address)
 
-    async def _leave(self, address: str) -> None:
-        heartbeat = self._heartbeat()
+    async def _leave(self, address: str, heartbeat: Heartbeat) -> None:
         client_id = heartbeat.client_id
         headers = [
             UnregisterClientHeader(client_id=client_id, producer_group=each.group_name)

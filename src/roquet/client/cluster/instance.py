@@ -1,130 +1,110 @@
 """One client of a cluster: its identity, its connections and its background work.
 
-Producers have one each. It is opened and closed by its owner, and belongs to the process and the
-event loop that opened it.
+Producers and consumers have one each. It is opened and closed by its owner, and belongs to the
+process and the event loop that opened it. Its links may be shared with others of the same name.
 """
 
 import asyncio
 import secrets
 import socket
-import ssl
-from collections.abc import Callable
-from contextlib import AsyncExitStack
-from ipaddress import ip_address
-from typing import Any, Final, final
+from typing import Final, NamedTuple, final
 
-from roquet.client.cluster.all_masters import AllMasters
-from roquet.client.cluster.heartbeats import Heartbeats
-from roquet.client.cluster.name_servers import NameServers
-from roquet.client.cluster.requests import Requests
-from roquet.client.cluster.routes import RouteBook
-from roquet.client.config import Credentials
-from roquet.client.errors import NotOpen, UsedAfterFork, WrongLoop
+from roquet.client.cluster.links import Identity, Links, LinkSettings, Participant
+from roquet.client.errors import BadArgument, NotOpen, UsedAfterFork, WrongLoop
 from roquet.client.own_process import own_process_id
 from roquet.clock import Clock
-from roquet.net.peers import Peers
+from roquet.net.address_server import NameServerSource
 from roquet.net.router import Router
-from roquet.net.service import OnFailure, Services
-from roquet.protocol.bodies.heartbeat import Heartbeat
-from roquet.protocol.messages.message_id import UniqueIdMaker
+from roquet.net.service import Services
 
 _LOOPBACK: Final = "127.0.0.1"
 # An address for documents: nobody has it, so the way to it is the way to everybody.
 _ANYWHERE: Final = ("192.0.2.1", 9)
 
 
+class InstanceName(NamedTuple):
+    """With a `name` the id is the same in every run on this machine, and clients that were told
+    the same one share. A `unit` is part of a company that keeps to itself."""
+
+    name: str | None = None
+    unit: str | None = None
+    is_shared: bool = False
+
+
+class _SharingKey(NamedTuple):
+    loop: asyncio.AbstractEventLoop
+    name_servers: NameServerSource
+    client_id: str
+
+
+# Until the last of those who share has left.
+_shared: Final[dict[_SharingKey, Links]] = {}
+
+
 @final
 class ClientInstance:
-    """`what` names the owner in errors; `heartbeat` says what brokers are to know of it.
+    """Made inside a running event loop; `open` starts what runs in the background."""
 
-    Made inside a running event loop; `open` starts what runs in the background.
-    """
-
-    def __init__(  # noqa: PLR0913  All that a client may be told once, mostly by name.
+    def __init__(
         self,
-        what: str,
-        name_servers: tuple[str, ...],
+        participant: Participant,
+        settings: LinkSettings,
         clock: Clock,
-        heartbeat: Callable[[str], Heartbeat],
-        *,
-        credentials: Credentials | None = None,
-        new_topic_queue_count: int,
-        router: Router[Any] | None = None,
-        tls: ssl.SSLContext | None = None,
-        name: str | None = None,
-        is_consumer: bool = False,
-        meets_all: bool = False,
+        name: InstanceName = InstanceName(),  # noqa: B008  It never changes.
     ) -> None:
-        """With a `name` the id is the same in every run on this machine. Who `meets_all` is known
-        to every master, whatever topics it has to do with."""
-        ip = local_ip()
+        """Raises BadArgument for a name that others have with other settings or the same group."""
         self._process = own_process_id()
-        self._what = what
-        self._stack = AsyncExitStack()
+        self._participant = participant
+        self._what = participant.what
         self._is_open = False
         self._loop = asyncio.get_running_loop()
-        # The time keeps two clients of one process apart.
-        nanoseconds = clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)
-        self.id = f"{ip}@{name or f'{self._process}#{nanoseconds}'}"
-        self.unique_ids = UniqueIdMaker(ip_address(ip).packed, self._process, secrets.randbits(32))
-        self.peers = Peers(router or Router(None, ()), clock, tls=lambda: tls)
-        self.requests = Requests(self.peers, credentials)
-        self.services = Services(f"{what} {self.id}")
-        # Brokers that nobody has told yet hear of this client at once.
-        self._wants_beat = asyncio.Event()
-        names = NameServers(self.requests.call, name_servers)
-        self.routes = RouteBook(names, new_topic_queue_count, self._wants_beat)
-        self._all_masters = AllMasters(names, self._wants_beat) if meets_all else None
-        self._is_consumer = is_consumer
-        self.heartbeats = Heartbeats(
-            self.requests,
-            self._brokers_to_tell,
-            lambda: heartbeat(self.id),
-            self._wants_beat,
-        )
+        identity = _identity(name, self._process, clock)
+        self._key: _SharingKey | None = None
+        if name.is_shared:
+            self._key = _SharingKey(self._loop, settings.name_servers, identity.client_id)
+            links = _shared.get(self._key) or Links(identity, settings, clock)
+            if links.settings != settings:
+                raise BadArgument(
+                    f"clients with the `instance_name` {name.name!r} share their connections: they "
+                    "need the same credentials, tls and intervals, or other names"
+                )
+        else:
+            router = participant.router or Router(None, ())
+            links = Links(identity, settings, clock, router)
+        links.enter(participant)
+        if self._key is not None:
+            _shared[self._key] = links
+        self._links: Links | None = links
+        self.id = links.id
+        self.unique_ids = links.unique_ids
+        self.peers = links.peers
+        self.requests = links.requests
+        self.names = links.names
+        self.routes = links.routes
+        self.heartbeats = links.heartbeats
+        self.beat_soon = links.beat_soon
+        self.services = Services(f"{self._what} {self.id}")
 
-    async def open(self, route_interval_s: float, heartbeat_interval_s: float) -> None:
+    async def open(self) -> None:
         """Who meets all brokers has met those that answer when this returns."""
-        # What is put on the stack ends in the opposite order.
-        self._stack.push_async_callback(self.peers.close)
-        self._stack.push_async_callback(self.heartbeats.leave)
-        await self._stack.enter_async_context(self.services)
-        self.services.run(
-            "renew routes",
-            lambda: self.routes.keep_renewed(route_interval_s),
-            on_failure=OnFailure.RESTART,
-        )
-        self.services.run(
-            "heartbeats",
-            lambda: self.heartbeats.keep_beating(heartbeat_interval_s),
-            on_failure=OnFailure.RESTART,
-        )
+        assert self._links is not None, "an instance is opened once"
+        await self.services.__aenter__()
         self._is_open = True
-        if self._all_masters is not None:
-            masters = self._all_masters
-            if await masters.look():
-                await self.heartbeats.beat()
-            self.services.run(
-                "find all brokers",
-                lambda: masters.keep_known(route_interval_s),
-                on_failure=OnFailure.RESTART,
-            )
+        await self._links.open()
 
     async def close(self) -> None:
-        """Says good-bye and closes all connections; a second time does nothing."""
-        self._is_open = False
-        await self._stack.aclose()
-
-    def beat_soon(self) -> None:
-        """A broker turned out not to know this client, or knows old things of it."""
-        self._wants_beat.set()
-
-    def _brokers_to_tell(self) -> set[str]:
-        if self._is_consumer:
-            return self.routes.addresses()
-        # Slaves are only read from.
-        masters = self.routes.masters()
-        return masters if self._all_masters is None else masters | self._all_masters.addresses
+        """Says good-bye and, if nobody shares them, closes all connections; a second time does
+        nothing."""
+        was_open, self._is_open = self._is_open, False
+        if was_open:
+            await self.services.__aexit__(None, None, None)
+        links, self._links = self._links, None
+        if links is None:
+            return
+        if self._key is not None and links.is_last(self._participant):
+            # Whoever comes now begins anew.
+            del _shared[self._key]
+        await links.leave(self._participant)
 
     def check_usable(self) -> None:
         """Raises NotOpen, UsedAfterFork or WrongLoop."""
@@ -142,6 +122,14 @@ class ClientInstance:
             return  # Nothing waits here.
         if loop is not self._loop:
             raise WrongLoop(self._what)
+
+
+def _identity(name: InstanceName, process_id: int, clock: Clock) -> Identity:
+    ip = local_ip()
+    # The time keeps two clients of one process apart.
+    nanoseconds = clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)
+    unit = f"@{name.unit}" if name.unit else ""
+    return Identity(f"{ip}@{name.name or f'{process_id}#{nanoseconds}'}{unit}", ip, process_id)
 
 
 def local_ip() -> str:

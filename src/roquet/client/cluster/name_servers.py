@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, final
 
 from roquet.client.arguments import check_text
 from roquet.client.errors import BadArgument, NoNameServer
+from roquet.net.address_server import NameServerSource, read_source
 from roquet.net.errors import NetError
-from roquet.net.peers import split_address
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header
@@ -20,23 +21,33 @@ log = logging.getLogger(__name__)
 Ask = Callable[[str, RequestCode, Header, float], Awaitable[Command]]
 
 
-_SEPARATOR: Final = ";"
+ENVIRONMENT_NAME: Final = "NAMESRV_ADDR"
 # Who does not know these is something else.
 _EVERY_ONE_KNOWS: Final = frozenset(
-    {RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO}
+    {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    }
 )
+_NONE_NAMED: Final = "the address server has not named any yet"
 _NOT_SUPPORTED: Final = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
-def split_name_servers(text: str) -> tuple[str, ...]:
-    """The addresses in "host:port;host:port". Raises BadArgument or BadAddress."""
+def name_server_source(text: str | None, unit: str | None = None) -> NameServerSource:
+    """What `name_server` means; None is what NAMESRV_ADDR in the environment says, as in Java.
+
+    Raises BadArgument or BadAddress.
+    """
+    if text is None:
+        text = os.environ.get(ENVIRONMENT_NAME)
+        if not text:
+            raise BadArgument(f"`name_server` is None, and {ENVIRONMENT_NAME} is not set: name one")
     check_text("name_server", text)
-    addresses = tuple(filter(None, (part.strip() for part in text.split(_SEPARATOR))))
-    if not addresses:
+    source = read_source(text, unit)
+    if source == NameServerSource():
         raise BadArgument("`name_server` is empty; it has to be host:port")
-    for address in addresses:
-        split_address(address)
-    return addresses
+    return source
 
 
 @final
@@ -48,11 +59,27 @@ class NameServers:
         # Many clients with one configuration must not all begin with the same server.
         self._addresses = random.sample(addresses, len(addresses))
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The one that is asked first comes first."""
+        return tuple(self._addresses)
+
+    def use(self, addresses: Sequence[str]) -> None:
+        """From now on these; the one that is asked now stays, if it is among them."""
+        if set(addresses) == set(self._addresses):
+            return
+        now = self._addresses[:1]
+        self._addresses = random.sample(addresses, len(addresses))
+        if now and now[0] in self._addresses:
+            self._addresses.remove(now[0])
+            self._addresses.insert(0, now[0])
+        log.info("name servers are %s now", ", ".join(self._addresses))
+
     async def call(self, code: RequestCode, header: Header, timeout_s: float) -> Command:
         """The reply, whatever its code. Raises NoNameServer when nobody answers in time."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        reasons: list[str] = []
+        reasons: list[str] = [] if self._addresses else [_NONE_NAMED]
         for tried_count, address in enumerate(tuple(self._addresses)):
             # One that is silent must leave time for the others.
             share_s = (deadline_s - loop.time()) / (len(self._addresses) - tried_count)

@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from roquet.client.cluster.name_servers import NameServers
 from roquet.client.errors import NoNameServer, TopicNotFound
@@ -43,6 +43,16 @@ class Route:
     brokers: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
+class NewTopic(NamedTuple):
+    """What a topic becomes that the first message makes: an image of `template`, on its brokers."""
+
+    template: str = TEMPLATE_TOPIC
+    queue_count: int = 4
+
+
+USUAL_NEW_TOPIC: Final = NewTopic()
+
+
 def route_of(topic: str, answer: TopicRoute, queue_count_max: int = QUEUE_COUNT_MAX) -> Route:
     """What a client needs of a name server's answer."""
     masters = {
@@ -67,14 +77,8 @@ def route_of(topic: str, answer: TopicRoute, queue_count_max: int = QUEUE_COUNT_
 class RouteBook:
     """`has_news` is set when a topic has a new route."""
 
-    def __init__(
-        self,
-        name_servers: NameServers,
-        new_topic_queue_count: int,
-        has_news: asyncio.Event,
-    ) -> None:
+    def __init__(self, name_servers: NameServers, has_news: asyncio.Event) -> None:
         self._name_servers = name_servers
-        self._new_topic_queue_count = new_topic_queue_count
         self._has_news = has_news
         self._routes: dict[str, Route] = {}
         self._stale: set[str] = set()
@@ -87,7 +91,12 @@ class RouteBook:
         route = self._routes.get(topic)
         return route if route is not None and route.queues else None
 
-    async def find(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route:
+    async def find(
+        self,
+        topic: str,
+        timeout_s: float = _ASK_TIMEOUT_S,
+        new_topic: NewTopic = USUAL_NEW_TOPIC,
+    ) -> Route:
         """For a sender, who may also make the topic. Raises TopicNotFound or NoNameServer."""
         route = self._routes.get(topic)
         if route is None or not route.queues:
@@ -95,7 +104,7 @@ class RouteBook:
                 async with asyncio.timeout(timeout_s), self._asking[topic]:
                     route = self._routes.get(topic)
                     if route is None or not route.queues:
-                        route = await self._discover(topic, timeout_s)
+                        route = await self._discover(topic, timeout_s, new_topic)
             except TimeoutError:
                 raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
         if not route.queues:
@@ -167,15 +176,15 @@ class RouteBook:
                 log.warning("keeping the old routes: %s", error)
                 return
 
-    async def _discover(self, topic: str, timeout_s: float) -> Route:
+    async def _discover(self, topic: str, timeout_s: float, new_topic: NewTopic) -> Route:
         answer = await self._ask(topic, timeout_s)
         if answer is not None:
             return self._keep(topic, route_of(topic, answer))
         # The first message makes the topic, in the image of the template.
-        template = await self._ask(TEMPLATE_TOPIC, timeout_s)
+        template = await self._ask(new_topic.template, timeout_s)
         if template is None:
             raise TopicNotFound(topic, "no broker has it or makes topics by itself; create it")
-        return self._keep(topic, route_of(topic, template, self._new_topic_queue_count))
+        return self._keep(topic, route_of(topic, template, new_topic.queue_count))
 
     def _keep(self, topic: str, route: Route) -> Route:
         if route != self._routes.get(topic):

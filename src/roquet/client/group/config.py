@@ -1,20 +1,26 @@
 """How any member of a consumer group is set up: what push and pull consumers are both told."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypedDict
 
-from roquet.client.arguments import bad, check_moment, check_number
-from roquet.client.cluster.name_servers import split_name_servers
+from roquet.client.arguments import bad, check_function, check_moment, check_number
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 from roquet.client.group.allocation import Allocation, average
+from roquet.client.group.offset_stores import OffsetStore
 from roquet.client.group.start_offset import Start, StartFrom
-from roquet.client.names import check_group
+from roquet.client.names import check_group, check_instance
+from roquet.client.received import ReceivedMessage
 
 SOON: Final = 1e-3
 NEVER: Final = 1e9
+
+# Whether a message is wanted. Called in the event loop, so it must not block.
+MessageFilter = Callable[[ReceivedMessage], bool]
 
 # The least and the most of a number.
 Ranges = dict[str, tuple[float, float]]
@@ -28,9 +34,13 @@ class MemberOptions(TypedDict, total=False):
     tls: TlsConfig | bool
     broadcasting: bool
     start_from: Start
+    new_queues_from_first: bool
+    message_filter: MessageFilter | None
     allocation: Allocation
+    offset_store: OffsetStore | None
     offsets_directory: Path | str | None
     instance_name: str | None
+    unit: str | None
     commit_interval_s: float
     balance_interval_s: float
     error_pause_s: float
@@ -42,8 +52,9 @@ class MemberOptions(TypedDict, total=False):
 class MemberConfig:
     """Checked when it is made, and never changed."""
 
-    # "host:port", several of them joined by semicolons.
-    name_server: str
+    # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
+    # names them; None takes what the environment has in NAMESRV_ADDR.
+    name_server: str | None
     group: str
     namespace: str | None = None
     credentials: Credentials | None = None
@@ -53,13 +64,23 @@ class MemberConfig:
     broadcasting: bool = False
     # For a group that was never there; any other goes on where it was.
     start_from: Start = StartFrom.AUTO
+    # A queue that is added to a topic later is read from its first message on. If not, it begins
+    # as `start_from` says, as in Java, and what came before anybody noticed it may be left out.
+    new_queues_from_first: bool = True
+    # Sees each message of the topics before it is delivered; what it does not want is done.
+    message_filter: MessageFilter | None = None
     # All members have to share in the same way.
     allocation: Allocation = average
+    # Keeps offsets in place of the broker, or of the file of broadcasting.
+    offset_store: OffsetStore | None = None
     # For broadcasting; None is `.rocketmq_offsets` in the home directory, as in Java.
     offsets_directory: Path | str | None = None
     # Part of the client id, which must be unique in a group. None is made up; for broadcasting,
-    # whose offsets have to be found again, it is "DEFAULT".
+    # whose offsets have to be found again, it is "DEFAULT". Clients that are given the same one
+    # share their connections, heartbeats and routes.
     instance_name: str | None = None
+    # The unit of a company that the client belongs to: behind the name in the id.
+    unit: str | None = None
     commit_interval_s: float = 5.0
     balance_interval_s: float = 20.0
     # Before a broker that failed or refused is asked again.
@@ -70,19 +91,20 @@ class MemberConfig:
     def check(self, own_ranges: Ranges) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
         check_group(self.group)
-        split_name_servers(self.name_server)
+        name_server_source(self.name_server)
         for name, (low, high) in (own_ranges | _RANGES).items():
             value = getattr(self, name)
             if value is not None:
                 check_number(name, value, low, high)
+        check_instance(self.instance_name, self.unit)
+        if self.message_filter is not None:
+            check_function("message_filter", self.message_filter)
+        if self.offset_store is not None and not isinstance(self.offset_store, OffsetStore):
+            raise bad("offset_store", "an object with `kept` and `keep`", self.offset_store)
         if isinstance(self.start_from, datetime):
             check_moment("start_from", self.start_from)
         elif not isinstance(self.start_from, StartFrom):
             raise bad("start_from", "a StartFrom or a datetime", self.start_from)
-
-    @property
-    def name_servers(self) -> tuple[str, ...]:
-        return split_name_servers(self.name_server)
 
 
 _RANGES: Final = {

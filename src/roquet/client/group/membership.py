@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol, final
 
 from roquet.client.cluster.brokers import Brokers
-from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.tls import tls_context
+from roquet.client.cluster.instance import ClientInstance, InstanceName
+from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.errors import NothingToRead
 from roquet.client.group.config import MemberConfig
 from roquet.client.group.introductions import Introductions, heartbeat_of
 from roquet.client.group.obstacles import EVERYTHING, Obstacles, nothing_wanted
-from roquet.client.group.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
+from roquet.client.group.offset_stores import BrokerOffsets, FileOffsets, OffsetStore
+from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.group.pull_loop import Pulling
 from roquet.client.group.pulling import Puller
 from roquet.client.group.rebalance import Rebalance
@@ -26,6 +28,8 @@ from roquet.clock import Clock
 from roquet.net.router import Router
 from roquet.net.service import OnFailure
 from roquet.protocol.bodies.heartbeat import ConsumeType
+from roquet.protocol.command import Command
+from roquet.protocol.fields import field_texts
 
 # Broadcasting members have to find their offsets again.
 _STABLE_NAME: Final = "DEFAULT"
@@ -33,7 +37,6 @@ _OFFSETS_DIRECTORY: Final = ".rocketmq_offsets"
 # How long `join` waits for the first queues; they may come later.
 _BEGIN_TIMEOUT_S: Final = 3.0
 _LEAVE_TIMEOUT_S: Final = 5.0
-_NEW_TOPIC_QUEUE_COUNT: Final = 4
 _WHATS: Final = {ConsumeType.PUSH: "push consumer", ConsumeType.PULL: "pull consumer"}
 
 
@@ -56,6 +59,12 @@ class Member(Protocol):
 
     async def save(self) -> None:
         """How far it is is kept for good."""
+
+
+def is_asked(group: str, command: Command) -> bool:
+    """Whether a broker asks the member of this group, of those that share an id."""
+    fields = field_texts(command.fields)
+    return group in (fields.get("consumerGroup"), fields.get("group"))
 
 
 @final
@@ -82,21 +91,34 @@ class Membership:
         self.begin_ms = clock.now_ms()
         self.group = wrapped(config.namespace, config.group)
         self.obstacles = Obstacles(f"the {_WHATS[consume_type]} of group {config.group}")
+        name = config.instance_name or (_STABLE_NAME if config.broadcasting else None)
         self.instance = instance = ClientInstance(
-            _WHATS[consume_type],
-            config.name_servers,
+            Participant(
+                _WHATS[consume_type],
+                partial(heartbeat_of, config, consume_type, self.group, subscriptions),
+                router,
+                partial(is_asked, self.group),
+                is_consumer=True,
+            ),
+            LinkSettings(
+                name_server_source(config.name_server, config.unit),
+                config.credentials,
+                config.tls,
+                config.route_interval_s,
+                config.heartbeat_interval_s,
+            ),
             clock,
-            partial(heartbeat_of, config, consume_type, self.group, subscriptions),
-            credentials=config.credentials,
-            new_topic_queue_count=_NEW_TOPIC_QUEUE_COUNT,
-            router=router,
-            tls=tls_context(config.tls),
-            name=config.instance_name or (_STABLE_NAME if config.broadcasting else None),
-            is_consumer=True,
+            InstanceName(name, config.unit, is_shared=config.instance_name is not None),
         )
         self.brokers = Brokers(instance.requests, instance.routes)
-        self.puller = Puller(instance.requests, instance.routes, self.group, config.namespace)
-        self.keeper = self._new_keeper()
+        self.puller = Puller(
+            instance.requests,
+            instance.routes,
+            self.group,
+            config.namespace,
+            message_filter=config.message_filter,
+        )
+        self.keeper = OffsetKeeper(self._new_store())
         self.introductions = Introductions(instance, subscriptions, clock)
         self.rebalance = Rebalance(
             self.brokers,
@@ -138,7 +160,7 @@ class Membership:
             self.keeper,
             queue,
             self.config.start_from,
-            siblings,
+            siblings if self.config.new_queues_from_first else (),
             now_ms=self.clock.now_ms(),
             is_new_topic=queue.topic in self.rebalance.missing,
         )
@@ -148,9 +170,9 @@ class Membership:
     async def open(self) -> None:
         """Finds the servers. Raises BadStateFile, and RequestRefused when a broker does not
         filter as it is wanted."""
-        if isinstance(self.keeper, FileOffsets):
-            await asyncio.to_thread(self.keeper.load)
-        await self.instance.open(self.config.route_interval_s, self.config.heartbeat_interval_s)
+        if isinstance(self.keeper.store, FileOffsets):
+            await asyncio.to_thread(self.keeper.store.load)
+        await self.instance.open()
         await self.brokers.check_subscriptions(
             self.group, self.instance.id, self.subscriptions.by_topic.values()
         )
@@ -211,7 +233,9 @@ class Membership:
         await self.introductions.introduce()
         await self._member.introduced()
 
-    def _new_keeper(self) -> OffsetKeeper:
+    def _new_store(self) -> OffsetStore:
+        if self.config.offset_store is not None:
+            return self.config.offset_store
         if not self.config.broadcasting:
             return BrokerOffsets(self.brokers, self.group)
         directory = self.config.offsets_directory or Path.home() / _OFFSETS_DIRECTORY

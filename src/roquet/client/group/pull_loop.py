@@ -6,6 +6,7 @@ What follows from a pull, whoever pulls:
     the queue begins later         go on there; what is here already stays wanted
     the queue ends before          go back; what is here comes again
     no progress                    pause, or the broker is asked without end
+    neither, for two minutes       the consumer begins anew (`is_stuck`)
     refused or unreachable         as `recovery_of` says, then the same again
 """
 
@@ -118,6 +119,8 @@ class PullLoop:
         # The end of the queue and the time, when its broker was last heard.
         self.max_offset: int | None = None
         self.pulled_s: float | None = None
+        # When the pull that is under way began.
+        self._asked_s: float | None = None
         self._queue = queue
         self._pulling = pulling
         self._intake = intake
@@ -136,6 +139,12 @@ class PullLoop:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+            self._asked_s = None
+
+    def is_stuck(self, silence_max_s: float) -> bool:
+        """Whether a pull has neither ended nor failed for longer than any should take."""
+        asked_s = self._asked_s
+        return asked_s is not None and self._pulling.clock.monotonic_s() - asked_s > silence_max_s
 
     def restart(self, offset: int) -> None:
         """Goes on at that offset, as if nothing had been read."""
@@ -175,12 +184,14 @@ class PullLoop:
         if subscription is None:
             await self._recover("nothing is wanted of it yet")
             return
-        begin_s = pulling.clock.monotonic_s()
+        begin_s = self._asked_s = pulling.clock.monotonic_s()
         try:
             pulled = await pulling.pull(self._intake.order(subscription, offset))
         except (RequestRefused, Unreachable) as error:
+            self._asked_s = None
             await self._recover(str(error), recovery_of(error))
             return
+        self._asked_s = None
         self.pulled_s = pulling.clock.monotonic_s()
         self.max_offset = pulled.max_offset
         self._is_failing = False

@@ -4,6 +4,7 @@ A pull that may wait is parked by the broker until a message comes or its time i
 there is to "push". Where to pull from next, the broker says.
 """
 
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, NamedTuple, final
 
@@ -12,6 +13,7 @@ from roquet.client.cluster.routes import MASTER_ID, RouteBook
 from roquet.client.errors import RequestRefused, Unreachable
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
+from roquet.client.user_code import chosen
 from roquet.net.errors import NetError
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -83,8 +85,16 @@ class Puller:
     """Pulls for one group. Stays with the slave that a master with much to do sends it to."""
 
     def __init__(
-        self, requests: Requests, routes: RouteBook, group: str, namespace: str | None = None
+        self,
+        requests: Requests,
+        routes: RouteBook,
+        group: str,
+        namespace: str | None = None,
+        *,
+        message_filter: Callable[[ReceivedMessage], bool] | None = None,
     ) -> None:
+        """What the filter does not want is not among the messages of a pull."""
+        self._message_filter = message_filter
         self._requests = requests
         self._routes = routes
         self._group = group
@@ -180,6 +190,8 @@ class Puller:
                 messages = [each for each in messages if subscription.matches_tags(each.tags)]
         except ProtocolError as error:
             raise _nonsense(order.queue, error) from None
+        if self._message_filter is not None:
+            messages = chosen(self._message_filter, messages)
         return Pulled(found.status, messages, found.next_offset, found.min_offset, found.max_offset)
 
 

@@ -25,7 +25,9 @@ def running_info(
     config = membership.config
     properties = {
         "PROP_CONSUMER_START_TIMESTAMP": str(membership.begin_ms),
-        "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in config.name_servers),
+        "PROP_NAMESERVER_ADDR": "".join(
+            f"{address};" for address in membership.instance.names.addresses
+        ),
         "PROP_CONSUME_TYPE": membership.consume_type,
         "PROP_CLIENT_VERSION": _CLIENT_VERSION,
         "consumerGroup": membership.group,

@@ -11,6 +11,7 @@ from typing import Final, final
 
 import msgspec
 
+from roquet.client.cluster.fast_port import fast_address
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.routes import Route
 from roquet.client.config import ProducerConfig
@@ -132,6 +133,8 @@ class FirstAttempts:
         address = ways.route.masters.get(queue.broker_name)
         if address is None:
             return None
+        if self._config.fast_port:
+            address = fast_address(address)
         header = header_of(outgoing_of(ready, self._config), queue, self._config, 0)
         template = SendTemplate(RequestCode.SEND_MESSAGE_V2, header)
         shown_queue = queue._replace(topic=ready.message.topic)

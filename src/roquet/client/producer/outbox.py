@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, final
 
-from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.tls import TlsConfig, tls_context
+from roquet.client.cluster.instance import ClientInstance, InstanceName
+from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
+from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials, ProducerConfig
 from roquet.client.errors import ClientError, NotOpen, SendFailed
 from roquet.client.hooks import MessageKind, SendHook
@@ -36,6 +38,7 @@ from roquet.clock import SystemClock
 from roquet.net.errors import NetError
 from roquet.net.router import Router
 from roquet.protocol.bodies.heartbeat import Heartbeat, ProducerData
+from roquet.protocol.command import Command
 from roquet.protocol.messages.message import Message
 from roquet.protocol.names import TRACE_TOPIC
 
@@ -70,18 +73,21 @@ class Outbox:
         what: str,
         config: ProducerConfig,
         router: Router[Any] | None = None,
+        is_asked: Callable[[Command], bool] = lambda _command: False,
         *,
         names_group: bool = True,
         meets_all: bool = False,
     ) -> None:
-        """Unless it `names_group`, brokers do not know the group to have this producer; who
-        `meets_all` is known to all of them before it sends anything."""
+        """Of those who share a name, it answers what `is_asked` of it. Unless it `names_group`,
+        brokers do not know the group to have this producer; who `meets_all` is known to all of them
+        before it sends anything."""
         self._names_group = names_group
         self._meets_all = meets_all
         self.config = config
         self.clock = SystemClock()
         self._what = what
         self._router = router
+        self._is_asked = is_asked
         self._tracer = new_tracer(
             config.trace,
             config.name_server,
@@ -106,15 +112,24 @@ class Outbox:
             return
         config = self.config
         instance = ClientInstance(
-            self._what,
-            config.name_servers,
+            Participant(
+                self._what,
+                self._heartbeat,
+                self._router,
+                self._is_asked,
+                meets_all=self._meets_all,
+            ),
+            LinkSettings(
+                name_server_source(config.name_server, config.unit),
+                config.credentials,
+                config.tls,
+                config.route_interval_s,
+                config.heartbeat_interval_s,
+            ),
             self.clock,
-            self._heartbeat,
-            credentials=config.credentials,
-            new_topic_queue_count=config.new_topic_queue_count,
-            router=self._router,
-            tls=tls_context(config.tls),
-            meets_all=self._meets_all,
+            InstanceName(
+                config.instance_name, config.unit, is_shared=config.instance_name is not None
+            ),
         )
         gatherer = None
         if config.linger_ms is not None:
@@ -131,7 +146,7 @@ class Outbox:
             gatherer,
             asyncio.get_running_loop(),
         )
-        await instance.open(config.route_interval_s, config.heartbeat_interval_s)
+        await instance.open()
         if self._tracer is not None:
             await self._tracer.open()
 
@@ -352,7 +367,7 @@ _tracer_numbers = count(1)
 
 def new_tracer(
     trace: bool | str,
-    name_server: str,
+    name_server: str | None,
     owner: str,
     *,
     credentials: Credentials | None = None,

@@ -24,7 +24,7 @@ from roquet.protocol.messages.properties import (
     properties_text,
     property_of_bytes,
 )
-from roquet.protocol.names import RETRY_PREFIX, TEMPLATE_TOPIC
+from roquet.protocol.names import RETRY_PREFIX
 
 _USERS_MAY_SET: Final = frozenset(
     {Property.WAIT, Property.SHARDING_KEY, Property.CHECK_IMMUNITY_TIME_S}
@@ -272,7 +272,7 @@ def header_of(
     return SendMessageHeaderV2(
         producer_group=wrapped(config.namespace, config.group),
         topic=outgoing.wire_topic,
-        default_topic=TEMPLATE_TOPIC,
+        default_topic=config.template_topic,
         default_topic_queue_nums=config.new_topic_queue_count,
         queue_id=queue.queue_id,
         sys_flag=outgoing.sys_flag,

@@ -12,6 +12,7 @@ from copy import copy
 from typing import Any, Final, Unpack, final
 
 from roquet.client.arguments import bad, check_count, check_queue, check_timeout
+from roquet.client.cluster.routes import NewTopic
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import (
     BadArgument,
@@ -52,12 +53,14 @@ class AsyncProducer(Openable):
     server that is not "host:port"; several are joined by semicolons.
     """
 
-    def __init__(self, name_server: str, group: str, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self, name_server: str | None, group: str, **options: Unpack[ProducerOptions]
+    ) -> None:
         config = ProducerConfig(name_server=name_server, group=group, **options)
         self._config = config
         self._clock = SystemClock()
         self._replies = PendingReplies(self._clock)
-        self._outbox = Outbox(_WHAT, config, Router(self._replies, ROUTES))
+        self._outbox = Outbox(_WHAT, config, Router(self._replies, ROUTES), self._replies.is_asked)
 
     async def open(self) -> None:
         """Begins to live; the cluster is asked by the first send. Raises NotOpen after `close`."""
@@ -232,8 +235,10 @@ class AsyncProducer(Openable):
 
     async def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
         """The queues that take messages of a topic now. Raises TopicNotFound or NoNameServer."""
-        opened = self._outbox.usable()
-        route = await opened.instance.routes.find(wrapped(self._config.namespace, topic), timeout_s)
+        routes = self._outbox.usable().instance.routes
+        new_topic = NewTopic(self._config.template_topic, self._config.new_topic_queue_count)
+        wire_topic = wrapped(self._config.namespace, topic)
+        route = await routes.find(wire_topic, timeout_s, new_topic)
         return [queue._replace(topic=topic) for queue in route.queues]
 
     async def is_stored(

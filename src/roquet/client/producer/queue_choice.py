@@ -7,17 +7,17 @@ Brokers that were slow or failed stay out for a while, if the producer wants tha
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple, final
 
-from roquet.client.errors import NoTimers, RequestRefused
+from roquet.client.errors import NoTimers, NotYetSafe, RequestRefused
 from roquet.client.queue_ref import QueueRef
 from roquet.net.errors import BadAddress, NetError
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.java_hash import java_hash
 
 OrderKey = str | int
-AttemptFailed = NetError | RequestRefused | NoTimers
+AttemptFailed = NetError | RequestRefused | NoTimers | NotYetSafe
 
 # What another broker, or the same one a little later, may well accept. 5.x added the second.
 RETRY_CODES: Final = frozenset(
@@ -55,9 +55,22 @@ def queue_of_key(queues: Sequence[QueueRef], key: OrderKey) -> QueueRef:
     return queues[abs(_java_hash_of(key)) % len(queues)]
 
 
-def is_worth_retrying(error: AttemptFailed) -> bool:
+class RetryRules(NamedTuple):
+    """Which answers of a broker are worth another attempt: refusals with one of these codes and,
+    if so, that a message is stored but not safe, which may store it twice."""
+
+    codes: Collection[int] = RETRY_CODES
+    not_safe: bool = False
+
+
+DEFAULT_RULES: Final = RetryRules()
+
+
+def is_worth_retrying(error: AttemptFailed, rules: RetryRules = DEFAULT_RULES) -> bool:
     if isinstance(error, RequestRefused):
-        return error.code in RETRY_CODES
+        return error.code in rules.codes
+    if isinstance(error, NotYetSafe):
+        return rules.not_safe
     return not isinstance(error, BadAddress | NoTimers)
 
 

@@ -23,7 +23,9 @@ from roquet.net.errors import BadAddress
 from roquet.net.peers import split_address
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.codes import RequestCode
+from roquet.protocol.command import Command
 from roquet.protocol.errors import BadMessage
+from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.sending import PushReplyHeader
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
@@ -32,6 +34,8 @@ from roquet.protocol.messages.properties import property_of, with_property
 from roquet.protocol.names import reply_topic
 
 _REPLY_TYPE: Final = "reply"
+_PUSH_REPLY: Final = int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
+_PROPERTIES: Final = "properties"
 _NO_HOST: Final = bytes(8)
 # What leads a reply back; a request has all three.
 _RETURN_ADDRESS: Final = (Property.CORRELATION_ID, Property.REPLY_TO_CLIENT, Property.TTL)
@@ -91,6 +95,13 @@ class PendingReplies:
             yield properties, waiting
         finally:
             del self._waiting[correlation_id]
+
+    def is_asked(self, command: Command) -> bool:
+        """Whether a broker brings a reply that is waited for here."""
+        if command.code != _PUSH_REPLY:
+            return False
+        properties = field_texts(command.fields).get(_PROPERTIES, "")
+        return (property_of(properties, Property.CORRELATION_ID) or "") in self._waiting
 
     def accept(self, request: Request[PushReplyHeader]) -> Reply:
         properties = request.header.properties or ""

@@ -7,16 +7,15 @@ around them, with hooks at both ends, and the judgement of what became of the me
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
 from typing import Final, NamedTuple, final
 
+from roquet.client.cluster.fast_port import fast_address
 from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.routes import MASTER_ID, Route
+from roquet.client.cluster.routes import NewTopic, Route
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import (
-    ClientError,
     NoNameServer,
     NoTimers,
     NotYetSafe,
@@ -28,8 +27,7 @@ from roquet.client.errors import (
     SendUnknown,
     TopicNotFound,
 )
-from roquet.client.hooks import SendHook, Sending
-from roquet.client.moments import utc
+from roquet.client.hooks import SendHook, Sending, SendMode
 from roquet.client.names import wrapped
 from roquet.client.producer.first_attempts import FirstAttempt, FirstAttempts
 from roquet.client.producer.outgoing import Outgoing, Ready, header_of
@@ -37,6 +35,7 @@ from roquet.client.producer.queue_choice import (
     AttemptFailed,
     FaultTable,
     OrderKey,
+    RetryRules,
     is_worth_retrying,
     pause_before,
     pick_queue,
@@ -44,8 +43,8 @@ from roquet.client.producer.queue_choice import (
 )
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.producer.watching import SendWatch
 from roquet.client.queue_ref import QueueRef
-from roquet.client.user_code import tell
 from roquet.clock import Clock
 from roquet.net.errors import CallTimedOut, ConnectFailed, ConnectionLost, NetError
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -97,7 +96,9 @@ class Sender:
         self._instance = instance
         self._clock = clock
         self._statistics = statistics
-        self._hooks = hooks
+        self._watch = SendWatch(config, instance, clock, hooks) if hooks else None
+        self._retry_rules = RetryRules(frozenset(config.retry_codes), config.retry_not_safe)
+        self._new_topic = NewTopic(config.template_topic, config.new_topic_queue_count)
         self._faults = FaultTable() if config.avoid_slow_brokers else None
         # Each topic has its own round. Where it begins is left to chance, or all producers would
         # begin at one broker.
@@ -121,8 +122,8 @@ class Sender:
 
         `first` is an attempt that was made already, and has ended.
         """
-        if self._hooks:
-            return self._send_watched(outgoing, target, deadline_s)
+        if self._watch is not None:
+            return self._send_watched(self._watch, outgoing, target, deadline_s)
         return self._send(outgoing, target, deadline_s, first)
 
     def note_stored(self, size: int) -> None:
@@ -132,11 +133,11 @@ class Sender:
 
     async def send_oneway(self, outgoing: Outgoing, target: Target, deadline_s: float) -> None:
         """Returns when the message is on its way. Raises SendFailed when it is not."""
-        if not self._hooks:
+        if self._watch is None:
             await self._send_oneway(outgoing, target, deadline_s)
             return
-        with self._watched(outgoing):
-            await self._send_oneway(outgoing, target, deadline_s)
+        with self._watch.sending(outgoing) as sending:
+            await self._send_oneway(outgoing, target, deadline_s, sending)
 
     async def resolved(self, topic: str, target: Target, deadline_s: float) -> Target:
         """The queue instead of an order key. Raises SendFailed when there is no route."""
@@ -150,10 +151,10 @@ class Sender:
         return Target(queue_of_key(route.queues, target.order_key))
 
     async def _send_watched(
-        self, outgoing: Outgoing, target: Target, deadline_s: float
+        self, watch: SendWatch, outgoing: Outgoing, target: Target, deadline_s: float
     ) -> Sequence[SendReceipt]:
-        with self._watched(outgoing) as sending:
-            sending.receipts = await self._send(outgoing, target, deadline_s)
+        with watch.sending(outgoing) as sending:
+            sending.receipts = await self._send(outgoing, target, deadline_s, sending=sending)
         return sending.receipts
 
     async def _send(
@@ -162,9 +163,10 @@ class Sender:
         target: Target,
         deadline_s: float,
         first: FirstAttempt | None = None,
+        sending: Sending | None = None,
     ) -> Sequence[SendReceipt]:
         try:
-            receipts = await self._try_all(outgoing, target, deadline_s, first)
+            receipts = await self._try_all(outgoing, target, deadline_s, first, sending)
         except SendError as error:
             self._statistics.note_error(error, outgoing.message_count)
             raise
@@ -172,28 +174,35 @@ class Sender:
         self._statistics.stored_size += len(outgoing.body)
         return receipts
 
-    async def _send_oneway(self, outgoing: Outgoing, target: Target, deadline_s: float) -> None:
+    async def _send_oneway(
+        self, outgoing: Outgoing, target: Target, deadline_s: float, sending: Sending | None = None
+    ) -> None:
         try:
-            await self._attempt_oneway(outgoing, target, deadline_s)
+            await self._attempt_oneway(outgoing, target, deadline_s, sending)
         except SendFailed as error:
             self._statistics.note_error(error, 1)
             raise
         self._statistics.oneway_count += 1
 
     async def _try_all(
-        self, outgoing: Outgoing, target: Target, deadline_s: float, first: FirstAttempt | None
+        self,
+        outgoing: Outgoing,
+        target: Target,
+        deadline_s: float,
+        first: FirstAttempt | None,
+        sending: Sending | None,
     ) -> Sequence[SendReceipt]:
         errors: list[AttemptFailed] = []
         failed_broker: str | None = None
         if first is not None:
             try:
                 return receipts_of(outgoing, first.queue, first.address, first.reply())
-            except (NetError, RequestRefused) as error:
+            except (NetError, RequestRefused, NotYetSafe) as error:
                 failed_broker = first.queue.broker_name
                 self._note_failure(error, errors, outgoing)
         # A queue that was chosen for its order gets the message once: who knows what came between.
         attempt_count = 1 if target.is_fixed else 1 + self._config.retry_count
-        while len(errors) < attempt_count and (not errors or is_worth_retrying(errors[-1])):
+        while len(errors) < attempt_count and (not errors or self._is_worth_retrying(errors[-1])):
             attempt = len(errors)
             # Only the first look can fail: what is known stays known.
             route = self._instance.routes.known(outgoing.wire_topic) or await self._route(
@@ -207,8 +216,13 @@ class Sender:
                 self._statistics.retry_count += 1
                 await asyncio.sleep(pause_s)
             try:
-                return await self._attempt(outgoing, queue, route, deadline_s)
-            except (NetError, RequestRefused, NoTimers) as error:
+                if sending is None:
+                    return await self._attempt(outgoing, queue, route, deadline_s)
+                number = attempt + 1
+                return await self._attempt_watched(
+                    sending, number, outgoing, queue, route, deadline_s
+                )
+            except (NetError, RequestRefused, NoTimers, NotYetSafe) as error:
                 failed_broker = queue.broker_name
                 self._note_failure(error, errors, outgoing)
         raise judged(outgoing.topic, errors)
@@ -217,21 +231,52 @@ class Sender:
         self, error: AttemptFailed, errors: list[AttemptFailed], outgoing: Outgoing
     ) -> None:
         errors.append(error)
-        if is_worth_retrying(error):
+        if not isinstance(error, NotYetSafe) and self._is_worth_retrying(error):
             self._instance.routes.renew_soon(outgoing.wire_topic)
 
-    async def _attempt_oneway(self, outgoing: Outgoing, target: Target, deadline_s: float) -> None:
+    def _is_worth_retrying(self, error: AttemptFailed) -> bool:
+        return is_worth_retrying(error, self._retry_rules)
+
+    async def _attempt_oneway(
+        self, outgoing: Outgoing, target: Target, deadline_s: float, sending: Sending | None
+    ) -> None:
         route = await self._route(outgoing.topic, outgoing.wire_topic, deadline_s)
         queue = self._choose(route, target, None)
         header = header_of(outgoing, queue, self._config, self._clock.now_ms())
         timeout_s = deadline_s - self._loop.time()
         try:
-            await self._instance.requests.call_oneway(
-                _master(route, queue), outgoing.code, header, timeout_s, outgoing.body
+            address = self._send_address(_master(route, queue))
+            call = partial(
+                self._instance.requests.call_oneway,
+                address,
+                outgoing.code,
+                header,
+                timeout_s,
+                outgoing.body,
             )
+            if sending is None or self._watch is None:
+                await call()
+            else:
+                with self._watch.attempt(sending, 1, queue, address, SendMode.ONEWAY):
+                    await call()
         except NetError as error:
             self._instance.routes.renew_soon(outgoing.wire_topic)
             raise SendFailed(outgoing.topic, str(error)) from error
+
+    async def _attempt_watched(
+        self,
+        sending: Sending,
+        number: int,
+        outgoing: Outgoing,
+        queue: QueueRef,
+        route: Route,
+        deadline_s: float,
+    ) -> Sequence[SendReceipt]:
+        assert self._watch is not None
+        address = self._send_address(_master(route, queue))
+        with self._watch.attempt(sending, number, queue, address, SendMode.ANSWERED) as attempt:
+            attempt.receipts = await self._attempt(outgoing, queue, route, deadline_s)
+        return attempt.receipts
 
     async def _attempt(
         self, outgoing: Outgoing, queue: QueueRef, route: Route, deadline_s: float
@@ -244,6 +289,7 @@ class Sender:
                 await self._check_timers(address, deadline_s)
             elif first.is_request:
                 await self._instance.heartbeats.introduce(address, deadline_s - begin_s)
+            address = self._send_address(address)
             reply = await self._call(outgoing, queue, address, deadline_s)
             receipts = receipts_of(outgoing, queue, address, reply)
         except (NetError, RequestRefused):
@@ -253,6 +299,9 @@ class Sender:
         if self._faults is not None:
             self._note(self._faults, queue, begin_s, has_failed=False)
         return receipts
+
+    def _send_address(self, master: str) -> str:
+        return fast_address(master) if self._config.fast_port else master
 
     def _call(
         self, outgoing: Outgoing, queue: QueueRef, address: str, deadline_s: float
@@ -286,7 +335,8 @@ class Sender:
 
     async def _route(self, topic: str, wire_topic: str, deadline_s: float) -> Route:
         try:
-            return await self._instance.routes.find(wire_topic, deadline_s - self._loop.time())
+            timeout_s = deadline_s - self._loop.time()
+            return await self._instance.routes.find(wire_topic, timeout_s, self._new_topic)
         except TopicNotFound as error:
             kind = SendImpossible if error.is_missing else SendFailed
             raise kind(topic, error.reason) from error
@@ -315,38 +365,6 @@ class Sender:
         timeout_s = deadline_s - self._loop.time()
         if not await self._instance.heartbeats.has_timers(address, timeout_s):
             raise NoTimers(address)
-
-    @contextmanager
-    def _watched(self, outgoing: Outgoing) -> Iterator[Sending]:
-        """Hooks see what is sent inside the block. Raises SendForbidden."""
-        messages = outgoing.messages
-        sending = Sending(
-            self._config.group,
-            outgoing.topic,
-            [each.message for each in messages],
-            [each.message_id for each in messages],
-            messages[0].kind,
-            utc(self._clock.now_ms()),
-            len(outgoing.body),
-        )
-        tell([hook.before_send for hook in self._hooks], sending)
-        begin_s = self._loop.time()
-        try:
-            yield sending
-        except ClientError as error:
-            sending.error = error
-            if isinstance(error, NotYetSafe):
-                sending.receipts = error.receipts
-            raise
-        except asyncio.CancelledError:
-            sending.error = SendUnknown(outgoing.topic, "its sender gave up")
-            raise
-        finally:
-            sending.duration_s = self._loop.time() - begin_s
-            if sending.receipts:
-                broker_name = sending.receipts[0].queue.broker_name
-                sending.broker_address = self._instance.routes.broker(broker_name).get(MASTER_ID)
-            tell([hook.after_send for hook in self._hooks], sending)
 
 
 def receipts_of(
@@ -405,6 +423,9 @@ def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
     """What became of a message whose attempts all ended in errors."""
     if not errors:
         return SendFailed(topic, "its time was up before it could be sent; give it more")
+    for error in reversed(errors):
+        if isinstance(error, NotYetSafe):
+            return error  # Another attempt has not made it safer, but it is there.
     reason = "; then ".join(map(str, errors))
     # One attempt that may have arrived is enough: the message may be there.
     if any(isinstance(error, ConnectionLost | CallTimedOut) for error in errors):

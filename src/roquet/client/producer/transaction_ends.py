@@ -18,8 +18,10 @@ from roquet.net.connection import Connection
 from roquet.net.errors import NetError
 from roquet.net.router import Reply, Request, Router, on
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.errors import ProtocolError
 from roquet.protocol.headers.transactions import CheckTransactionHeader, EndTransactionHeader
-from roquet.protocol.messages.message import Message
+from roquet.protocol.messages.message import Message, Property
 from roquet.protocol.messages.message_id import parse_offset_id
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,9 @@ class TransactionEnds:
         router = Router(self, ROUTES)
         # Any broker may have a transaction of the group that nobody ended.
         is_asked = check is not None
-        self.outbox = Outbox(what, config, router, names_group=is_asked, meets_all=is_asked)
+        self.outbox = Outbox(
+            what, config, router, self.is_asked, names_group=is_asked, meets_all=is_asked
+        )
         self.wire_group = wrapped(config.namespace, config.group)
         self._config = config
         self._check = check
@@ -92,6 +96,16 @@ class TransactionEnds:
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(address, reply.code, reply.remark)
         return address
+
+    def is_asked(self, command: Command) -> bool:
+        """Whether a broker asks about a transaction of this group."""
+        if command.code != RequestCode.CHECK_TRANSACTION_STATE:
+            return False
+        try:
+            properties = received_of(command.body, "").properties
+        except ProtocolError:
+            return False
+        return properties.get(Property.PRODUCER_GROUP) == self.wire_group
 
     def accept(self, request: Request[CheckTransactionHeader]) -> Reply:
         """A broker asks, one way: the answer is a request of its own."""

@@ -85,7 +85,7 @@ class AsyncTransactionProducer(Openable):
 
     def __init__(
         self,
-        name_server: str,
+        name_server: str | None,
         group: str,
         *,
         check: Check | None,

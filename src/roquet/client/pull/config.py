@@ -23,6 +23,7 @@ class PullConsumerOptions(MemberOptions, total=False):
     queue_size_max: int
     cached_count_max: int
     suspend_s: float
+    topic_check_interval_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ class PullConsumerConfig(MemberConfig):
     cached_count_max: int = 10_000
     # How long a broker may keep a pull when there is nothing new.
     suspend_s: float = 20.0
+    # How often topics are looked at whose queues are watched.
+    topic_check_interval_s: float = 30.0
 
     def __post_init__(self) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
@@ -59,4 +62,5 @@ _RANGES: Final[Ranges] = {
     "queue_size_max": (1, 2**30),
     "cached_count_max": (1, NEVER),
     "suspend_s": (SOON, 600),
+    "topic_check_interval_s": (SOON, NEVER),
 }

@@ -38,6 +38,7 @@ from roquet.client.openable import Openable
 from roquet.client.pull.config import PullConsumerConfig, PullConsumerOptions
 from roquet.client.pull.member import PullMember, Wishes
 from roquet.client.pull.schedule import DELAY_S, PullSchedule, PullWork
+from roquet.client.pull.topic_watch import OnTopicQueues
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
@@ -75,7 +76,7 @@ class AsyncPullConsumer(Openable):
     """
 
     def __init__(
-        self, name_server: str, group: str, **options: Unpack[PullConsumerOptions]
+        self, name_server: str | None, group: str, **options: Unpack[PullConsumerOptions]
     ) -> None:
         self._config = PullConsumerConfig(name_server=name_server, group=group, **options)
         self._clock = SystemClock()
@@ -154,6 +155,15 @@ class AsyncPullConsumer(Openable):
         if route is None:
             raise TopicNotFound(topic, "no broker has it")
         return [queue._replace(topic=topic) for queue in sorted(route.readable)]
+
+    async def watch_queues(self, topic: str, on_queues: OnTopicQueues) -> list[QueueRef]:
+        """All queues that any topic can be read from now, none if there is no such topic; the
+        function is called in the event loop when it has others, and gets all of them.
+
+        A topic has one such function, the last one. Raises TopicNotFound or NoNameServer.
+        """
+        check_function("on_queues", on_queues)
+        return [*await self._life.usable().topic_watch.add(topic, on_queues)]
 
     def pause(self, queues: Iterable[QueueRef]) -> None:
         """Reads no more of these until `resume`; what is here already is still polled.

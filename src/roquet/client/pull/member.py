@@ -16,6 +16,7 @@ from roquet.client.names import unwrapped
 from roquet.client.pull.config import PullConsumerConfig
 from roquet.client.pull.prefetching import Cache, Prefetcher
 from roquet.client.pull.schedule import PullSchedule
+from roquet.client.pull.topic_watch import TopicWatch
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.client.user_code import tell
@@ -56,6 +57,7 @@ class PullMember:
         self.polled_count = 0
         self.prefetchers: dict[QueueRef, Prefetcher] = {}
         self.schedule: PullSchedule | None = None
+        self.topic_watch = TopicWatch(membership.instance.routes, config.namespace)
         self.cache = Cache(config.cached_count_max)
         # Those that were polled, or sought in, since the last commit.
         self._touched: set[Prefetcher] = set()
@@ -71,6 +73,9 @@ class PullMember:
         a timeout also what keeps it from reading then.
         """
         await self.membership.open()
+        self.membership.instance.services.every(
+            "watch topics", self.config.topic_check_interval_s, self.topic_watch.look
+        )
         has_wishes = bool(self.wishes.topics) or bool(self.wishes.queues)
         await self.membership.join(timeout_s, has_wishes=has_wishes)
 

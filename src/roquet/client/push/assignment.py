@@ -6,6 +6,7 @@ from typing import Protocol, final
 
 from roquet.client.group.membership import Membership
 from roquet.client.push.queue_reader import QueueReader
+from roquet.client.push.statistics import Counting
 from roquet.client.queue_ref import QueueRef
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,11 @@ class Assignment:
         membership: Membership,
         new_reader: Callable[[QueueRef, Sequence[QueueRef]], QueueReader],
         locks: Locks | None,
+        counting: Counting,
+        stuck_pull_s: float,
     ) -> None:
+        self._counting = counting
+        self._stuck_pull_s = stuck_pull_s
         self._membership = membership
         self._keeper = membership.keeper
         self._new_reader = new_reader
@@ -46,6 +51,7 @@ class Assignment:
         lost = [queue for queue in self.readers if queue.topic == topic and queue not in share]
         for queue in lost:
             self.drop(queue)
+        self._drop_stuck(topic)
         wanted = [queue for queue in share if queue not in self.readers]
         free = [queue for queue in wanted if queue not in self.leaving]
         if self._locks is not None and free:
@@ -60,6 +66,14 @@ class Assignment:
         if lost or free:
             log.info("reading %s of %s", [queue[1:] for queue in self.of_topic(topic)], topic)
         return len(free) == len(wanted)
+
+    def _drop_stuck(self, topic: str) -> None:
+        """They are begun anew as soon as they are left."""
+        for queue in self.of_topic(topic):
+            if self.readers[queue].loop.is_stuck(self._stuck_pull_s):
+                log.warning("the pull of %s got stuck; the queue is begun anew", queue)
+                self._counting.topics[topic].stuck_count += 1
+                self.drop(queue)
 
     def of_topic(self, topic: str) -> list[QueueRef]:
         return sorted(queue for queue in self.readers if queue.topic == topic)

@@ -32,6 +32,7 @@ class PushConsumerOptions(MemberOptions, total=False):
     close_timeout_s: float
     pull_count: int | None
     pull_interval_s: float
+    stuck_pull_s: float
     queue_count_max: int
     queue_size_max: int
     queue_span_max: int
@@ -64,6 +65,8 @@ class PushConsumerConfig(MemberConfig):
     # The most messages of one pull; None is 32, or as many as a batch has.
     pull_count: int | None = None
     pull_interval_s: float = 0.0
+    # A queue whose pull neither ends nor fails for so long is given back and begun anew.
+    stuck_pull_s: float = 120.0
     # Above one of these no more is pulled: unfinished messages of a queue, their bytes, and the
     # distance of the first and the last of them.
     queue_count_max: int = 1000
@@ -105,6 +108,7 @@ _RANGES: Final[Ranges] = {
     "close_timeout_s": (0, NEVER),
     "pull_count": (1, _BATCH_SIZE_MAX),
     "pull_interval_s": (0, NEVER),
+    "stuck_pull_s": (SOON, NEVER),
     "queue_count_max": (1, 65_535),
     "queue_size_max": (1, 2**30),
     "queue_span_max": (1, 65_535),

@@ -58,7 +58,7 @@ class AsyncPushConsumer(Openable):
     @overload
     def __init__(
         self,
-        name_server: str,
+        name_server: str | None,
         group: str,
         listener: OneListener | None = None,
         *,
@@ -69,7 +69,7 @@ class AsyncPushConsumer(Openable):
     @overload
     def __init__(
         self,
-        name_server: str,
+        name_server: str | None,
         group: str,
         listener: BatchListener | None = None,
         *,
@@ -79,7 +79,7 @@ class AsyncPushConsumer(Openable):
 
     def __init__(
         self,
-        name_server: str,
+        name_server: str | None,
         group: str,
         listener: Listener | None = None,
         *,

@@ -91,7 +91,9 @@ class PushMember:
         self._reading = Reading(
             config, membership.pulling, membership.keeper, self._counting, self._may_pull
         )
-        self.assignment = Assignment(membership, self._new_reader, self._locks)
+        self.assignment = Assignment(
+            membership, self._new_reader, self._locks, self._counting, config.stuck_pull_s
+        )
 
     # Its life.
 

@@ -24,6 +24,7 @@ class TopicCounts:
     call_duration_s: float = 0.0
     done_count: int = 0
     failed_count: int = 0
+    stuck_count: int = 0  # of queues that were begun anew because a pull got stuck
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
-from roquet.client.cluster.name_servers import split_name_servers
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 from roquet.client.errors import BadArgument
@@ -28,8 +28,9 @@ class TopicReaderOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReaderConfig:
-    # "host:port", several of them joined by semicolons.
-    name_server: str
+    # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
+    # names them; None takes what the environment has in NAMESRV_ADDR.
+    name_server: str | None
     # Who pulls, for access control and statistics. It is neither joined nor are its offsets moved.
     group: str = TOOLS_GROUP
     # Names of topics and groups are those inside it.
@@ -48,15 +49,11 @@ class TopicReaderConfig:
 
     def __post_init__(self) -> None:
         """Raises BadArgument, and BadAddress for the name server."""
-        split_name_servers(self.name_server)
+        name_server_source(self.name_server)
         check_group(self.group)
         for name in _POSITIVE:
             if (value := getattr(self, name)) <= 0:
                 raise BadArgument(f"`{name}` has to be more than 0, not {value}")
-
-    @property
-    def name_servers(self) -> tuple[str, ...]:
-        return split_name_servers(self.name_server)
 
 
 _POSITIVE: Final = ("timeout_s", "patience_s", "in_flight", "ahead_size")

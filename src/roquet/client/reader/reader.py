@@ -23,8 +23,9 @@ from roquet.client.admin.servers import AdminServers
 from roquet.client.admin.topics import list_topics
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.routes import MASTER_ID
-from roquet.client.cluster.tls import tls_context
 from roquet.client.errors import BadArgument, NotOpen, TopicNotFound
 from roquet.client.group.pulling import Puller
 from roquet.client.moments import moment_of, timestamp_ms
@@ -41,7 +42,6 @@ from roquet.protocol.bodies.heartbeat import Heartbeat
 from roquet.protocol.subscription import Subscription
 
 _WHAT: Final = "topic reader"
-_INTERVAL_S: Final = 30.0
 
 ALL: Final = Subscription("")
 
@@ -75,7 +75,9 @@ class AsyncTopicReader:
     TopicNotFound, Unreachable or RequestRefused; what else may happen, each method says.
     """
 
-    def __init__(self, name_server: str, **options: Unpack[TopicReaderOptions]) -> None:
+    def __init__(
+        self, name_server: str | None = None, **options: Unpack[TopicReaderOptions]
+    ) -> None:
         self._config = TopicReaderConfig(name_server=name_server, **options)
         self._clock = SystemClock()
         self._open: _Open | None = None
@@ -88,15 +90,14 @@ class AsyncTopicReader:
         if self._open is not None:
             return
         config = self._config
+        settings = LinkSettings(
+            name_server_source(config.name_server), config.credentials, config.tls
+        )
         instance = ClientInstance(
-            _WHAT,
-            config.name_servers,
+            # With nothing in it, a heartbeat is not sent.
+            Participant(_WHAT, lambda client_id: Heartbeat(client_id=client_id)),
+            settings,
             self._clock,
-            # With nothing in it, it is not sent.
-            lambda client_id: Heartbeat(client_id=client_id),
-            credentials=config.credentials,
-            new_topic_queue_count=1,
-            tls=tls_context(config.tls),
         )
         routes = instance.routes
         brokers = Brokers(instance.requests, routes, config.timeout_s, asks_slaves=True)
@@ -121,7 +122,7 @@ class AsyncTopicReader:
             TimeSearch(brokers, puller),
             GroupMaker(brokers, routes, instance.id),
         )
-        await instance.open(_INTERVAL_S, _INTERVAL_S)
+        await instance.open()
 
     async def close(self) -> None:
         """Ends what is being read, too; a second time does nothing."""

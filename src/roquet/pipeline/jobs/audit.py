@@ -2,7 +2,8 @@
 
 Each side is a set of ids, with a key and a place in an order where it has them. What is missing,
 there more often than it was sent, there without having been sent, or in another order than it was
-sent in, is counted and the first of it named.
+sent in, is counted and the first of it named. What a lake has in its quarantine is not missing: it
+is counted and named as such, and is no problem of the way there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,13 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession, Window, functions as sql
+from pyspark.sql import DataFrame, SparkSession, functions as sql
 
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.jobs.batch_queries import run_query
-from roquet.pipeline.jobs.message_frames import selected
-from roquet.pipeline.jobs.selection import Selection, pinned
+from roquet.pipeline.jobs.comparing import NAMED, counted, out_of_order
+from roquet.pipeline.jobs.message_frames import quarantined, selected
+from roquet.pipeline.jobs.selection import Selection, lake_settings, pinned
+from roquet.pipeline.lake.settings import LakeSettings
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.source.rows import pull_group
@@ -30,7 +33,6 @@ KEY_DEFAULT: Final = "keys"
 _PLACE: Final = "concat_ws('@', topic, brokerName, queueId, queueOffset)"
 _STORED_ORDER: Final = "struct(storeTimestamp, queueOffset)"
 
-_PROBLEMS: Final = ("missing", "twice", "unexpected")
 _RECEIVED: Final = "received"
 _LAKE: Final = "lake"
 
@@ -71,6 +73,7 @@ class SideReport(NamedTuple):
     side: str
     sent: int
     found: int
+    quarantined: int
     missing: int
     twice: int
     unexpected: int
@@ -143,25 +146,26 @@ def _compared(spark: SparkSession, pair: _Pair, examples: int) -> tuple[SideRepo
     with (
         _cached(_rows(spark, pair.sent)) as sent,
         _cached(_rows(spark, pair.found)) as found,
-        _cached(_counted(sent, found)) as counted,
+        _cached(counted(sent, found, _set_apart(spark, pair))) as ids,
     ):
-        (totals,) = counted.agg(
+        (totals,) = ids.agg(
             *(
                 sql.coalesce(sql.sum(each), sql.lit(0)).alias(each)
-                for each in ("sent", "found", *_PROBLEMS)
+                for each in ("sent", "found", *NAMED)
             )
         ).collect()
         named = [
             Example(pair.name, problem, row.id, row.key)
-            for problem in _PROBLEMS
+            for problem in NAMED
             if totals[problem]
-            for row in counted.where(sql.col(problem) > 0).orderBy("id").limit(examples).collect()
+            for row in ids.where(sql.col(problem) > 0).orderBy("id").limit(examples).collect()
         ]
         wrong_order, misplaced = _order_problems(pair, sent, found, examples)
         side = SideReport(
             pair.name,
             totals.sent,
             totals.found,
+            totals.quarantined,
             totals.missing,
             totals.twice,
             totals.unexpected,
@@ -192,52 +196,21 @@ def _cached(frame: DataFrame) -> Iterator[DataFrame]:
         frame.unpersist()
 
 
-def _counted(sent: DataFrame, found: DataFrame) -> DataFrame:
-    """Each id with how often it was sent and found, and what is wrong with that."""
-
-    def counts(frame: DataFrame, name: str) -> DataFrame:
-        return frame.groupBy("id").agg(
-            sql.count(sql.lit(1)).alias(name), sql.first("key").alias(f"{name}_key")
-        )
-
-    both = counts(sent, "sent").join(counts(found, "found"), "id", "full_outer")
-    was_sent, was_found = sql.col("sent"), sql.col("found")
-    return both.select(
-        "id",
-        sql.coalesce("sent_key", "found_key").alias("key"),
-        sql.coalesce(was_sent, sql.lit(0)).alias("sent"),
-        sql.coalesce(was_found, sql.lit(0)).alias("found"),
-        sql.greatest(was_sent - sql.coalesce(was_found, sql.lit(0)), sql.lit(0)).alias("missing"),
-        sql.when(was_sent.isNotNull(), sql.greatest(was_found - was_sent, sql.lit(0)))
-        .otherwise(sql.lit(0))
-        .alias("twice"),
-        sql.when(was_sent.isNull(), was_found).otherwise(sql.lit(0)).alias("unexpected"),
-    )
-
-
-def out_of_order(sent: DataFrame, found: DataFrame) -> DataFrame:
-    """What came behind something of its key that was sent later. Of what came twice, the first."""
-    first_found = found.groupBy("id").agg(sql.min("order").alias("found_order"))
-    first_sent = sent.groupBy("id").agg(
-        sql.min("order").alias("sent_order"), sql.first("key").alias("key")
-    )
-    in_turn = Window.partitionBy("key").orderBy("found_order")
-    before = in_turn.rowsBetween(Window.unboundedPreceding, -1)
-    latest_before = sql.max("sent_order").over(before)
-    return (
-        first_sent.join(first_found, "id")
-        .where("key is not null and key != ''")
-        .withColumn("latest_before", latest_before)
-        .where("latest_before > sent_order")
-        .select("id", "key")
-    )
-
-
 def _rows(spark: SparkSession, side: Side) -> DataFrame:
     if side.selection is not None:
-        frame = selected(spark, side.selection)
-    else:
-        frame = spark.read.parquet(str(side.files))
+        return _columns(selected(spark, side.selection), side)
+    return _columns(spark.read.parquet(str(side.files)), side)
+
+
+def _set_apart(spark: SparkSession, pair: _Pair) -> DataFrame | None:
+    """What a lake could not decode; other sides have nothing of the kind."""
+    selection = pair.found.selection
+    if selection is None or selection.lake is None:
+        return None
+    return _columns(quarantined(spark, selection), pair.found)
+
+
+def _columns(frame: DataFrame, side: Side) -> DataFrame:
     return frame.select(
         sql.expr(side.id).cast("string").alias("id"),
         sql.expr(side.key or "null").cast("string").alias("key"),
@@ -278,10 +251,19 @@ def _lake_pair(sent: Side, lake: Path) -> _Pair:
         return _Pair(
             _LAKE, sent, Side(selection=found, key=sent.key and KEY_DEFAULT, order=_STORED_ORDER)
         )
-    selection = sent.selection
+    selection = _as_lake_chose(sent.selection, lake_settings(lake))
+    sent = replace(sent, id=_PLACE, selection=selection)
     # What the lake took since is not asked about; what it lacks is missing.
     found = replace(selection, source=dict(_topic_names(selection)), lake=lake)
-    return _Pair(_LAKE, replace(sent, id=_PLACE), replace(sent, id=_PLACE, selection=found))
+    return _Pair(_LAKE, sent, replace(sent, selection=found))
+
+
+def _as_lake_chose(selection: Selection, settings: LakeSettings) -> Selection:
+    """What was sent and the lake was made to leave out is not missing there."""
+    if settings.sql_expression is not None:
+        source = {**selection.source, "sqlExpression": settings.sql_expression}
+        return replace(selection, source=source)
+    return replace(selection, tags=selection.tags or settings.tag_expression)
 
 
 def _topic_names(selection: Selection) -> Iterator[tuple[str, str]]:

@@ -5,24 +5,28 @@ down, ours among them; brokers do so without a word.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as sql
 
-from roquet.client.blocking.admin import Admin
-from roquet.client.blocking.reader import TopicReader
+from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadOption
+from roquet.pipeline.jobs.admins import cluster_admin
 from roquet.pipeline.jobs.batch_queries import run_query
 from roquet.pipeline.jobs.message_frames import selected
 from roquet.pipeline.jobs.selection import Selection, pinned
+from roquet.pipeline.options.cluster import ClusterOptions
+from roquet.pipeline.options.declaring import read_options
 from roquet.protocol.messages.message import KEY_SEPARATOR, Property
 from roquet.protocol.names import DLQ_PREFIX
 
 log = logging.getLogger(__name__)
 
 TOP_DEFAULT: Final = 10
+
+_GROUP: Final = "roquet-spark-dlq-report"
 
 # The first one that is there counts.
 _ORIGINS: Final = (Property.DLQ_ORIGIN_TOPIC, Property.RETRY_TOPIC, Property.REAL_TOPIC)
@@ -34,9 +38,12 @@ _TRIES: Final = "DEAD_LETTER_TRIES"
 
 @dataclass(frozen=True, kw_only=True)
 class DlqPlan:
-    """All groups that have dead letters if none is named; `top` is how many of each are shown."""
+    """`brokers` are options of format `rocketmq` that reach them.
 
-    name_server: str
+    All groups that have dead letters if none is named; `top` is how many of each are shown.
+    """
+
+    brokers: Mapping[str, str]
     groups: tuple[str, ...] = ()
     start: str | None = None
     end: str | None = None
@@ -58,7 +65,7 @@ def dead_letter_topics(plan: DlqPlan) -> list[str]:
     """Those that can be read. Raises BadOption for a group without dead letters, and what the
     client raises.
     """
-    with Admin(plan.name_server) as admin:
+    with cluster_admin(plan.brokers) as admin:
         topics = admin.topics(with_internal=True)
     there = {topic for topic in topics if topic.startswith(DLQ_PREFIX)}
     wanted = [DLQ_PREFIX + group for group in plan.groups] or sorted(there)
@@ -66,8 +73,8 @@ def dead_letter_topics(plan: DlqPlan) -> list[str]:
         if topic not in there:
             group = topic.removeprefix(DLQ_PREFIX)
             raise BadOption("group", f"{group!r} has no dead letters")
-    with TopicReader(plan.name_server) as reader:
-        readable = [topic for topic in wanted if reader.queues(topic)]
+    reader = topic_reader(read_options(ClusterOptions, plan.brokers), _GROUP)
+    readable = [topic for topic in wanted if reader.queues(topic)]
     for topic in wanted:
         if topic not in readable:
             log.warning("%s is left out: its brokers allow nobody to read it", topic)
@@ -78,7 +85,7 @@ def dlq_report(spark: SparkSession, plan: DlqPlan, topics: Sequence[str]) -> Dlq
     """Raises QueryFailed, and what the client raises."""
     selection = pinned(
         Selection(
-            source={"nameServer": plan.name_server, "topics": ",".join(topics)},
+            source={**plan.brokers, "topics": ",".join(topics)},
             start=plan.start,
             end=plan.end,
         )

@@ -17,8 +17,10 @@ from pyspark.sql.types import MapType
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.jobs.batch_queries import run_query
 from roquet.pipeline.jobs.message_frames import selected
-from roquet.pipeline.jobs.selection import Selection, pinned
+from roquet.pipeline.jobs.selection import Selection, lake_settings, pinned
 from roquet.pipeline.lake.durable import make_directories, sync_directory
+from roquet.pipeline.schema import message_schema
+from roquet.protocol.record_columns import PropertiesForm
 
 _COUNTED: Final = "rows"
 # Spark marks what it has finished, and sums up each file.
@@ -58,14 +60,24 @@ class ExportReport(NamedTuple):
 
 
 def check_export(plan: ExportPlan) -> ExportPlan:
-    """The plan with its selection pinned. Raises BadOption, and what `pinned` raises."""
+    """The plan with its selection pinned. Raises BadOption, BadLake, and what `pinned` raises."""
     if plan.directory.exists():
         raise BadOption("to", f"{plan.directory} is there already: name a directory that is not")
+    _check_columns(plan)
     return replace(plan, selection=pinned(plan.selection))
 
 
+def _check_columns(plan: ExportPlan) -> None:
+    lake = plan.selection.lake
+    form = PropertiesForm.MAP if lake is None else lake_settings(lake).properties
+    there = message_schema(form).fieldNames()
+    for name in plan.columns:
+        if name not in there:
+            raise BadOption("columns", f"messages have no column {name!r}, only {', '.join(there)}")
+
+
 def export(spark: SparkSession, plan: ExportPlan) -> ExportReport:
-    """Raises QueryFailed, BadOption and BadLake."""
+    """Raises QueryFailed, BadOption for a directory that is there now, and BadLake."""
     target = plan.directory.absolute()
     aside = target.with_name(f".{target.name}.{uuid4().hex}")
     make_directories(target.parent)
@@ -100,11 +112,7 @@ def export(spark: SparkSession, plan: ExportPlan) -> ExportReport:
 
 
 def written_frame(frame: DataFrame, plan: ExportPlan) -> DataFrame:
-    """With the columns that were asked for, as the files can have them. Raises BadOption."""
-    unknown = [name for name in plan.columns if name not in frame.columns]
-    if unknown:
-        there = ", ".join(frame.columns)
-        raise BadOption("columns", f"messages have no column {unknown[0]!r}, only {there}")
+    """With the columns that were asked for, as the files can have them."""
     if plan.columns:
         frame = frame.select(*plan.columns)
     if plan.format is FileFormat.PARQUET:

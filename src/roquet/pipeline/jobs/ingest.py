@@ -6,13 +6,16 @@ publishes them once a micro-batch. Offsets of the consumer group follow what is 
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import Final, NamedTuple, final
 
 import msgspec
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,12 +36,13 @@ from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.source.positions import queues_of
+from roquet.pipeline.source.positions import named_queues
 from roquet.pipeline.source.rows import pull_group
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS_MAX: Final = 5
+_MS: Final = timedelta(milliseconds=1)
 _STOP_CHECKED_S: Final = 1
 _STARTING_OFFSETS: Final = "startingOffsets"
 _PROPERTIES: Final = "properties"
@@ -57,7 +61,7 @@ class IngestPlan:
     lake: Path
     checkpoint: Path
     available_now: bool = False
-    interval: str | None = None
+    interval: timedelta | None = None
     grid: int = GRID_DEFAULT
     format: str | None = None
     json_schema: str | None = None
@@ -117,6 +121,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     Raises BadOption, BadSchema, and BadLake for a lake that was made with something else.
     """
     reading = read_options(ReadOptions, _source_options(plan))
+    reading.check_stream()
     wanted = LakeSettings(
         grid=plan.grid,
         format=format_of(plan.lake, plan.format),
@@ -132,7 +137,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
 def check_cluster(plan: IngestPlan) -> None:
     """Ask for the topics once, before anybody waits for Spark. Raises what the client raises."""
     reading = read_options(ReadOptions, _source_options(plan))
-    queues_of(topic_reader(reading.cluster, pull_group(reading)), reading)
+    named_queues(topic_reader(reading.cluster, pull_group(reading)), reading)
 
 
 def _source_options(plan: IngestPlan) -> dict[str, str]:
@@ -206,7 +211,10 @@ class _Publisher:
 def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event | None) -> bool:
     """Whether it ended by itself. Raises what ended it otherwise."""
     for attempt in range(1, _ATTEMPTS_MAX + 1):
-        query = start()
+        try:
+            query = start()
+        except PySparkException as error:
+            raise failure_of(str(error)) from None
         try:
             # Not a KeyboardInterrupt: raised inside of a call to Spark it is told with a traceback.
             while not query.awaitTermination(_STOP_CHECKED_S):
@@ -214,7 +222,7 @@ def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event
                 if stop is not None and stop.is_set():
                     return False
             publisher.see(query)
-        except StreamingQueryException as error:
+        except (StreamingQueryException, Py4JError) as error:
             if publisher.failure is not None:
                 raise publisher.failure from None
             if attempt == _ATTEMPTS_MAX or not is_slow_start(str(error)):
@@ -224,7 +232,9 @@ def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event
         else:
             return True
         finally:
-            query.stop()
+            # Where Java is gone, so is the query.
+            with suppress(Py4JError):
+                query.stop()
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -237,5 +247,5 @@ def _started(
     if plan.available_now:
         writer = writer.trigger(availableNow=True)
     elif plan.interval is not None:
-        writer = writer.trigger(processingTime=plan.interval)
+        writer = writer.trigger(processingTime=f"{plan.interval // _MS} milliseconds")
     return writer.start()

@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession, functions as sql
 
-from roquet.client.errors import BadArgument
-from roquet.client.group.subscriptions import subscription_of
 from roquet.pipeline import register
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.jobs.selection import (
@@ -20,7 +19,9 @@ from roquet.pipeline.jobs.selection import (
     lake_settings,
     lake_state,
     reading_options,
+    tags_in,
 )
+from roquet.pipeline.lake.file_names import quarantine_of
 from roquet.pipeline.options.kinds import moment_ms
 from roquet.pipeline.queue_tables import flat_table
 from roquet.pipeline.schema import message_schema
@@ -28,15 +29,29 @@ from roquet.protocol.messages.message import KEY_SEPARATOR
 
 _HOUR_MS: Final = 3_600_000
 _hour_in = re.compile(r"/dt=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/").search
-# Of a subscription of tags alone; the topic does not matter.
-_ANY_TOPIC: Final = "any"
 
 
 def selected(spark: SparkSession, selection: Selection) -> DataFrame:
     """Raises BadOption and BadLake. What is read when is Spark's business."""
-    frame = (
-        _topic_frame(spark, selection) if selection.lake is None else _lake_frame(spark, selection)
-    )
+    if selection.lake is None:
+        return _chosen(_topic_frame(spark, selection), selection)
+    lake = selection.lake.absolute()
+    return _chosen(_lake_frame(spark, selection, lake, lake_state(lake).files), selection)
+
+
+def quarantined(spark: SparkSession, selection: Selection) -> DataFrame:
+    """What a lake has of it beside itself, because it could not be decoded.
+
+    Raises as `selected`.
+    """
+    assert selection.lake is not None
+    lake = selection.lake.absolute()
+    files = lake_state(lake).quarantined_files
+    return _chosen(_lake_frame(spark, selection, quarantine_of(lake), files), selection)
+
+
+def _chosen(frame: DataFrame, selection: Selection) -> DataFrame:
+    """By what is not asked of whoever has the messages."""
     if selection.ends is not None:
         ends = sql.from_json(
             sql.lit(msgspec.json.encode(flat_table(selection.ends)).decode()), "map<string,bigint>"
@@ -58,19 +73,20 @@ def _topic_frame(spark: SparkSession, selection: Selection) -> DataFrame:
     return spark.read.format("rocketmq").options(**options).load()
 
 
-def _lake_frame(spark: SparkSession, selection: Selection) -> DataFrame:
-    """The files that the log lists now, not what lies in the directory."""
+def _lake_frame(
+    spark: SparkSession, selection: Selection, root: Path, files: Iterable[str]
+) -> DataFrame:
+    """Of the files below `root` that the log lists now, not of what lies in the directory."""
     assert selection.lake is not None
-    lake = selection.lake.absolute()
-    schema = message_schema(lake_settings(lake).properties)
+    schema = message_schema(lake_settings(selection.lake).properties)
     start_ms, end_ms = _moment("start", selection.start), _moment("end", selection.end)
-    state = lake_state(lake)
-    topics = chosen_topics(selection, {queue.topic for queue in state.queue_ends()})
-    files = [path for path in state.files if topic_of(path) in topics]
-    paths = [str(lake / path) for path in in_hours(files, start_ms, end_ms)]
+    there = {queue.topic for queue in lake_state(selection.lake).queue_ends()}
+    topics = chosen_topics(selection, there)
+    of_topics = [path for path in files if topic_of(path) in topics]
+    paths = [str(root / path) for path in in_hours(of_topics, start_ms, end_ms)]
     if not paths:
         return spark.createDataFrame([], schema)
-    frame = spark.read.schema(schema).option("basePath", str(lake)).parquet(*paths)
+    frame = spark.read.schema(schema).option("basePath", str(root)).parquet(*paths)
     frame = frame.select(*schema.fieldNames())
     if start_ms is not None:
         frame = frame.where(sql.col("storeTimestamp") >= sql.lit(_at(start_ms)))
@@ -99,14 +115,6 @@ def in_hours(paths: Iterable[str], start_ms: int | None, end_ms: int | None) -> 
 def topic_of(path: str) -> str:
     """Of a file below a lake."""
     return unquote(path.partition("/")[0].removeprefix("topic="))
-
-
-def tags_in(expression: str | None) -> tuple[str, ...]:
-    """Of `new || paid`; none if all are meant. Raises BadOption."""
-    try:
-        return tuple(sorted(subscription_of(_ANY_TOPIC, expression).tags))
-    except BadArgument as error:
-        raise BadOption("tagExpression", str(error)) from None
 
 
 def _moment(name: str, text: str | None) -> int | None:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Final, NamedTuple, NoReturn, final
 
@@ -30,10 +30,16 @@ INTERRUPTED: Final = 130  # as shells have it
 
 # Where nobody watches, a line is a line of some log.
 _PLAIN_LINE_EVERY_S: Final = 5.0
+# Who waits longer wants to know for what.
+_PATIENCE_S: Final = 2.0
 # Lines that do not go to a terminal are not wrapped.
 _PLAIN_WIDTH: Final = 1000
 
-Fact = int | float | str | bool | datetime | None
+# Where people say percent, the name ends so.
+_RATIO: Final = "_ratio"
+
+_Number: Final = int | float | timedelta | None
+Fact = int | float | str | bool | datetime | timedelta | Mapping[str, str] | None
 
 
 class ReportTable(NamedTuple):
@@ -51,10 +57,10 @@ class Report(NamedTuple):
     tables: Sequence[ReportTable] = ()
 
     def to_json(self) -> str:
-        members: dict[str, object] = {name: _zoned(value) for name, value in self.facts.items()}
+        members: dict[str, object] = {name: _plain(value) for name, value in self.facts.items()}
         for table in self.tables:
             members[table.name] = [
-                dict(zip(table.columns, map(_zoned, row), strict=True)) for row in table.rows
+                dict(zip(table.columns, map(_plain, row), strict=True)) for row in table.rows
             ]
         return msgspec.json.encode(members).decode()
 
@@ -104,6 +110,36 @@ class JobProgress:
 
 
 @final
+class LateProgress:
+    """What is quick shows nothing: a display that comes and goes at once only irritates."""
+
+    def __init__(self, what: str, total: int | None, terminal: Console | None) -> None:
+        self._what = what
+        self._total = total
+        self._terminal = terminal
+        self._started_s = time.monotonic()
+        self._done = 0
+        self._live: Progress | None = None
+        self._task: TaskID | None = None
+
+    def advance(self, count: int = 1) -> None:
+        self._done += count
+        elapsed_s = time.monotonic() - self._started_s
+        if self._terminal is None or elapsed_s < _PATIENCE_S:
+            return
+        text = progress_text(self._done, self._total, self._what, elapsed_s, {})
+        if self._live is None or self._task is None:
+            self._live = _live(self._terminal)
+            self._live.start()
+            self._task = self._live.add_task(text, total=self._total)
+        self._live.update(self._task, completed=self._done, description=text)
+
+    def end(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+
+@final
 class Reporter:
     """The voice of one job, `command`, which every line to standard error begins with."""
 
@@ -146,14 +182,24 @@ class Reporter:
         finally:
             progress.end()
 
+    @contextmanager
+    def late_progress(self, what: str, total: int | None = None) -> Iterator["LateProgress"]:
+        """A bar on a terminal, if it takes so long that somebody wonders; else nothing."""
+        progress = LateProgress(what, total, self._terminal)
+        try:
+            yield progress
+        finally:
+            progress.end()
+
     def finish(self, report: Report) -> None:
         """Prints the result."""
         if self._as_json:
             sys.stdout.write(report.to_json() + "\n")
             return
-        is_terminal = sys.stdout.isatty()
-        console = Console(file=sys.stdout, width=None if is_terminal else _PLAIN_WIDTH)
-        console.print(report_view(report))
+        # Who says how wide a line may be is obeyed, as on a terminal.
+        is_narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
+        console = Console(file=sys.stdout, width=None if is_narrow else _PLAIN_WIDTH)
+        console.print(report_view(report, console))
 
     def fail(self, reason: str, exit_code: int = FAILED) -> NoReturn:
         """One line, and the end. Raises SystemExit."""
@@ -197,38 +243,65 @@ def progress_text(
     """`12,000 of 60,000 messages, 3 files, lag 7, 2,400 a second`."""
     counted = f"{done:,}" if total is None else f"{done:,} of {total:,}"
     parts = [f"{counted} {what}"]
-    parts += [f"{_named(name)} {shown(value)}" for name, value in facts.items()]
+    parts += [f"{heading(name)} {shown(value)}" for name, value in facts.items()]
     if done and elapsed_s > 0:
         parts.append(f"{done / elapsed_s:,.0f} a second")
     return ", ".join(parts)
 
 
-def report_view(report: Report) -> RenderableType:
+def report_view(report: Report, console: Console) -> RenderableType:
+    """Tables that `console` has not room for become one paragraph for each row."""
     parts: list[RenderableType] = []
     if report.facts:
-        facts = Table(box=None, pad_edge=False, show_header=False)
-        facts.add_column(no_wrap=True)
-        facts.add_column(overflow="fold")
-        for name, value in report.facts.items():
-            facts.add_row(Text(_named(name)), Text(shown(value)))
-        parts.append(facts)
+        parts.append(_pairs_view(report.facts))
     for table in report.tables:
         if parts:
             parts.append("")
-        parts += [Text(_named(table.name), style="bold"), _table_view(table)]
+        if report.facts or len(report.tables) > 1:
+            parts.append(Text(heading(table.name), style="bold"))
+        view = _table_view(table)
+        # By itself, a console tells how wide things become when they are squeezed into it.
+        free = console.options.update(max_width=_PLAIN_WIDTH)
+        if console.measure(view, options=free).maximum <= console.width:
+            parts.append(view)
+        else:
+            parts += _paragraphs(table)
     return Group(*parts)
+
+
+def _pairs_view(facts: Mapping[str, Fact]) -> Table:
+    view = Table(box=None, pad_edge=False, show_header=False)
+    view.add_column(no_wrap=True)
+    view.add_column(overflow="fold")
+    for name, value in facts.items():
+        view.add_row(Text(heading(name)), Text(cell(name, value)))
+    return view
 
 
 def _table_view(table: ReportTable) -> Table:
     view = Table(box=None, pad_edge=False)
     for index, name in enumerate(table.columns):
         values = [row[index] for row in table.rows]
-        is_number = bool(values) and all(isinstance(each, int | float | None) for each in values)
-        view.add_column(_named(name), justify="right" if is_number else "left", overflow="fold")
+        is_number = bool(values) and all(isinstance(each, _Number) for each in values)
+        view.add_column(heading(name), justify="right" if is_number else "left", overflow="fold")
     for row in table.rows:
         # A name may look like markup, and is none.
-        view.add_row(*(Text(shown(value)) for value in row))
+        view.add_row(*map(Text, map(cell, table.columns, row)))
     return view
+
+
+def _paragraphs(table: ReportTable) -> Iterator[RenderableType]:
+    for index, row in enumerate(table.rows):
+        if index:
+            yield ""
+        yield _pairs_view(dict(zip(table.columns, row, strict=True)))
+
+
+def cell(name: str, value: Fact) -> str:
+    """A value as people read it; its name says what it is."""
+    if isinstance(value, float) and name.endswith(_RATIO):
+        return f"{value:.0%}"
+    return shown(value)
 
 
 def shown(value: Fact) -> str:
@@ -243,18 +316,43 @@ def shown(value: Fact) -> str:
             return f"{value:,.1f}"
         case datetime():
             return value.astimezone(UTC).isoformat(timespec="milliseconds")
+        case timedelta():
+            return _span_text(value)
+        case Mapping():
+            return shown(", ".join(f"{name}={text}" for name, text in value.items()) or None)
         case _:
             # A name or a body may hold what a terminal obeys.
             return "".join(each if each.isprintable() else "�" for each in value)
 
 
-def _zoned(value: Fact) -> Fact:
-    """Spark's times are those of this machine and do not say so."""
-    return value.astimezone(UTC) if isinstance(value, datetime) else value
+def _plain(value: Fact) -> Fact:
+    """As JSON has it. Spark's times are those of this machine and do not say so."""
+    match value:
+        case datetime():
+            return value.astimezone(UTC)
+        case timedelta():
+            return value.total_seconds()
+        case _:
+            return value
 
 
-def _named(name: str) -> str:
-    return name.replace("_", " ")
+def _span_text(span: timedelta) -> str:
+    """The two largest units of it, for whoever has to decide whether that is long."""
+    seconds = int(span.total_seconds())
+    if abs(seconds) < 60:
+        return f"{seconds} s"
+    minutes, hours = abs(seconds) // 60, abs(seconds) // 3600
+    sign = "-" if seconds < 0 else ""
+    if minutes < 60:
+        return f"{sign}{minutes} min {abs(seconds) % 60} s"
+    if hours < 48:
+        return f"{sign}{hours} h {minutes % 60} min"
+    return f"{sign}{hours // 24} d {hours % 24} h"
+
+
+def heading(name: str) -> str:
+    """A unit is part of what is shown."""
+    return name.removesuffix("_s").removesuffix(_RATIO).replace("_", " ")
 
 
 @contextmanager

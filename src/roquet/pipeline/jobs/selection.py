@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from roquet.client.errors import BadArgument
+from roquet.client.group.subscriptions import subscription_of
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadLake, BadOption
@@ -28,6 +30,8 @@ from roquet.pipeline.source.rows import pull_group
 
 _ID_SIZE: Final = 16
 _SELECTING: Final = ("topic", "topics", "topicPattern")
+# Of a subscription of tags alone; the topic does not matter.
+_ANY_TOPIC: Final = "any"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,7 @@ def pinned(selection: Selection) -> Selection:
     Asks brokers, or reads the log of the lake. Raises BadOption, BadLake, DataLoss, and what the
     client raises.
     """
+    tags_in(selection.tags)
     ends = _topic_ends(selection) if selection.lake is None else _lake_ends(selection)
     if selection.ends is not None:
         unknown = selection.ends.keys() - ends.keys()
@@ -111,6 +116,14 @@ def chosen_topics(selection: Selection, there: set[str]) -> set[str]:
         has = ", ".join(sorted(there)) or "none"
         raise BadOption("topic", f"the lake has no {min(unknown)!r}; there are: {has}")
     return set(options.named)
+
+
+def tags_in(expression: str | None) -> tuple[str, ...]:
+    """Of `new || paid`; none if all are meant. Raises BadOption."""
+    try:
+        return tuple(sorted(subscription_of(_ANY_TOPIC, expression).tags))
+    except BadArgument as error:
+        raise BadOption("tagExpression", str(error)) from None
 
 
 def ends_text(ends: Mapping[QueueRef, int]) -> str:

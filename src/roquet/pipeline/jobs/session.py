@@ -9,10 +9,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -62,7 +63,9 @@ def spark_session(
         try:
             yield session
         finally:
-            session.stop()
+            # Where Java is gone, nothing is left to be stopped.
+            with suppress(Py4JError):
+                session.stop()
     except PipelineError as error:
         error.add_note(f"what Spark printed is in {output}")
         raise
@@ -89,10 +92,15 @@ def _started(name: str, master: str, output: Path, conf: Mapping[str, str]) -> S
     with _stderr_of_children(output):
         try:
             session: SparkSession = builder.getOrCreate()
-        except PySparkException as error:
-            reason = str(error).splitlines()[0]
-            raise NoSession(f"Spark does not start on {master}: {reason}") from None
+        except (PySparkException, Py4JError) as error:
+            raise NoSession(f"Spark does not start on {master}: {_reason(error)}") from None
     return session
+
+
+def _reason(error: Exception) -> str:
+    """Before there is a session, what Java raised comes with the words of who passed it on."""
+    lines = str(error).splitlines()
+    return next((line[2:] for line in lines if line.startswith(": ")), lines[0])
 
 
 def _choose_python(directory: Path, master: str, archive: Path | None) -> None:

@@ -5,18 +5,18 @@ among their keys. Topics are read, not asked: brokers find messages by hashes of
 that may be gone before the messages are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as sql
 
-from roquet.client.blocking.admin import Admin
 from roquet.client.errors import ClientError
 from roquet.client.queue_ref import QueueRef
 from roquet.client.trace.records import TraceRecord, parse_traces
 from roquet.pipeline.errors import BadOption, PipelineError
+from roquet.pipeline.jobs.admins import cluster_admin
 from roquet.pipeline.jobs.batch_queries import run_query
 from roquet.pipeline.jobs.message_frames import selected
 from roquet.pipeline.jobs.selection import Selection, pinned
@@ -37,9 +37,10 @@ class StoryPlan:
     """By the id that a producer got or that of a place, or by a key, which many may have.
 
     Retries and dead letters are looked for in all groups that read the topic if none is named.
+    `brokers` are options of format `rocketmq` that reach them.
     """
 
-    name_server: str
+    brokers: Mapping[str, str]
     topic: str
     id: str | None = None
     key: str | None = None
@@ -75,7 +76,7 @@ class StoryPlaces(NamedTuple):
 
 def story_places(plan: StoryPlan) -> StoryPlaces:
     """Raises what the client raises, TopicNotFound among it."""
-    with Admin(plan.name_server) as admin:
+    with cluster_admin(plan.brokers) as admin:
         groups = list(plan.groups) or admin.topic_groups(plan.topic)
         there = set(admin.topics(with_internal=True))
     wanted = [retry_topic(group) for group in groups] + [dlq_topic(group) for group in groups]
@@ -110,7 +111,7 @@ def story(spark: SparkSession, plan: StoryPlan, places: StoryPlaces) -> Story:
 
 
 def _read(spark: SparkSession, plan: StoryPlan, topics: Sequence[str], wanted: Column) -> list[Row]:
-    source = {"nameServer": plan.name_server, "topics": ",".join(topics)}
+    source = {**plan.brokers, "topics": ",".join(topics)}
     selection = pinned(Selection(source=source, start=plan.start))
 
     def read() -> list[Row]:
@@ -152,7 +153,7 @@ def _found(row: Row) -> FoundMessage:
 def _group_states(
     plan: StoryPlan, groups: Sequence[str], found: Sequence[FoundMessage]
 ) -> Iterator[GroupState]:
-    with Admin(plan.name_server) as admin:
+    with cluster_admin(plan.brokers) as admin:
         for group in groups:
             try:
                 progress = admin.progress(group, topic=plan.topic)

@@ -34,12 +34,18 @@ class LakeState:
     def __init__(self) -> None:
         self.entry_number = 0
         self.row_count = 0
-        self.quarantined_count = 0
         self.files: dict[str, LakeFile] = {}
+        # Below the quarantine, which lies beside the lake.
+        self.quarantined_files: dict[str, LakeFile] = {}
         self.json_schema: str | None = None
         self._ranges: dict[tuple[QueueRef, int], OffsetRanges] = defaultdict(OffsetRanges)
         self._generations: dict[QueueRef, int] = {}
         self._births: dict[QueueRef, Birth] = {}
+
+    @property
+    def quarantined_count(self) -> int:
+        """Messages that could not be decoded."""
+        return sum(file.rows for file in self.quarantined_files.values())
 
     def apply(self, entry: Entry) -> None:
         """Raises BadLake for an entry that does not follow what is there."""
@@ -83,7 +89,7 @@ class LakeState:
             )
         self.row_count += piece.rows
         if piece.quarantined is not None:
-            self.quarantined_count += piece.quarantined.rows
+            self.quarantined_files[piece.quarantined.path] = piece.quarantined
         if piece.file is not None:
             self.files[piece.path] = piece.file
         if piece.generation > self._generations.get(queue, 0) or piece.birth.born_ms is not None:

@@ -1,4 +1,4 @@
-"""Where reading begins and ends: by a word, by offsets, or by times, for all queues or for each."""
+"""Which queues are read, and where that begins and ends: by a word, by offsets, or by times."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.options.declaring import Kind
 from roquet.pipeline.options.kinds import json_object
-from roquet.pipeline.queue_tables import EARLIEST_OFFSET, read_nested_table
+from roquet.pipeline.queue_tables import EARLIEST_OFFSET, read_nested_table, read_queue_lists
 
 
 class Position(StrEnum):
@@ -38,5 +38,10 @@ def _times(value: str) -> dict[QueueRef, int]:
     return read_nested_table(json_object(value), 0)
 
 
+def _queue_lists(value: str) -> frozenset[QueueRef]:
+    return read_queue_lists(json_object(value))
+
+
+queue_lists: Final = Kind('`{"topic": {"broker": [0, 1]}}`', _queue_lists)
 position: Final = Kind("`earliest` \\| `latest` \\| `group` \\| JSON", _position_or_offsets)
 times: Final = Kind("JSON, ms since 1970", _times)

@@ -17,9 +17,11 @@ class ClusterOptions:
         "namespace", text, "goes in front of the names of topics and groups", None
     )
     access_key: str | None = option("accessKey", text, "who signs requests", None)
-    secret_key: str | None = option("secretKey", text, "what they are signed with", None)
+    secret_key: str | None = option(
+        "secretKey", text, "what they are signed with", None, is_secret=True
+    )
     security_token: str | None = option(
-        "securityToken", text, "goes along with both, where keys are lent", None
+        "securityToken", text, "goes along with both, where keys are lent", None, is_secret=True
     )
     tls: bool = option("tls", flag, "encrypted connections", default=False)
     tls_ca_file: str | None = option(

@@ -40,13 +40,24 @@ class Option(NamedTuple):
     default: str | None
 
 
-def option(name: str, kind: Kind, meaning: str, default: Any = MISSING, shown: str = "") -> Any:
-    """A field of a class of options. `shown` is the default as a manual says it."""
+def option(
+    name: str,
+    kind: Kind,
+    meaning: str,
+    default: Any = MISSING,
+    shown: str = "",
+    *,
+    is_secret: bool = False,
+) -> Any:
+    """A field of a class of options. `shown` is the default as a manual says it.
+
+    What is secret is not told by `repr`, which ends up in logs and errors.
+    """
     said = shown or (None if default in (MISSING, None) else str(default))
     declared = Option(name, kind, meaning, said)
     if default is MISSING:
-        return field(metadata={_OPTION: declared})
-    return field(default=default, metadata={_OPTION: declared})
+        return field(metadata={_OPTION: declared}, repr=not is_secret)
+    return field(default=default, metadata={_OPTION: declared}, repr=not is_secret)
 
 
 def group(kind: type[O]) -> O:

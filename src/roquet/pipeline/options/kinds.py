@@ -19,6 +19,13 @@ _DURATIONS: Final = {
     "m": timedelta(minutes=1),
     "min": timedelta(minutes=1),
     "h": timedelta(hours=1),
+    # As Spark has it.
+    "second": timedelta(seconds=1),
+    "seconds": timedelta(seconds=1),
+    "minute": timedelta(minutes=1),
+    "minutes": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "hours": timedelta(hours=1),
 }
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d{1,18})\s*([a-z]*)")
 _COUNT_MAX: Final = 2**63 - 1

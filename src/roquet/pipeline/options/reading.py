@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.options.bounds import Position, QueueOffsets, position, times
+from roquet.pipeline.options.bounds import Position, QueueOffsets, position, queue_lists, times
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import group, option
 from roquet.pipeline.options.kinds import choice, count, duration, flag, moment_ms, size, text
@@ -18,6 +18,12 @@ from roquet.protocol.record_columns import PropertiesForm
 class ReadOptions:
     cluster: ClusterOptions = group(ClusterOptions)
     topics: TopicOptions = group(TopicOptions)
+    queues: frozenset[QueueRef] | None = option(
+        "queues",
+        queue_lists,
+        "only these queues of the topics; all of them, also later ones, if left out",
+        None,
+    )
     starting_offsets: Position | QueueOffsets | None = option(
         "startingOffsets",
         position,
@@ -124,6 +130,12 @@ class ReadOptions:
         if least is not None and most is not None and least > most:
             raise BadOption("minOffsetsPerTrigger", f"{least} is more than the most, {most}")
 
+    def check_stream(self) -> None:
+        """Raises BadOption for what only a batch can obey."""
+        for name, value in _ways("ending", self).items():
+            if value is not None:
+                raise BadOption(name, "a stream has no end; a batch has one, by 'spark.read'")
+
     @property
     def commits_offsets(self) -> bool:
         return self.group_id is not None and self.commit_offsets is not False
@@ -131,11 +143,15 @@ class ReadOptions:
 
 def _check_one(side: str, options: ReadOptions) -> None:
     """A bound is given in one way."""
-    ways = {
+    given = [name for name, value in _ways(side, options).items() if value is not None]
+    if len(given) > 1:
+        raise BadOption(given[0], f"it contradicts {given[1]!r}: give one of them")
+
+
+def _ways(side: str, options: ReadOptions) -> dict[str, object]:
+    """In which a bound can be given."""
+    return {
         f"{side}Offsets": getattr(options, f"{side}_offsets"),
         f"{side}Timestamp": getattr(options, f"{side}_timestamp"),
         f"{side}OffsetsByTimestamp": getattr(options, f"{side}_offsets_by_timestamp"),
     }
-    given = [name for name, value in ways.items() if value is not None]
-    if len(given) > 1:
-        raise BadOption(given[0], f"it contradicts {given[1]!r}: give one of them")

@@ -57,7 +57,10 @@ class RocketmqDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         from roquet.pipeline.sink.writers import StreamWriter  # noqa: PLC0415
 
-        return StreamWriter(self._write_options(schema, overwrite=overwrite))
+        options = self._write_options(schema, overwrite=overwrite)
+        if options.write_id is not None:
+            raise BadOption("writeId", "a stream has one of its own: leave it out")
+        return StreamWriter(options)
 
     def _write_options(self, schema: StructType, *, overwrite: bool) -> WriteOptions:
         """Raises BadOption or BadSchema, before anything is sent."""

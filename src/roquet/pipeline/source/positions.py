@@ -43,7 +43,7 @@ def starting_offsets(
 
 def batch_ranges(reader: TopicReader, options: ReadOptions) -> list[QueueRange]:
     """Everything that a batch reads. Raises BadOption and DataLoss."""
-    bounds = reader.bounds(queues_of(reader, options))
+    bounds = reader.bounds(named_queues(reader, options))
     starts = starting_offsets(reader, options, bounds, Position.EARLIEST)
     bound = _Bound(
         "endingOffsets",
@@ -61,7 +61,19 @@ def queues_of(reader: TopicReader, options: ReadOptions) -> list[QueueRef]:
     topics = options.topics.named
     if topics is None:
         topics = tuple(options.topics.chosen(reader.topics()))
-    return [queue for topic in topics for queue in reader.queues(topic)]
+    queues = [queue for topic in topics for queue in reader.queues(topic)]
+    if options.queues is None:
+        return queues
+    return [queue for queue in queues if queue in options.queues]
+
+
+def named_queues(reader: TopicReader, options: ReadOptions) -> list[QueueRef]:
+    """The same for who begins. Raises BadOption for queues that are not there."""
+    queues = queues_of(reader, options)
+    unknown = sorted((options.queues or frozenset()) - set(queues))
+    if unknown:
+        raise BadOption("queues", f"there is no {', '.join(map(queue_key, unknown))}")
+    return queues
 
 
 def _resolved(

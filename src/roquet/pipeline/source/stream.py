@@ -32,7 +32,7 @@ from roquet.pipeline.retrying import TRANSIENT, retried
 from roquet.pipeline.source.admission import admitted, is_held_back
 from roquet.pipeline.source.batch import planned, read_rows
 from roquet.pipeline.source.losses import QueueState, find_loss
-from roquet.pipeline.source.positions import queues_of, starting_offsets
+from roquet.pipeline.source.positions import named_queues, queues_of, starting_offsets
 from roquet.pipeline.source.rows import average_size, pull_group
 from roquet.pipeline.stream_offset import StreamOffset, ranges_between
 
@@ -44,6 +44,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Pickled to tasks as it was made, which only `read`."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        """Raises BadOption."""
+        options.check_stream()
         self._options = options
         self._columns = tuple(columns)
         self._initial: StreamOffset | None = None
@@ -131,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return topic_reader(self._options.cluster, pull_group(self._options))
 
     def _find_initial(self) -> StreamOffset:
-        bounds = self._reader.bounds(queues_of(self._reader, self._options))
+        bounds = self._reader.bounds(named_queues(self._reader, self._options))
         starts = starting_offsets(self._reader, self._options, bounds, Position.LATEST)
         return StreamOffset(starts, starts)
 

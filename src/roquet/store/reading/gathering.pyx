@@ -48,14 +48,6 @@ cdef enum:
 cdef extern from *:
     void prefetch "__builtin_prefetch"(const void* at) noexcept nogil
 
-cdef struct File:
-    const uint8_t* data
-    int64_t start  # in the log
-    int64_t size
-    bint is_verified
-    int64_t fresh_from
-
-
 @cython.final
 cdef class Gathering:
     """What one read brings: never more than its limits, but one record however large it is.
@@ -64,24 +56,18 @@ cdef class Gathering:
     None as a filter lets everything pass.
     """
 
-    cdef readonly Py_ssize_t count
-    cdef readonly int64_t size
-    cdef readonly int64_t offset
-    cdef Py_ssize_t count_max
-    cdef int64_t size_max
-    cdef object matches_code, matches_record
-    cdef bytes entries
-    cdef Py_ssize_t position
-    cdef int32_t queue_id
-    cdef bytes topic
-    cdef list pieces
-
     def __init__(self, limits, bytes entries not None, int64_t offset, queue):
         """`offset` is that of the first entry."""
+        self.ask_for(limits)
+        self.begin(entries, offset, queue)
+
+    cdef int ask_for(self, limits) except -1:
         self.count_max = limits.count_max
         self.size_max = limits.size_max
         self.matches_code = limits.matches_code
         self.matches_record = limits.matches_record
+
+    cdef int begin(self, bytes entries, int64_t offset, queue) except -1:
         self.entries = entries
         self.offset = offset
         self.queue_id = queue.queue_id
@@ -100,9 +86,9 @@ cdef class Gathering:
             return None
         return entry_offset(entry), entry_size(entry)
 
-    def take_usual(
+    cpdef bint take_usual(
         self, mapping, int64_t file_start, int64_t end, bint is_verified, int64_t fresh_from
-    ):
+    ) except -1:
         """Take records that lie in this file, up to an unusual one; whether there were any.
 
         The log ends at `end`, or later. Unless the file is verified, only records that have a
@@ -136,6 +122,9 @@ cdef class Gathering:
 
     def body(self):
         """All records, one after another."""
+        return self.whole_body()
+
+    cdef bytes whole_body(self):
         if len(self.pieces) == 1:
             return self.pieces[0]
         return b"".join(self.pieces)

@@ -22,10 +22,10 @@ from roquet.store.reading.gathering import Gathering
 from roquet.store.recovery.dispatch import code_of
 
 # At most this many entries are looked at for one read when a filter drops most of them.
-_SCAN_COUNT_MIN: Final = 800
+SCAN_COUNT_MIN: Final = 800
 # What most reads want, and what our own memory holds: no disk had a chance to change it. With
 # checksums compared, reading takes twice as long for small records, three times for a kilobyte.
-_FRESH_SIZE: Final = KEPT_SIZE
+FRESH_SIZE: Final = KEPT_SIZE
 
 
 class ReadStatus(Enum):
@@ -132,26 +132,6 @@ class MessageReader:
         self._collect(queue, entries, limits, result)
         return result
 
-    def read_usual(
-        self, queue: ConsumeQueue, offset: int, max_offset: int, limits: ReadLimits
-    ) -> Gathering | None:
-        """The same messages, if they are there and of the usual kind, and lie in one file.
-
-        If not, None, and nothing has happened: `read` says what is the matter.
-        """
-        if not queue.min_offset <= offset < max_offset:
-            return None
-        entries = queue.entries(offset, min(_scan_count(limits), max_offset - offset))
-        if not entries:
-            return None
-        file = self._log.file_at(int.from_bytes(entries[:8]))
-        if file is None:
-            return None
-        gathering = self._gathering(queue, entries, offset, limits)
-        end = self._log.end
-        gathering.take_usual(file.mapping, file.start, end, file.is_verified, end - _FRESH_SIZE)
-        return gathering if gathering.count and gathering.next_entry() is None else None
-
     def _gathering(
         self, queue: ConsumeQueue, entries: bytes, offset: int, limits: ReadLimits
     ) -> Gathering:
@@ -171,7 +151,7 @@ class MessageReader:
             physical_offset, size = entry
             file = log.file_at(physical_offset)
             if file is not None and gathering.take_usual(
-                file.mapping, file.start, log.end, file.is_verified, log.end - _FRESH_SIZE
+                file.mapping, file.start, log.end, file.is_verified, log.end - FRESH_SIZE
             ):
                 continue
             gathering.take(self._look_closer(queue, gathering.offset, physical_offset, size))
@@ -212,7 +192,7 @@ def _scan_count(limits: ReadLimits) -> int:
     """How many entries are looked at."""
     count = max(1, limits.count_max)
     if limits.matches_code is not None or limits.matches_record is not None:
-        return max(_SCAN_COUNT_MIN, count)
+        return max(SCAN_COUNT_MIN, count)
     return count
 
 

@@ -62,6 +62,8 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
     assert config_texts(DEFAULT)["flushDelayOffsetInterval"] == "1000"
     # And what we do not do by default: it deletes messages that somebody may be waiting for.
     set_for_it.add("cleanFileForciblyEnable")
+    # Or it refuses what senders might wait for.
+    set_for_it.add("waitTimeMillsInSendQueue")
     ours = config_texts(DEFAULT)
     recorded = recorded_settings("49")
     assert recorded

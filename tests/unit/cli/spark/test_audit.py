@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.command_line import roquet
 
 
@@ -27,3 +29,20 @@ def test_a_group_reads_no_files(tmp_path: Path) -> None:
     finished = roquet("spark", "audit", "--sent", tmp_path, "--group", "billing")
     assert finished.exit_code == 1
     assert "a group reads a topic" in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (("--start", "1"), "--topic"),
+        (("--received-id", "msgId"), "--received-topic"),
+        (("--received-order", "1"), "--received-topic"),
+    ],
+)
+def test_what_nothing_would_obey_is_refused(
+    tmp_path: Path, words: tuple[str, str], needed: str
+) -> None:
+    finished = roquet("spark", "audit", "--sent", tmp_path, "--lake", tmp_path, *words)
+    assert finished.exit_code == 2
+    assert words[0] in finished.stderr
+    assert needed in finished.stderr

@@ -13,9 +13,11 @@ from tests.support.command_line import roquet
         (("--topic", "orders"), "give --name-server, or --lake"),
         (("-n", "localhost:9876"), "say which messages"),
         (("--lake", "lake", "--topic", "a", "--topics", "b"), "not allowed with"),
+        (("--lake", "lake", "-n", "localhost:9876"), "--lake contradicts --name-server"),
+        (("--lake", "lake", "--body", "text"), "--body is for --format json or csv"),
     ],
 )
-def test_what_does_not_say_which_messages_is_refused(
+def test_what_does_not_say_what_it_means_is_refused(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     finished = roquet("spark", "export", *words, "--to", tmp_path / "files")
@@ -27,3 +29,20 @@ def test_a_directory_that_is_no_lake_is_one_line(tmp_path: Path) -> None:
     finished = roquet("spark", "export", "--lake", tmp_path, "--to", tmp_path / "files")
     assert finished.exit_code == 1
     assert finished.stderr == f"roquet spark export: there is no lake in {tmp_path}\n"
+
+
+def test_a_column_that_messages_do_not_have_is_told_before_anybody_is_asked(
+    tmp_path: Path,
+) -> None:
+    words = ("-n", "localhost:9876", "--topic", "orders", "--columns", "body,tag")
+    finished = roquet("spark", "export", *words, "--to", tmp_path / "files")
+    assert finished.exit_code == 1
+    assert finished.stderr.count("\n") == 1
+    assert "messages have no column 'tag', only topic, " in finished.stderr
+
+
+def test_a_time_that_is_none_is_told_at_once(tmp_path: Path) -> None:
+    words = ("--lake", tmp_path, "--start", "yesterday")
+    finished = roquet("spark", "export", *words, "--to", tmp_path / "files")
+    assert finished.exit_code == 2
+    assert "'yesterday' is not a moment" in finished.stderr

@@ -77,3 +77,9 @@ def test_a_setting_of_spark_has_a_name_and_a_value(tmp_path: Path) -> None:
     finished = ingest(tmp_path, "--conf", "spark.executor.cores")
     assert finished.exit_code == 2
     assert "is not NAME=VALUE" in finished.stderr
+
+
+def test_an_interval_is_a_time_span(tmp_path: Path) -> None:
+    finished = ingest(tmp_path, "--interval", "soon")
+    assert finished.exit_code == 2
+    assert "'soon' is not a time span" in finished.stderr

@@ -49,7 +49,9 @@ def test_several_samples_are_lines_of_json_and_rows_of_parquet(
     assert ds.dataset(tmp_path / "lag").to_table()["lag"].to_pylist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("words", [("--once", "--watch"), ("--interval", "soon")])
+@pytest.mark.parametrize(
+    "words", [("--once", "--watch"), ("--interval", "soon"), ("--interval", "1s")]
+)
 def test_what_cannot_be_meant_is_refused(shop: BlockingCluster, words: tuple[str, ...]) -> None:
     finished = roquet("spark", "lag", "-n", shop.name_server, *words)
     assert finished.exit_code == 2

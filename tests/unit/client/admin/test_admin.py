@@ -14,6 +14,7 @@ from roquet.client.admin.groups import GroupSettings
 from roquet.client.admin.progress import time_lag_of
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.errors import (
     BadArgument,
     GroupNotFound,
@@ -31,6 +32,7 @@ from roquet.client.producer.receipt import SendReceipt
 from roquet.client.pull.consumer import AsyncPullConsumer
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
+from roquet.net.address_server import read_source
 from roquet.net.router import Reply, Request, Router, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.consume_stats import ConsumeTimeSpan
@@ -92,14 +94,11 @@ async def member(cluster: LiveCluster) -> AsyncIterator[str]:
 
     routes = (on(RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader, say),)
     instance = ClientInstance(
-        "member",
-        (cluster.name_server,),
+        Participant("member", heartbeat, Router(None, routes)),
+        LinkSettings(read_source(cluster.name_server)),
         SystemClock(),
-        heartbeat,
-        new_topic_queue_count=1,
-        router=Router(None, routes),
     )
-    await instance.open(30, 30)
+    await instance.open()
     try:
         await instance.routes.existing(TOPIC)
         await instance.heartbeats.beat()

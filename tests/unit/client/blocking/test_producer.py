@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurCluster]:
 def test_options_are_all_that_can_be_set_with_the_same_types() -> None:
     settings = {each.name: each.type for each in fields(ProducerConfig)}
     options = inspect.get_annotations(ProducerOptions)
-    assert settings == {"name_server": str, "group": str} | options
+    assert settings == {"name_server": str | None, "group": str} | options
 
 
 @pytest.mark.slow

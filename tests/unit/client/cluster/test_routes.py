@@ -7,7 +7,7 @@ import pytest
 
 from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.requests import Requests
-from roquet.client.cluster.routes import RouteBook, route_of
+from roquet.client.cluster.routes import NewTopic, RouteBook, route_of
 from roquet.client.errors import NoNameServer, TopicNotFound
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
@@ -62,7 +62,7 @@ async def requests() -> AsyncIterator[Requests]:
 
 
 def book(requests: Requests, *addresses: str) -> RouteBook:
-    return RouteBook(NameServers(requests.call, addresses), 1, asyncio.Event())
+    return RouteBook(NameServers(requests.call, addresses), asyncio.Event())
 
 
 async def test_a_route_is_asked_for_once(requests: Requests, scripted: ScriptedCluster) -> None:
@@ -77,7 +77,8 @@ async def test_an_unknown_topic_takes_after_the_template(
     requests: Requests, scripted: ScriptedCluster
 ) -> None:
     scripted.names.unknown = {"t"}
-    route = await book(requests, scripted.name_server).find("t")
+    new_topic = NewTopic(queue_count=1)
+    route = await book(requests, scripted.name_server).find("t", new_topic=new_topic)
     assert route.queues == (QueueRef("t", "a", 0), QueueRef("t", "b", 0))
     assert scripted.names.asked == ["t", "TBW102"]
 
@@ -113,7 +114,7 @@ async def test_the_next_name_server_is_asked_when_one_fails_and_then_kept(
     requests: Requests, scripted: ScriptedCluster
 ) -> None:
     servers = NameServers(requests.call, (NOBODY, scripted.name_server))
-    routes = RouteBook(servers, 1, asyncio.Event())
+    routes = RouteBook(servers, asyncio.Event())
     for topic in "tuv":
         await routes.find(topic)
     assert servers._addresses == [scripted.name_server, NOBODY]

@@ -16,6 +16,7 @@ from roquet.net.service import Services
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.subscription import Subscription, parse_subscription
 from tests.support.eventually import eventually
+from tests.support.fake_clock import FakeClock
 
 QUEUE = QueueRef("orders", "broker-a", 0)
 START = 10
@@ -88,6 +89,7 @@ class Reader:
         self.renewed: list[str] = []
         self.introduced: list[None] = []
         known: dict[str, Any] = {
+            "clock": SystemClock(),
             "error_pause_s": 0.001,
             "subscription_of": lambda topic: parse_subscription(topic, "*"),
         }
@@ -95,7 +97,6 @@ class Reader:
             pull=script,
             renew_route=self.renewed.append,
             services=services,
-            clock=SystemClock(),
             introduce=lambda: self.introduced.append(None),
             note_error=self.errors.append,
             **(known | options),
@@ -242,6 +243,26 @@ async def test_what_nobody_wants_is_not_pulled(new_reader: New) -> None:
     reader = new_reader(subscription_of=lambda _topic: None)
     await eventually(lambda: any("nothing is wanted" in each for each in reader.errors))
     assert reader.script.asked == []
+
+
+async def test_a_pull_that_neither_ends_nor_fails_is_stuck_after_a_while(new_reader: New) -> None:
+    clock = FakeClock()
+    reader = new_reader(pulled(PullStatus.FOUND, 12), clock=clock)
+    await reader.has_asked(2)
+    clock.advance(120)
+    assert not reader.loop.is_stuck(120)
+    clock.advance(1)
+    assert reader.loop.is_stuck(120)
+    reader.loop.restart(4)
+    assert not reader.loop.is_stuck(120)
+
+
+async def test_a_loop_that_rests_is_not_stuck(new_reader: New) -> None:
+    clock = FakeClock()
+    reader = new_reader(refused(ResponseCode.SYSTEM_ERROR), clock=clock, error_pause_s=LONG_S)
+    await eventually(lambda: reader.errors)
+    clock.advance(LONG_S)
+    assert not reader.loop.is_stuck(120)
 
 
 async def test_a_restart_goes_on_elsewhere(new_reader: New) -> None:

@@ -8,11 +8,13 @@ import pytest
 from roquet import AsyncProducer, Message, QueueRef
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.group import rebalance
 from roquet.client.group.allocation import Allocation, average
 from roquet.client.group.obstacles import Obstacles
 from roquet.client.group.rebalance import Rebalance, share_of
 from roquet.clock import SystemClock
+from roquet.net.address_server import read_source
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -30,10 +32,9 @@ async def instance(cluster: LiveCluster) -> AsyncIterator[ClientInstance]:
     def heartbeat(client_id: str) -> Heartbeat:
         return Heartbeat(client_id=client_id, consumer_data_set=[ConsumerData(group_name=GROUP)])
 
-    instance = ClientInstance(
-        "member", (cluster.name_server,), SystemClock(), heartbeat, new_topic_queue_count=4
-    )
-    await instance.open(route_interval_s=30.0, heartbeat_interval_s=30.0)
+    settings = LinkSettings(read_source(cluster.name_server))
+    instance = ClientInstance(Participant("member", heartbeat), settings, SystemClock())
+    await instance.open()
     yield instance
     await instance.close()
 

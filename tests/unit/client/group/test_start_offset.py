@@ -1,10 +1,17 @@
 """Where a group begins that was never there, in topics that are young, old or not there yet."""
 
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from roquet import AsyncProducer, StartFrom
+from roquet import AsyncProducer, AsyncPullConsumer, StartFrom
+from roquet.client.group.start_offset import Start
 from roquet.client.queue_ref import QueueRef
+from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import (
@@ -91,3 +98,128 @@ async def test_what_was_never_committed_is_not_taken_for_0(
         brokers = reading._life.usable().membership.brokers
         assert await brokers.committed(GROUP, QueueRef(TOPIC, "broker-a", 0)) is not None
         assert await brokers.committed("other", QueueRef(TOPIC, "broker-a", 0)) is None
+
+
+# Queues that are not young: their first messages are gone.
+
+FIRST_LEFT = 2
+OLD_COUNT = 6
+MODES = [{"broadcasting": False}, {"broadcasting": True}]
+
+
+@pytest.fixture
+async def old_cluster(cluster: LiveCluster, producer: AsyncProducer) -> LiveCluster:
+    """Its topic has one queue, whose first messages were deleted."""
+    await new_topic(cluster, 1)
+    await send(producer, *numbers(OLD_COUNT))
+    queue = cluster.brokers["broker-a"].store._queues.find(TOPIC.encode(), 0)
+    assert queue is not None
+    queue.min_offset = FIRST_LEFT
+    return cluster
+
+
+def begin_of(start: Start) -> int:
+    return FIRST_LEFT if start is StartFrom.FIRST else OLD_COUNT
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("start", StartFrom)
+async def test_a_group_begins_in_an_old_queue_where_it_wants_to(
+    old_cluster: LiveCluster,
+    producer: AsyncProducer,
+    tmp_path: Path,
+    mode: dict[str, Any],
+    start: Start,
+) -> None:
+    inbox = Inbox()
+    async with consumer(
+        old_cluster, inbox, start_from=start, offsets_directory=tmp_path, concurrency=1, **mode
+    ):
+        await send(producer, b"new")
+        await eventually(lambda: b"new" in inbox.bodies)
+    assert inbox.bodies == [*numbers(OLD_COUNT)[begin_of(start) :], b"new"]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("start", StartFrom)
+async def test_a_pull_consumer_begins_in_an_old_queue_where_it_wants_to(
+    old_cluster: LiveCluster,
+    producer: AsyncProducer,
+    tmp_path: Path,
+    mode: dict[str, Any],
+    start: Start,
+) -> None:
+    pulling = AsyncPullConsumer(
+        old_cluster.name_server, GROUP, start_from=start, offsets_directory=tmp_path, **mode
+    )
+    pulling.subscribe(TOPIC)
+    bodies: list[bytes] = []
+    async with pulling:
+        queue = QueueRef(TOPIC, "broker-a", 0)
+        await eventually(lambda: pulling.position(queue) is not None)
+        await send(producer, b"new")
+        async with asyncio.timeout(10):
+            while b"new" not in bodies:
+                bodies += [message.body for message in await pulling.poll()]
+    assert bodies == [*numbers(OLD_COUNT)[begin_of(start) :], b"new"]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+async def test_a_group_begins_in_an_old_queue_at_a_moment(
+    old_cluster: LiveCluster, producer: AsyncProducer, tmp_path: Path, mode: dict[str, Any]
+) -> None:
+    moment = datetime.now(UTC) + timedelta(milliseconds=2)
+    await eventually(lambda: datetime.now(UTC) >= moment)
+    await send(producer, *numbers(2, OLD_COUNT))
+    inbox = Inbox()
+    async with consumer(old_cluster, inbox, start_from=moment, offsets_directory=tmp_path, **mode):
+        await inbox.has(2)
+    assert sorted(inbox.bodies) == numbers(2, OLD_COUNT)
+
+
+@pytest.mark.parametrize("start", [*StartFrom, datetime(2020, 1, 1, tzinfo=UTC)])
+async def test_retries_are_read_from_the_first(old_cluster: LiveCluster, start: Start) -> None:
+    """Whatever the group wants: they were its own all the time."""
+    retries = f"%RETRY%{GROUP}"
+    await new_topic(old_cluster, 1, retries)
+    store = old_cluster.brokers["broker-a"].store
+    for body in (b"gone", b"again"):
+        store.append(draft(body, topic=retries, queue_id=0))
+    queue = store._queues.find(retries.encode(), 0)
+    assert queue is not None
+    queue.min_offset = 1
+    inbox = Inbox()
+    async with consumer(old_cluster, inbox, start_from=start):
+        await eventually(lambda: b"again" in inbox.bodies)
+
+
+@pytest.mark.parametrize("is_from_first", [True, False])
+@pytest.mark.parametrize("broadcasting", [False, True])
+async def test_a_queue_that_was_added_later_begins_as_the_option_says(
+    old_cluster: LiveCluster,
+    producer: AsyncProducer,
+    tmp_path: Path,
+    is_from_first: bool,
+    broadcasting: bool,
+) -> None:
+    options: dict[str, Any] = {
+        "start_from": StartFrom.LAST,
+        "new_queues_from_first": is_from_first,
+        "broadcasting": broadcasting,
+        "offsets_directory": tmp_path,
+    }
+    before = Inbox()
+    async with consumer(old_cluster, before, **options):
+        await send(producer, b"known")
+        await before.has(1)
+    await new_topic(old_cluster, 2)
+    added = QueueRef(TOPIC, "broker-a", 1)
+    store = old_cluster.brokers["broker-a"].store
+    store.append(draft(b"unseen", topic=TOPIC, queue_id=1))
+    after = Inbox()
+    async with consumer(old_cluster, after, **options) as reading:
+        await eventually(lambda: added in reading.statistics().queues)
+        store.append(draft(b"seen", topic=TOPIC, queue_id=1))
+        old_cluster.brokers["broker-a"].arrivals.announce(TOPIC, 1)
+        await eventually(lambda: b"seen" in after.bodies)
+    assert (b"unseen" in after.bodies) is is_from_first

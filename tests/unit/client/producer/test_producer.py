@@ -380,6 +380,67 @@ async def test_a_busy_broker_is_avoided_in_favour_of_another(scripted: ScriptedC
     assert broker_counts(scripted) == [statistics.retry_count, 4]
 
 
+async def test_a_code_that_the_program_names_is_worth_another_attempt(
+    scripted: ScriptedCluster,
+) -> None:
+    scripted.brokers[0].script = refuse(ResponseCode.MESSAGE_ILLEGAL)
+    async with producer(scripted, retry_codes={ResponseCode.MESSAGE_ILLEGAL}) as sending:
+        receipts = [await sending.send(Message(TOPIC, b"x")) for _ in range(4)]
+    assert {receipt.queue.broker_name for receipt in receipts} == {"b"}
+
+
+async def test_a_code_that_the_program_leaves_out_is_told_at_once(
+    scripted: ScriptedCluster,
+) -> None:
+    for broker in scripted.brokers:
+        broker.script = refuse(ResponseCode.SYSTEM_BUSY)
+    async with producer(scripted, retry_codes=()) as sending:
+        with pytest.raises(SendRefused):
+            await sending.send(Message(TOPIC, b"x"))
+    assert sum(broker_counts(scripted)) == 1
+
+
+async def test_what_is_not_safe_is_tried_elsewhere_if_wanted(scripted: ScriptedCluster) -> None:
+    scripted.brokers[0].script = answer_late(ResponseCode.SLAVE_NOT_AVAILABLE)
+    async with producer(scripted, retry_not_safe=True) as sending:
+        receipts = [await sending.send(Message(TOPIC, b"x")) for _ in range(4)]
+    assert {receipt.queue.broker_name for receipt in receipts} == {"b"}
+    assert broker_counts(scripted) == [2, 4]
+
+
+async def test_what_is_safe_nowhere_is_told_with_its_place(scripted: ScriptedCluster) -> None:
+    scripted.brokers[0].script = answer_late(ResponseCode.FLUSH_DISK_TIMEOUT)
+    scripted.brokers[1].script = refuse(ResponseCode.SYSTEM_ERROR)
+    async with producer(scripted, retry_not_safe=True, retry_count=3) as sending:
+        with pytest.raises(NotYetSafe) as failure:
+            await sending.send(Message(TOPIC, b"x"))
+    assert failure.value.receipts[0].queue.broker_name == "a"
+    assert sum(broker_counts(scripted)) == 4
+
+
+async def test_a_new_topic_takes_after_the_template_that_the_program_names(
+    scripted: ScriptedCluster,
+) -> None:
+    scripted.names.unknown = {TOPIC}
+    async with producer(scripted, template_topic="pattern", new_topic_queue_count=1) as sending:
+        receipt = await sending.send(Message(TOPIC, b"x"))
+    assert scripted.names.asked == [TOPIC, "pattern"]
+    (header,) = [header for broker in scripted.brokers for header in broker.headers]
+    assert (header.default_topic, header.default_topic_queue_nums) == ("pattern", 1)
+    assert receipt.queue.queue_id == 0
+
+
+async def test_with_the_fast_port_messages_go_two_ports_below(cluster: LiveCluster) -> None:
+    async with producer(cluster, fast_port=True) as sending:
+        for number in range(2):
+            await sending.send(Message(TOPIC, b"%d" % number))
+        await sending.send_oneway(Message(TOPIC, b"2"))
+        await eventually(lambda: len(cluster.all_stored(TOPIC)) == 3)
+        peers = sending._outbox.usable().instance.peers
+        port = cluster.brokers["broker-a"].config.listen_port
+        assert peers.open_connection(f"127.0.0.1:{port - 2}") is not None
+
+
 async def test_attempts_are_limited(scripted: ScriptedCluster) -> None:
     for broker in scripted.brokers:
         broker.script = refuse(ResponseCode.SYSTEM_ERROR)
@@ -627,6 +688,9 @@ async def test_batches_that_cannot_be_are_refused(
         {"group": "g" * 256},
         {"name_server": " ; "},
         {"retry_count": -1},
+        {"retry_codes": "12"},
+        {"retry_codes": [True]},
+        {"template_topic": "white space"},
         {"in_flight_max": 0},
         {"linger_ms": -1},
     ],

@@ -2,11 +2,12 @@
 
 import pytest
 
-from roquet.client.errors import NoTimers, RequestRefused
+from roquet.client.errors import NoTimers, NotYetSafe, RequestRefused
 from roquet.client.producer.queue_choice import (
     RETRY_CODES,
     AttemptFailed,
     FaultTable,
+    RetryRules,
     is_worth_retrying,
     out_time_s,
     pause_before,
@@ -77,6 +78,19 @@ def test_what_another_broker_may_accept_is_worth_a_retry() -> None:
 )
 def test_what_the_network_did_is_worth_a_retry(error: AttemptFailed, is_worth: bool) -> None:
     assert is_worth_retrying(error) is is_worth
+
+
+def test_a_producer_may_have_other_codes_that_are_worth_a_retry() -> None:
+    rules = RetryRules(codes={ResponseCode.MESSAGE_ILLEGAL})
+    codes = {
+        code for code in ResponseCode if is_worth_retrying(RequestRefused("a:1", code, None), rules)
+    }
+    assert codes == {ResponseCode.MESSAGE_ILLEGAL}
+
+
+@pytest.mark.parametrize("not_safe", [False, True])
+def test_what_is_stored_but_not_safe_is_sent_again_only_if_wanted(not_safe: bool) -> None:
+    assert is_worth_retrying(NotYetSafe("t", "r", ()), RetryRules(not_safe=not_safe)) is not_safe
 
 
 def test_only_the_broker_that_failed_gets_time_to_recover() -> None:

@@ -158,6 +158,19 @@ async def test_a_filter_that_no_broker_has_is_refused(cluster: LiveCluster) -> N
         assert await polled(consumer, 1) == [b"0"]
 
 
+async def test_what_a_filter_of_the_program_drops_is_passed_by_commits(
+    cluster: LiveCluster,
+) -> None:
+    put(cluster, numbers(6))
+    async with reader(
+        cluster, message_filter=lambda message: message.body == b"2", auto_commit=False
+    ) as reading:
+        assert await polled(reading, 1) == [b"2"]
+        await eventually(lambda: reading.position(QUEUE) == 6)
+        await reading.commit()
+    assert kept(cluster) == 6
+
+
 async def test_what_is_not_wanted_is_passed_by_commits(cluster: LiveCluster) -> None:
     put(cluster, [b"r"], properties={"TAGS": "red"})
     put(cluster, numbers(3), properties={"TAGS": "blue"})

@@ -27,6 +27,7 @@ from tests.support.push_consumers import (
     TOPIC,
     Inbox,
     committed,
+    committed_soon,
     consumer,
     new_topic,
     numbers,
@@ -87,6 +88,31 @@ async def test_a_broker_that_does_not_filter_says_so_at_once(cluster: LiveCluste
         with pytest.raises(RequestRefused, match="enablePropertyFilter"):
             await reading.open()
     await reading.close()
+
+
+async def test_what_a_filter_of_the_program_drops_counts_as_done(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    await send(producer, *numbers(6))
+    inbox = Inbox()
+    async with consumer(
+        cluster, inbox, message_filter=lambda message: int(message.body) in {1, 3}
+    ) as reading:
+        await inbox.has(2)
+        await eventually(lambda: committed_soon(reading) == 6)
+    assert inbox.bodies == [b"1", b"3"]
+    assert committed(cluster) == 6
+
+
+async def test_a_filter_that_fails_is_logged_and_drops_nothing(
+    cluster: LiveCluster, producer: AsyncProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send(producer, b"no number")
+    inbox = Inbox()
+    async with consumer(cluster, inbox, message_filter=lambda message: int(message.body) > 1):
+        await inbox.has(1)
+    assert "taken as wanted" in caplog.text
 
 
 async def test_a_topic_can_be_wanted_later_and_not_any_more(
@@ -289,6 +315,32 @@ async def test_everybody_gets_everything_in_broadcasting(
     assert not cluster.all_stored(f"%RETRY%{GROUP}")
     files = await asyncio.to_thread(lambda: list(tmp_path.glob("offsets/*/billing/offsets.json")))
     assert len(files) == 2
+
+
+async def test_what_fails_in_broadcasting_is_logged_and_dropped_once(
+    cluster: LiveCluster,
+    producer: AsyncProducer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await new_topic(cluster, 1)
+    await send(producer, *numbers(3))
+    inbox = Inbox(None, ZeroDivisionError("broken"))
+    async with consumer(
+        cluster, inbox, broadcasting=True, offsets_directory=tmp_path, concurrency=1
+    ) as reading:
+        await eventually(lambda: committed_soon(reading) == 3)
+        assert reading.statistics().topics[TOPIC].failed_count == 1
+    assert inbox.bodies == numbers(3)
+    (said,) = [each for each in caplog.records if "broadcasting repeats nothing" in each.message]
+    assert said.exc_info is not None
+    assert not cluster.all_stored(f"%RETRY%{GROUP}")
+    assert not cluster.all_stored(f"%DLQ%{GROUP}")
+    again = Inbox()
+    async with consumer(cluster, again, broadcasting=True, offsets_directory=tmp_path):
+        await send(producer, b"3")
+        await again.has(1)
+    assert again.bodies == [b"3"]
 
 
 async def test_broadcasting_goes_on_where_it_was(

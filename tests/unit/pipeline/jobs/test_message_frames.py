@@ -1,10 +1,9 @@
-"""Which files of a lake are opened, and which tags are meant."""
+"""Which files of a lake are opened."""
 
 import pytest
 
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.errors import BadOption
-from roquet.pipeline.jobs.message_frames import in_hours, tags_in, topic_of
+from roquet.pipeline.jobs.message_frames import in_hours, topic_of
 from roquet.pipeline.lake.entries import Birth
 from roquet.pipeline.lake.file_names import published_path
 from roquet.pipeline.lake.state import Wanted
@@ -34,13 +33,6 @@ def test_files_of_other_hours_are_left_out(
 
 def test_a_file_without_an_hour_in_its_path_is_never_left_out() -> None:
     assert in_hours(["part.parquet"], 1, 2) == ["part.parquet"]
-
-
-def test_tags_are_read_as_consumers_write_them() -> None:
-    assert tags_in("new || paid") == ("new", "paid")
-    assert tags_in("*") == tags_in(None) == ()
-    with pytest.raises(BadOption, match="tagExpression"):
-        tags_in("||")
 
 
 def test_the_topic_of_a_file_is_read_as_it_was_written() -> None:

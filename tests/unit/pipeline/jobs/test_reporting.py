@@ -8,7 +8,7 @@ import pty
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -183,3 +183,60 @@ def test_a_rate_is_that_of_all_so_far() -> None:
 )
 def test_values_are_shown_as_people_read_them(value: object, text: str) -> None:
     assert shown(value) == text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [
+        (timedelta(milliseconds=300), "0 s"),
+        (timedelta(seconds=59), "59 s"),
+        (timedelta(seconds=65), "1 min 5 s"),
+        (timedelta(hours=2, minutes=3), "2 h 3 min"),
+        (timedelta(hours=50), "2 d 2 h"),
+        (timedelta(seconds=-70), "-1 min 10 s"),
+    ],
+)
+def test_a_span_is_shown_by_its_two_largest_units(span: timedelta, text: str) -> None:
+    assert shown(span) == text
+
+
+def test_a_span_is_seconds_in_json_and_a_map_an_object() -> None:
+    report = Report({"behind_s": timedelta(minutes=1), "properties": {"a": "b"}})
+    assert json.loads(report.to_json()) == {"behind_s": 60.0, "properties": {"a": "b"}}
+    assert shown({"a": "b", "c": "d"}) == "a=b, c=d"
+
+
+def test_a_table_alone_has_no_heading(
+    reporter: Reporter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter.finish(Report({}, [ReportTable("queues", ("queue", "used_ratio"), [(0, 0.25)])]))
+    out, _ = capsys.readouterr()
+    assert [line.split() for line in out.splitlines()] == [["queue", "used"], ["0", "25%"]]
+
+
+def test_what_does_not_fit_becomes_paragraphs(
+    reporter: Reporter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    rows = [("a" * 15, "b" * 15), ("c", "d")]
+    reporter.finish(Report({}, [ReportTable("pairs", ("first", "second"), rows)]))
+    out, _ = capsys.readouterr()
+    assert [line.split() for line in out.splitlines()] == [
+        ["first", "a" * 12],
+        ["aaa"],
+        ["second", "b" * 12],
+        ["bbb"],
+        [],
+        ["first", "c"],
+        ["second", "d"],
+    ]
+
+
+def test_a_bar_comes_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch) as screen:
+        reporter = Reporter("roquet test", as_json=False)
+        with reporter.late_progress("messages", 10) as progress:
+            progress.advance()
+            monkeypatch.setattr("roquet.pipeline.jobs.reporting._PATIENCE_S", 0.0)
+            progress.advance(4)
+            assert "5 of 10 messages" in read_until(screen, "messages")

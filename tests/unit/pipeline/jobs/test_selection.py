@@ -11,7 +11,7 @@ from roquet import Message, Producer
 from roquet.client.errors import ClientError
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake, BadOption
-from roquet.pipeline.jobs.selection import Selection, ends_text, pinned, read_ends
+from roquet.pipeline.jobs.selection import Selection, ends_text, pinned, read_ends, tags_in
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.settings import LakeSettings
 from roquet.testing.blocking import BlockingCluster
@@ -110,3 +110,15 @@ def test_ends_are_written_as_they_are_read() -> None:
 def test_ends_that_are_none_are_refused_by_name(text: str) -> None:
     with pytest.raises(BadOption, match="endingOffsets"):
         read_ends(text)
+
+
+def test_tags_are_read_as_consumers_write_them() -> None:
+    assert tags_in("new || paid") == ("new", "paid")
+    assert tags_in("*") == tags_in(None) == ()
+    with pytest.raises(BadOption, match="tagExpression"):
+        tags_in("||")
+
+
+def test_tags_that_are_none_are_told_before_anything_is_read(lake: Path) -> None:
+    with pytest.raises(BadOption, match="tagExpression"):
+        pinned(Selection(source={}, lake=lake, tags="||"))

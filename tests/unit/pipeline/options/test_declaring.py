@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from roquet.pipeline.errors import BadOption, UnknownOption
+from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import declared_options, group, option, read_options
 from roquet.pipeline.options.kinds import count, flag, text
 
@@ -57,3 +58,11 @@ def test_the_options_of_groups_are_listed_where_the_group_is() -> None:
 def test_a_refusal_survives_the_way_between_processes() -> None:
     error = UnknownOption("rowCounts", "rowCount")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_what_is_secret_is_not_told() -> None:
+    given = {"nameServer": "a:1", "accessKey": "me", "secretKey": "mine", "securityToken": "lent"}
+    told = repr(read_options(ClusterOptions, given))
+    assert "'me'" in told
+    assert "mine" not in told
+    assert "lent" not in told

@@ -23,6 +23,8 @@ def test_sizes(value: str, bytes_: int) -> None:
         ("30s", timedelta(seconds=30)),
         ("15m", timedelta(minutes=15)),
         ("2 h", timedelta(hours=2)),
+        ("10 seconds", timedelta(seconds=10)),
+        ("1 minute", timedelta(minutes=1)),
     ],
 )
 def test_durations(value: str, span: timedelta) -> None:

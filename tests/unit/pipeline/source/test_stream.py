@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from roquet import Message, Producer, QueueRef, TopicReader
+from roquet.pipeline.errors import BadOption
 from roquet.pipeline.source.data_source import RocketmqDataSource
 from roquet.pipeline.source.stream import StreamReader
 from roquet.testing.blocking import BlockingCluster
@@ -207,3 +208,39 @@ def test_progress_shows_how_far_a_query_is_behind(
     assert shown is not None
     assert shown["q"] == {f"{topic}@broker-a@0": 7, f"{topic}@broker-a@1": 3}
     assert shown["lag"] == 6 == sum(shown["behind"].values())
+
+
+# What is chosen.
+
+
+def test_only_the_queues_that_are_named_are_read(
+    cluster: BlockingCluster, producer: Producer, topic: str
+) -> None:
+    send(producer, topic, 1, 2, queue_id=0)
+    send(producer, topic, 3, queue_id=1)
+    chosen = json.dumps({topic: {"broker-a": [1]}})
+    reader = stream(cluster, topic, startingOffsets="earliest", queues=chosen)
+    start = reader.initialOffset()
+    end = latest(reader, start)
+    assert end["q"] == {f"{topic}@broker-a@1": 1}
+
+
+def test_a_queue_that_is_named_and_not_there_is_refused(
+    cluster: BlockingCluster, topic: str
+) -> None:
+    chosen = json.dumps({topic: {"broker-a": [0, QUEUE_COUNT]}})
+    with pytest.raises(BadOption, match=rf"'queues': there is no {topic}@broker-a@{QUEUE_COUNT}$"):
+        stream(cluster, topic, queues=chosen).initialOffset()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("endingOffsets", "latest"),
+        ("endingTimestamp", "1700000000000"),
+        ("endingOffsetsByTimestamp", '{"orders": {"broker-a": {"0": 1}}}'),
+    ],
+)
+def test_an_end_is_refused(cluster: BlockingCluster, topic: str, option: str, value: str) -> None:
+    with pytest.raises(BadOption, match=f"'{option}': a stream has no end"):
+        stream(cluster, topic, **{option: value})

@@ -236,7 +236,7 @@ def test_a_record_that_rots_below_a_running_store_is_not_handed_out(
         opened_file.write(b"\xff")
     assert bodies(store) == [body for body in sent if body != sent[1]]
     assert [damage.physical_offset for damage in listener.damages] == [offsets[1]]
-    assert store.read_usual(b"TopicA", 0, 1, ReadLimits(1, 1 << 30)) is None
+    assert store.usual_reads.read(b"TopicA", 0, 1, ReadLimits(1, 1 << 30)) is None
     store.close()
 
 
@@ -265,45 +265,3 @@ def test_reading_survives_a_crash_of_the_writer(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         assert len(read(store, 0, count_max=5).records) == 5
         assert store.read("TopicA", 0, 29, EVERYTHING).next_offset == 30
-
-
-# --- usual reads ---
-
-
-def test_a_usual_read_finds_what_any_read_finds(store: MessageStore) -> None:
-    append(store, 8)
-    limits = ReadLimits(3, 1 << 20)
-    usual = store.read_usual(b"TopicA", 0, 2, limits)
-    assert usual is not None
-    gathering, min_offset, max_offset = usual
-    result = store.read("TopicA", 0, 2, limits)
-    assert (gathering.body(), gathering.count) == (result.body, result.count)
-    assert (gathering.offset, min_offset, max_offset) == (5, 0, 8)
-
-
-@pytest.mark.parametrize("offset", [-1, 5, 6])
-def test_there_is_nothing_usual_where_no_message_is(store: MessageStore, offset: int) -> None:
-    append(store, 5)
-    assert store.read_usual(b"TopicA", 0, offset, EVERYTHING) is None
-    assert store.read_usual(b"TopicA", 1, 0, EVERYTHING) is None
-
-
-def test_a_read_in_two_files_of_the_log_is_not_usual(store: MessageStore) -> None:
-    for _ in range(4):
-        store.append(draft(bytes(1_500)))
-    assert len(store._log.files) > 1
-    assert store.read_usual(b"TopicA", 0, 0, EVERYTHING) is None
-    assert store.read("TopicA", 0, 0, EVERYTHING).count == 4
-
-
-def test_a_read_that_finds_damage_is_not_usual_and_repairs_nothing(tmp_path: Path) -> None:
-    listener = RecordingListener()
-    with opened(tmp_path, listener=listener) as store:
-        append(store, 3)
-        queue = store._queues.find(b"TopicA", 0)
-        assert queue is not None
-        wrong = QueueEntry(7, 100, 0)
-        queue.replace(1, wrong)
-        assert store.read_usual(b"TopicA", 0, 0, EVERYTHING) is None
-        assert queue.entry(1) == wrong
-        assert not listener.damages

@@ -1,0 +1,96 @@
+"""`roquet broker status|config|writes`: one broker that runs. Starting one is `broker.py`'s."""
+
+from argparse import ArgumentParser
+from fnmatch import fnmatchcase
+
+from roquet.cli.cluster import role_of
+from roquet.cli.operating.brokers import brokers_named
+from roquet.cli.operating.commands import Commands, Session
+from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
+from roquet.cli.operating.pairs import pair
+from roquet.pipeline.jobs.reporting import Report, ReportTable
+
+
+def define(parser: ArgumentParser) -> None:
+    parser.description = "Look after a broker that runs; `roquet broker --help` is about a new one."
+    commands = Commands(parser)
+    status = commands.add("status", "Show what a broker says about itself.", _status)
+    _define_broker(status)
+    config = Commands(commands.parser("config", "Show or change the settings of a broker."))
+    get = config.add("get", "Show settings, under Apache's names.", _get)
+    _define_broker(get)
+    get.add_argument("keys", nargs="*", metavar="KEY", help="All if left out; flush* is many.")
+    set_ = config.add("set", "Change settings while the broker runs.", _set)
+    _define_broker(set_)
+    set_.add_argument("settings", nargs="+", type=pair, metavar="NAME=VALUE")
+    writes = Commands(
+        commands.parser("writes", "Keep producers away from a broker, as before maintenance.")
+    )
+    for name, summary in (
+        ("forbid", "Producers go elsewhere; consumers go on."),
+        ("allow", "Takes it back."),
+    ):
+        _define_broker(writes.add(name, summary, _allow if name == "allow" else _forbid))
+
+
+def _define_broker(parser: ArgumentParser) -> None:
+    parser.add_argument("broker", metavar="BROKER", help="Its name, or host:port.")
+
+
+async def _status(session: Session) -> int:
+    broker = (await brokers_named(session, session.given.broker))[0]
+    said = await session.admin.broker_runtime(broker.address)
+    facts = {"broker": broker.broker_name, "role": role_of(broker), "address": broker.address}
+    table = ReportTable("status", ("name", "value"), sorted(said.items()))
+    session.finish(Report(facts, [table]))
+    return DONE
+
+
+async def _get(session: Session) -> int:
+    broker = (await brokers_named(session, session.given.broker))[0]
+    settings = await session.admin.broker_config(broker.address)
+    wanted = session.given.keys
+    rows = [
+        (key, value)
+        for key, value in sorted(settings.items())
+        if not wanted or any(fnmatchcase(key, pattern) for pattern in wanted)
+    ]
+    if wanted and not rows:
+        text = f"{broker.broker_name} has no setting {' or '.join(wanted)}; see all without a KEY"
+        raise Failed(text, NOT_FOUND)
+    session.finish(Report({}, [ReportTable("settings", ("key", "value"), rows)]))
+    return DONE
+
+
+async def _set(session: Session) -> int:
+    """At masters and slaves of that name: they would differ from then on."""
+    changes = dict(session.given.settings)
+    rows = []
+    for broker in await brokers_named(session, session.given.broker):
+        before = await session.admin.broker_config(broker.address)
+        if unknown := changes.keys() - before.keys():
+            text = f"{broker.broker_name} has no setting {', '.join(sorted(unknown))}"
+            raise Failed(f"{text}; see: roquet broker config get {broker.broker_name}", NOT_FOUND)
+        await session.admin.update_broker_config(broker.address, changes)
+        after = await session.admin.broker_config(broker.address)
+        rows += [
+            (broker.broker_name, role_of(broker), key, before[key], after.get(key))
+            for key in sorted(changes)
+        ]
+    columns = ("broker", "role", "key", "before", "after")
+    session.finish(Report({}, [ReportTable("settings", columns, rows)]))
+    return DONE
+
+
+async def _forbid(session: Session) -> int:
+    broker = (await brokers_named(session, session.given.broker))[0].broker_name
+    count = await session.admin.forbid_writes(broker)
+    session.finish(Report({"broker": broker, "writes": "forbidden", "topics": count}))
+    return DONE
+
+
+async def _allow(session: Session) -> int:
+    broker = (await brokers_named(session, session.given.broker))[0].broker_name
+    count = await session.admin.allow_writes(broker)
+    session.finish(Report({"broker": broker, "writes": "allowed", "topics": count}))
+    return DONE

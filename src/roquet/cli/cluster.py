@@ -1,0 +1,54 @@
+"""`roquet cluster`: all brokers at a glance."""
+
+from argparse import ArgumentParser
+
+from roquet.cli.operating.commands import Session, define_command
+from roquet.cli.operating.failures import DONE, FAILED
+from roquet.client.admin.cluster import BrokerInfo
+from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
+
+_COLUMNS = (
+    "cluster",
+    "broker",
+    "role",
+    "address",
+    "version",
+    "put_rate",
+    "get_rate",
+    "disk_used_ratio",
+    "started",
+    "problem",
+)
+
+
+def define(parser: ArgumentParser) -> None:
+    parser.description = (
+        "Show all brokers: role, address, version, messages a second, how full the disk is. Exits"
+        " with 1 if one of them cannot be asked."
+    )
+    define_command(parser, _show)
+
+
+async def _show(session: Session) -> int:
+    brokers = await session.admin.brokers()
+    session.finish(Report({}, [ReportTable("brokers", _COLUMNS, list(map(_row, brokers)))]))
+    return FAILED if any(each.error for each in brokers) else DONE
+
+
+def role_of(broker: BrokerInfo) -> str:
+    return "master" if broker.is_master else f"slave {broker.broker_id}"
+
+
+def _row(broker: BrokerInfo) -> tuple[Fact, ...]:
+    return (
+        broker.cluster,
+        broker.broker_name,
+        role_of(broker),
+        broker.address,
+        broker.version,
+        broker.put_rate,
+        broker.get_rate,
+        broker.disk_used_ratio,
+        broker.started,
+        broker.error,
+    )

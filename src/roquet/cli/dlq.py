@@ -1,0 +1,156 @@
+"""`roquet dlq`: dead letters, which are messages that a group failed to take too often."""
+
+import asyncio
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from roquet.cli.message_view import body_text
+from roquet.cli.numbers import whole_number
+from roquet.cli.operating.commands import Commands, Session
+from roquet.cli.operating.confirming import define_confirmation, is_confirmed
+from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
+from roquet.cli.operating.times import moment
+from roquet.client.received import ReceivedMessage
+from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
+
+_COUNT_DEFAULT: Final = 64
+# So many are on their way together.
+_PIECE_COUNT: Final = 64
+_BODY_LENGTH_MAX: Final = 40
+
+_MORE: Final = """\
+Each becomes a new message of the topic it came from, for all groups that read
+it. The dead letter stays until it expires: who resends twice sends twice.
+"""
+
+
+def define(parser: ArgumentParser) -> None:
+    commands = Commands(parser)
+    commands.add("list", "List groups that have dead letters.", _list)
+    show = commands.add("show", "Show the dead letters of a group, and why they died.", _show)
+    _define_selection(show, _COUNT_DEFAULT)
+    resend = commands.add("resend", "Send dead letters of a group again.", _resend, _MORE)
+    _define_selection(resend, None)
+    resend.add_argument(
+        "--id", action="append", default=[], metavar="ID", help="This one; may be repeated."
+    )
+    resend.add_argument("--topic", help="Those that came from this topic.")
+    resend.add_argument(
+        "--rate", type=whole_number(1), metavar="N", help="No more than N a second."
+    )
+    define_confirmation(resend)
+
+
+def _define_selection(parser: ArgumentParser, count_default: int | None) -> None:
+    parser.add_argument("group")
+    parser.add_argument("--from", dest="begin", type=moment, metavar="TIME", help="Died since.")
+    parser.add_argument("--to", dest="end", type=moment, metavar="TIME", help="Died before.")
+    parser.add_argument(
+        "--count",
+        type=whole_number(1),
+        default=count_default,
+        metavar="N",
+        help=f"No more than N; {count_default or 'all'} if left out.",
+    )
+
+
+async def _list(session: Session) -> int:
+    counts = await session.admin.dead_letter_counts()
+    columns = ("group", "dead_letters", "last_stored")
+    rows = [(group, each.message_count, each.last_stored) for group, each in counts.items()]
+    session.finish(Report({}, [ReportTable("groups", columns, rows)]))
+    return DONE
+
+
+async def _show(session: Session) -> int:
+    given = session.given
+    found = await session.admin.dead_letters(
+        given.group, begin=given.begin, end=given.end, count_max=given.count
+    )
+    columns = ("stored", "topic", "message_id", "tags", "keys", "tries", "error", "reason", "body")
+    session.finish(Report({}, [ReportTable("dead_letters", columns, list(map(_row, found)))]))
+    return DONE
+
+
+def _row(dead: ReceivedMessage) -> tuple[Fact, ...]:
+    death = dead.death
+    return (
+        dead.stored,
+        dead.topic,
+        dead.message_id,
+        dead.tags,
+        " ".join(dead.keys) or None,
+        None if death is None else death.try_count,
+        None if death is None else death.error_type,
+        None if death is None else death.reason,
+        body_text(dead, _BODY_LENGTH_MAX),
+    )
+
+
+async def _resend(session: Session) -> int:
+    given = session.given
+    counts: Counter[str] = Counter()
+    with session.reporter.late_progress("dead letters looked at") as progress:
+        async with aclosing(_selected(session)) as selected:
+            async for dead in selected:
+                counts[dead.topic] += 1
+                progress.advance()
+    if not counts:
+        text = f"group {given.group!r} has no such dead letters; see: roquet dlq list"
+        raise Failed(text, NOT_FOUND)
+    table = ReportTable("topics", ("topic", "dead_letters"), sorted(counts.items()))
+    session.finish(Report({"group": given.group, "dead_letters": counts.total()}, [table]))
+    if is_confirmed(session, f"Send {counts.total()} messages again?"):
+        sent_count = await _send_again(session, counts.total())
+        session.reporter.say(f"sent {sent_count} messages again")
+    return DONE
+
+
+async def _selected(session: Session) -> AsyncGenerator[ReceivedMessage]:
+    given = session.given
+    count = 0
+    found = session.admin.each_dead_letter(given.group, begin=given.begin, end=given.end)
+    async with aclosing(found):
+        async for dead in found:
+            if given.id and dead.message_id not in given.id:
+                continue
+            if given.topic is not None and dead.topic != given.topic:
+                continue
+            yield dead
+            count += 1
+            if count == given.count:
+                return
+
+
+async def _send_again(session: Session, total: int) -> int:
+    """No more than were counted: what died meanwhile nobody has seen."""
+    rate = session.given.rate
+    piece_count = min(_PIECE_COUNT, rate or _PIECE_COUNT)
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    sent_count = 0
+    piece: list[ReceivedMessage] = []
+
+    async def send() -> None:
+        nonlocal sent_count
+        if rate is not None:
+            await asyncio.sleep(begin_s + sent_count / rate - loop.time())
+        await session.admin.resend(piece)
+        sent_count += len(piece)
+        progress.advance(len(piece))
+        piece.clear()
+
+    with session.reporter.late_progress("messages sent again", total) as progress:
+        async with aclosing(_selected(session)) as selected:
+            async for dead in selected:
+                piece.append(dead)
+                if len(piece) == piece_count:
+                    await send()
+                if sent_count + len(piece) == total:
+                    break
+        if piece:
+            await send()
+    return sent_count

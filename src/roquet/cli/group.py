@@ -1,0 +1,271 @@
+"""`roquet group`: which consumer groups there are, how far they are, who is in them."""
+
+import asyncio
+from argparse import ArgumentParser
+from dataclasses import replace
+from typing import Final
+
+from roquet.cli.numbers import whole_number
+from roquet.cli.operating.brokers import broker_name
+from roquet.cli.operating.commands import Commands, Session
+from roquet.cli.operating.confirming import define_confirmation, is_confirmed
+from roquet.cli.operating.failures import DONE
+from roquet.client.admin.groups import DEFAULT_SETTINGS, GroupMembers, GroupSettings
+from roquet.client.admin.member_info import MemberInfo
+from roquet.client.admin.progress import GroupProgress
+from roquet.client.errors import ClientError, GroupNotFound
+from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
+
+# Groups that are asked about at the same time.
+_AT_ONCE: Final = 8
+
+
+def define(parser: ArgumentParser) -> None:
+    commands = Commands(parser)
+    listing = commands.add("list", "List groups with their members and lag.", _list)
+    listing.add_argument("--all", action="store_true", help="Also the system's own.")
+    listing.add_argument(
+        "--names", action="store_true", help="Names only: quick, however many there are."
+    )
+    show = commands.add("show", "Show how far a group is in each queue, and its settings.", _show)
+    show.add_argument("group")
+    show.add_argument("--topic", help="In this topic only.")
+    members = commands.add("members", "Show who of a group is connected.", _members)
+    members.add_argument("group")
+    members.add_argument(
+        "--member", metavar="CLIENT", help="What this one says about itself, queue by queue."
+    )
+    create = commands.add(
+        "create",
+        "Make a group at all masters, or at some; one that is there gets what is given.",
+        _create,
+    )
+    create.add_argument("group")
+    _define_settings(create)
+    delete = commands.add("delete", "Delete a group and its offsets; dead letters stay.", _delete)
+    delete.add_argument("group")
+    delete.add_argument("--cluster", help="In this cluster only.")
+    delete.add_argument("--keep-offsets", action="store_true", help="It may go on where it was.")
+    define_confirmation(delete)
+
+
+def _define_settings(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--retries",
+        type=whole_number(-1),
+        metavar="N",
+        help="How often a message is tried again before it is a dead letter; 16 if left out.",
+    )
+    parser.add_argument("--retry-queues", type=whole_number(0), metavar="N", help="1 if left out.")
+    enabled = parser.add_mutually_exclusive_group()
+    enabled.add_argument("--disabled", action="store_true", help="Nobody of it gets messages.")
+    enabled.add_argument("--enabled", action="store_true", help="Takes --disabled back.")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--cluster", help="At the masters of this cluster only.")
+    where.add_argument("--broker", metavar="NAME", help="At this broker only.")
+
+
+async def _list(session: Session) -> int:
+    groups = await session.admin.groups(with_internal=session.given.all)
+    if session.given.names:
+        table = ReportTable("groups", ("group",), [(group,) for group in groups])
+    else:
+        gate = asyncio.Semaphore(_AT_ONCE)
+        with session.reporter.late_progress("groups", len(groups)) as progress:
+
+            async def row(group: str) -> tuple[Fact, ...]:
+                async with gate:
+                    found = await _list_row(session, group)
+                progress.advance()
+                return found
+
+            rows = await asyncio.gather(*map(row, groups))
+        columns = ("group", "members", "type", "topics", "rate", "lag", "behind_s", "problem")
+        table = ReportTable("groups", columns, rows)
+    session.finish(Report({}, [table]))
+    return DONE
+
+
+async def _list_row(session: Session, group: str) -> tuple[Fact, ...]:
+    try:
+        members = await session.admin.members(group)
+        progress = await session.admin.progress(group)
+    except GroupNotFound:
+        return group, 0, None, 0, None, None, None, "deleted meanwhile"
+    except ClientError as error:
+        return group, None, None, None, None, None, None, str(error)
+    topics = {each.queue.topic for each in progress.queues}
+    return (
+        group,
+        len(members.connections),
+        _kind(members),
+        len(topics),
+        progress.rate,
+        progress.lag,
+        progress.time_lag,
+        None,
+    )
+
+
+def _kind(members: GroupMembers) -> str | None:
+    """As Java calls it, in fewer words."""
+    if members.message_model is None:
+        return None
+    how = "push" if (members.consume_type or "").endswith("PASSIVELY") else "pull"
+    return f"{how}, {members.message_model.lower()}"
+
+
+async def _show(session: Session) -> int:
+    given, admin = session.given, session.admin
+    progress, members, settings = await asyncio.gather(
+        admin.progress(given.group, topic=given.topic),
+        admin.members(given.group),
+        admin.group_settings(given.group),
+    )
+    facts: dict[str, Fact] = {
+        "group": given.group,
+        "members": len(members.connections),
+        "type": _kind(members),
+        "rate": progress.rate,
+        "lag": progress.lag,
+        "behind_s": progress.time_lag,
+    }
+    session.finish(Report(facts, [progress_table(progress), _settings_table(settings)]))
+    return DONE
+
+
+def progress_table(progress: GroupProgress) -> ReportTable:
+    columns = (
+        *("topic", "broker", "queue", "committed", "end", "lag"),
+        *("behind_s", "last_taken"),
+    )
+    return ReportTable(
+        "queues",
+        columns,
+        [
+            (
+                *each.queue,
+                each.consumer_offset,
+                each.broker_offset,
+                each.lag,
+                each.time_lag,
+                each.last_taken,
+            )
+            for each in progress.queues
+        ],
+    )
+
+
+def _settings_table(settings: dict[str, GroupSettings]) -> ReportTable:
+    return ReportTable(
+        "settings",
+        ("broker", "enabled", "broadcasts", "retries", "retry_queues"),
+        [
+            (
+                broker,
+                each.is_enabled,
+                each.may_broadcast,
+                each.retry_count_max,
+                each.retry_queue_count,
+            )
+            for broker, each in settings.items()
+        ],
+    )
+
+
+async def _members(session: Session) -> int:
+    given, admin = session.given, session.admin
+    if given.member is not None:
+        session.finish(_member_report(await admin.running_info(given.group, given.member)))
+        return DONE
+    members = await admin.members(given.group)
+    if not members.connections:
+        # A group that nobody knows is a mistake; one that is away is not.
+        await admin.progress(given.group)
+    session.finish(
+        Report(
+            {"group": given.group, "members": len(members.connections), "type": _kind(members)},
+            [
+                ReportTable(
+                    "connections",
+                    ("client", "address", "language", "version"),
+                    [
+                        (each.client_id, each.address, each.language, each.version)
+                        for each in members.connections
+                    ],
+                ),
+                ReportTable(
+                    "subscriptions",
+                    ("topic", "wants"),
+                    sorted((members.subscriptions or {}).items()),
+                ),
+            ],
+        )
+    )
+    return DONE
+
+
+def _member_report(info: MemberInfo) -> Report:
+    return Report(
+        dict(info.properties),
+        [
+            ReportTable("subscriptions", ("topic", "wants"), sorted(info.subscriptions.items())),
+            ReportTable(
+                "queues",
+                ("topic", "broker", "queue", "committed", "cached", "locked", "last_pull"),
+                [
+                    (
+                        *queue,
+                        each.committed_offset,
+                        each.cached_count,
+                        each.is_locked,
+                        each.last_pull,
+                    )
+                    for queue, each in sorted(info.queues.items())
+                ],
+            ),
+            ReportTable(
+                "rates",
+                ("topic", "pulled", "done", "failed", "call_s"),
+                [
+                    (topic, each.pulled, each.done, each.failed, each.call_duration)
+                    for topic, each in sorted(info.rates.items())
+                ],
+            ),
+        ],
+    )
+
+
+async def _create(session: Session) -> int:
+    given, admin = session.given, session.admin
+    before = await admin.group_settings(given.group)
+    settings = next(iter(before.values()), DEFAULT_SETTINGS)
+    if given.retries is not None:
+        settings = replace(settings, retry_count_max=given.retries)
+    if given.retry_queues is not None:
+        settings = replace(settings, retry_queue_count=given.retry_queues)
+    if given.disabled or given.enabled:
+        settings = replace(settings, is_enabled=given.enabled)
+    broker = await broker_name(session, given.broker)
+    await admin.create_group(given.group, settings, cluster=given.cluster, broker=broker)
+    after = await admin.group_settings(given.group)
+    session.finish(Report({"group": given.group}, [_settings_table(after)]))
+    return DONE
+
+
+async def _delete(session: Session) -> int:
+    given, admin = session.given, session.admin
+    progress = await admin.progress(given.group)
+    members = await admin.members(given.group)
+    facts: dict[str, Fact] = {
+        "group": given.group,
+        "members": len(members.connections),
+        "lag": progress.lag,
+    }
+    session.finish(Report(facts))
+    if is_confirmed(session, f"Delete group {given.group}?"):
+        await admin.delete_group(
+            given.group, cluster=given.cluster, keep_offsets=given.keep_offsets
+        )
+        session.reporter.say("deleted")
+    return DONE

@@ -1,0 +1,323 @@
+"""`roquet message`: sending messages, finding them, reading along."""
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from roquet.cli.message_view import (
+    matches,
+    message_line,
+    message_members,
+    message_report,
+    messages_report,
+)
+from roquet.cli.numbers import whole_number
+from roquet.cli.operating.commands import Commands, Session
+from roquet.cli.operating.failures import DONE, MISUSED, NOT_FOUND, Failed
+from roquet.cli.operating.pairs import pair, queue_at, queue_place
+from roquet.cli.operating.stopping import until_stopped
+from roquet.cli.operating.times import moment, time_span
+from roquet.client.admin.following import FollowFrom
+from roquet.client.group.start_offset import StartFrom
+from roquet.client.hooks import ConsumeOutcome, MessageKind
+from roquet.client.moments import utc
+from roquet.client.producer.producer import AsyncProducer
+from roquet.client.queue_ref import QueueRef
+from roquet.client.received import ReceivedMessage
+from roquet.client.trace.records import (
+    EndTransactionRecord,
+    PubRecord,
+    SubAfterRecord,
+    SubBeforeRecord,
+    TraceRecord,
+)
+from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
+from roquet.protocol.messages.message import Message
+
+_GROUP: Final = "roquet-cli"
+_LAST_COUNT: Final = 10
+_COUNT_DEFAULT: Final = 64
+_encode = msgspec.json.Encoder().encode
+
+
+def define(parser: ArgumentParser) -> None:
+    commands = Commands(parser)
+    _define_send(
+        commands.add(
+            "send", "Send messages: from the command line, a file, or line by line.", _send
+        )
+    )
+    _define_tail(commands.add("tail", "Show the last messages of a topic, and follow it.", _tail))
+    by_id = commands.add(
+        "by-id", "Show a message, by the id its producer got or its place.", _by_id
+    )
+    by_id.add_argument("topic")
+    by_id.add_argument("id")
+    by_key = commands.add("by-key", "Find messages by a key.", _by_key)
+    by_key.add_argument("topic")
+    by_key.add_argument("key")
+    _define_range(by_key)
+    by_time = commands.add("by-time", "Find messages by the time they were stored.", _by_time)
+    by_time.add_argument("topic")
+    _define_range(by_time)
+    by_offset = commands.add(
+        "by-offset", "Show messages of a queue, from an offset on.", _by_offset
+    )
+    by_offset.add_argument("topic")
+    by_offset.add_argument("queue", type=queue_place, metavar="BROKER:QUEUE")
+    by_offset.add_argument("offset", type=whole_number(0))
+    by_offset.add_argument("--count", type=whole_number(1), default=1, help="1 if left out.")
+    trace = commands.add("trace", "Show what became of a message, if its clients trace.", _trace)
+    trace.add_argument("id")
+    trace.add_argument("--trace-topic", metavar="TOPIC", help="Where they write it down.")
+
+
+def _define_send(parser: ArgumentParser) -> None:
+    parser.add_argument("topic")
+    bodies = parser.add_mutually_exclusive_group(required=True)
+    bodies.add_argument("body", nargs="?", help="The text of the message.")
+    bodies.add_argument("--file", type=Path, help="The message is what this file has.")
+    bodies.add_argument(
+        "--lines", action="store_true", help="Each line of standard input is a message."
+    )
+    parser.add_argument("--tags")
+    parser.add_argument("--key", action="append", default=[], help="May be repeated.")
+    parser.add_argument("--property", action="append", default=[], type=pair, metavar="NAME=VALUE")
+    parser.add_argument("--count", type=whole_number(1), default=1, help="So many times.")
+    delay = parser.add_mutually_exclusive_group()
+    delay.add_argument("--delay", type=time_span, metavar="SPAN", help="Such as 90s or 2h.")
+    delay.add_argument("--delay-level", type=whole_number(1), metavar="N")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--queue", type=queue_place, metavar="BROKER:QUEUE")
+    place.add_argument("--order-key", metavar="TEXT", help="One queue for all with this text.")
+    parser.add_argument("--group", default=_GROUP, help="The producer group; %(default)s.")
+    parser.add_argument("--trace", action="store_true", help="Write down what became of it.")
+
+
+def _define_tail(parser: ArgumentParser) -> None:
+    parser.add_argument("topic")
+    parser.add_argument("-f", "--follow", action="store_true", help="Go on as messages come.")
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument(
+        "--last",
+        type=whole_number(0),
+        default=_LAST_COUNT,
+        metavar="N",
+        help="Begin with the last N of each queue; %(default)s if left out.",
+    )
+    begin.add_argument("--since", type=moment, metavar="TIME", help="Such as 10m (ago).")
+    begin.add_argument("--all", action="store_true", help="Begin with the first message.")
+    parser.add_argument("--count", type=whole_number(1), metavar="N", help="End after N messages.")
+    filters = parser.add_mutually_exclusive_group()
+    filters.add_argument("--tags", help='Those with one of them: "new || paid".')
+    filters.add_argument("--sql", help="Those that match: \"price > 3 AND city = 'Rome'\".")
+    parser.add_argument("--key", help="Those with this key.")
+    parser.add_argument("--property", action="append", default=[], type=pair, metavar="NAME=VALUE")
+    parser.add_argument("--grep", metavar="TEXT", help="Those with this text in the body.")
+
+
+def _define_range(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--from", dest="begin", type=moment, metavar="TIME", help="2026-11-15T20:16, or 90m (ago)."
+    )
+    parser.add_argument("--to", dest="end", type=moment, metavar="TIME", help="Not included.")
+    parser.add_argument(
+        "--count",
+        type=whole_number(1),
+        default=_COUNT_DEFAULT,
+        metavar="N",
+        help="No more than N, the oldest; %(default)s if left out.",
+    )
+
+
+async def _send(session: Session) -> int:
+    given, access = session.given, session.access
+    async with AsyncProducer(
+        access.name_server,
+        given.group,
+        namespace=access.namespace,
+        credentials=access.credentials,
+        tls=access.tls,
+        trace=given.trace,
+    ) as producer:
+        queue = None if given.queue is None else queue_at(given.topic, given.queue)
+        receipts = []
+        with session.reporter.late_progress("messages") as progress:
+            for body in _bodies(session):
+                message = Message(
+                    given.topic, body, given.tags, tuple(given.key), dict(given.property)
+                )
+                receipt = await producer.send(
+                    message,
+                    queue=queue,
+                    order_key=given.order_key,
+                    delay=given.delay,
+                    delay_level=given.delay_level,
+                    timeout_s=access.timeout_s,
+                )
+                receipts.append(receipt)
+                progress.advance()
+    columns = ("message_id", "broker", "queue", "offset")
+    rows = [
+        (each.message_id, each.queue.broker_name, each.queue.queue_id, each.queue_offset)
+        for each in receipts
+    ]
+    session.finish(Report({}, [ReportTable("sent", columns, rows)]))
+    return DONE
+
+
+def _bodies(session: Session) -> Iterator[bytes]:
+    given = session.given
+    if given.lines:
+        for line in sys.stdin.buffer:
+            yield line.rstrip(b"\r\n")
+        return
+    if given.file is not None:
+        try:
+            body = given.file.read_bytes()
+        except OSError as error:
+            raise Failed(f"{given.file}: {error.strerror}", MISUSED) from None
+    else:
+        body = given.body.encode(errors="surrogateescape")
+    for _ in range(given.count):
+        yield body
+
+
+async def _tail(session: Session) -> int:
+    given, admin = session.given, session.admin
+    statistics = await admin.topic_statistics(given.topic)
+    ends = {each.queue: each.max_offset for each in statistics.queues}
+    starts = {
+        each.queue: max(each.min_offset, each.max_offset - given.last) for each in statistics.queues
+    }
+    start: FollowFrom = starts
+    if given.all:
+        start = StartFrom.FIRST
+    elif given.since is not None:
+        start = given.since
+    if not given.follow:
+        await _print_what_is_there(session, start, ends)
+    else:
+        await until_stopped(_print_all(session, start))
+    return DONE
+
+
+async def _print_what_is_there(
+    session: Session, start: FollowFrom, ends: dict[QueueRef, int]
+) -> None:
+    """In the order in which they were stored, which takes all of them first."""
+    given = session.given
+    found: list[ReceivedMessage] = []
+    messages = session.admin.follow(given.topic, start, ends=ends, tags=given.tags, sql=given.sql)
+    with session.reporter.late_progress("messages") as progress:
+        async with aclosing(messages):
+            async for message in messages:
+                progress.advance()
+                if _is_wanted(session, message):
+                    found.append(message)
+    found.sort(key=lambda each: (each.stored, each.queue, each.queue_offset))
+    is_window = given.since is None and not given.all
+    if is_window:
+        found = found[-given.last :] if given.last else []
+    for message in found[: given.count]:
+        _print(session, message)
+
+
+async def _print_all(session: Session, start: FollowFrom) -> None:
+    given = session.given
+    count = 0
+    messages = session.admin.follow(given.topic, start, tags=given.tags, sql=given.sql)
+    async with aclosing(messages):
+        async for message in messages:
+            if _is_wanted(session, message):
+                _print(session, message)
+                count += 1
+                if count == given.count:
+                    return
+
+
+def _is_wanted(session: Session, message: ReceivedMessage) -> bool:
+    given = session.given
+    return matches(message, key=given.key, properties=dict(given.property), text=given.grep)
+
+
+def _print(session: Session, message: ReceivedMessage) -> None:
+    """At once: who follows wants to see it now."""
+    if session.given.json:
+        print(_encode(message_members(message)).decode(), flush=True)
+    else:
+        print(message_line(message), flush=True)
+
+
+async def _by_id(session: Session) -> int:
+    message = await session.admin.message(session.given.topic, session.given.id)
+    session.finish(message_report(message, as_json=session.given.json))
+    return DONE
+
+
+async def _by_key(session: Session) -> int:
+    given = session.given
+    found = await session.admin.messages_by_key(
+        given.topic, given.key, begin=given.begin, end=given.end, count_max=given.count
+    )
+    return _show_found(session, found)
+
+
+async def _by_time(session: Session) -> int:
+    given = session.given
+    found = await session.admin.messages_between(
+        given.topic, begin=given.begin, end=given.end, count_max=given.count
+    )
+    return _show_found(session, found)
+
+
+async def _by_offset(session: Session) -> int:
+    given = session.given
+    found = await session.admin.messages_of_queue(
+        queue_at(given.topic, given.queue), given.offset, count_max=given.count
+    )
+    return _show_found(session, found)
+
+
+def _show_found(session: Session, found: list[ReceivedMessage]) -> int:
+    session.finish(messages_report(found, as_json=session.given.json))
+    if not found:
+        raise Failed("no message is like that: look at another topic or time", NOT_FOUND)
+    return DONE
+
+
+async def _trace(session: Session) -> int:
+    given = session.given
+    records = await session.admin.trace(given.id, topic=given.trace_topic)
+    columns = ("time", "event", "group", "place", "took_ms", "outcome", "retries")
+    session.finish(Report({}, [ReportTable("trace", columns, list(map(_trace_row, records)))]))
+    if not records:
+        raise Failed(
+            "nobody wrote down what became of it: clients trace with trace=True, and brokers need"
+            " traceTopicEnable=true",
+            NOT_FOUND,
+        )
+    return DONE
+
+
+def _trace_row(record: TraceRecord) -> tuple[Fact, ...]:
+    time = utc(record.timestamp) if record.timestamp else None
+    match record:
+        case PubRecord():
+            kind = MessageKind(record.kind).name.lower()
+            outcome = "stored" if record.is_success else "failed"
+            event = f"sent, {kind}"
+            return time, event, record.group, record.store_host, record.duration_ms, outcome, None
+        case SubBeforeRecord():
+            return time, "delivered", record.group, None, None, None, record.retry_count
+        case SubAfterRecord():
+            outcome = ConsumeOutcome(record.outcome).name.lower()
+            return time, "consumed", record.group, None, record.duration_ms, outcome, None
+        case EndTransactionRecord():
+            event = "transaction ended" + (", when asked" if record.is_answer else "")
+            return time, event, record.group, record.store_host, None, record.state, None

@@ -1,0 +1,118 @@
+"""Messages as operators see them: one line each, or one with everything."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from roquet.client.received import ReceivedMessage
+from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
+from roquet.protocol.errors import BadMessage
+
+COLUMNS: Final = (
+    *("stored", "topic", "broker", "queue", "offset", "message_id", "tags", "keys", "size", "body"),
+)
+_BODY_LENGTH_MAX: Final = 60
+
+
+def messages_report(messages: Sequence[ReceivedMessage], *, as_json: bool) -> Report:
+    """In JSON with the whole body."""
+    if as_json:
+        columns = (*COLUMNS, "body_base64", "properties")
+        rows = [tuple(message_members(each).values()) for each in messages]
+        return Report({}, [ReportTable("messages", columns, rows)])
+    return Report({}, [ReportTable("messages", COLUMNS, list(map(_row, messages)))])
+
+
+def message_report(message: ReceivedMessage, *, as_json: bool) -> Report:
+    more: dict[str, Fact] = {
+        "born": message.born,
+        "offset_id": message.offset_id,
+        "retries": message.retry_count,
+    }
+    members = message_members(message) | more
+    if as_json:
+        return Report(members)
+    # People read texts; programs take bytes.
+    del members["body_base64"], members["properties"]
+    if members["body"] is None:
+        members["body"] = body_text(message)
+    properties = ReportTable("properties", ("name", "value"), [*message.properties.items()])
+    return Report(members, [properties])
+
+
+def message_members(message: ReceivedMessage) -> dict[str, Fact]:
+    """Everything a program may want. A body that is no UTF-8 is there as base64 only."""
+    body = _body(message)
+    return {
+        **dict(zip(COLUMNS[:-2], _place(message), strict=True)),
+        "size": len(body),
+        "body": _text(body),
+        "body_base64": base64.b64encode(body).decode(),
+        "properties": dict(message.properties),
+    }
+
+
+def message_line(message: ReceivedMessage) -> str:
+    """For who follows: what comes first is what eyes look for."""
+    stored = message.stored.astimezone().isoformat(sep=" ", timespec="milliseconds")
+    place = f"{message.queue.broker_name}:{message.queue.queue_id}:{message.queue_offset}"
+    marks = " ".join(filter(None, (message.tags, *message.keys)))
+    return "  ".join(filter(None, (stored, place, marks, body_text(message))))
+
+
+def body_text(message: ReceivedMessage, length_max: int | None = None) -> str:
+    body = _body(message)
+    text = _text(body)
+    if text is None:
+        return f"<{len(body)} bytes>"
+    # Control characters belong to no terminal.
+    text = "".join(each if each.isprintable() else "�" for each in text)
+    if length_max is not None and len(text) > length_max:
+        return f"{text[: length_max - 1]}…"
+    return text
+
+
+def _row(message: ReceivedMessage) -> tuple[Fact, ...]:
+    return (*_place(message), len(_body(message)), body_text(message, _BODY_LENGTH_MAX))
+
+
+def _place(message: ReceivedMessage) -> tuple[Fact, ...]:
+    return (
+        message.stored,
+        message.topic,
+        message.queue.broker_name,
+        message.queue.queue_id,
+        message.queue_offset,
+        message.message_id,
+        message.tags,
+        " ".join(message.keys) or None,
+    )
+
+
+def _body(message: ReceivedMessage) -> bytes:
+    try:
+        return message.body
+    except BadMessage:
+        return message.record.body  # As it is stored: nobody can unpack it.
+
+
+def _text(body: bytes) -> str | None:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def matches(
+    message: ReceivedMessage,
+    *,
+    key: str | None,
+    properties: Mapping[str, str],
+    text: str | None,
+) -> bool:
+    """What brokers cannot filter by."""
+    return (
+        (key is None or key in message.keys)
+        and all(message.properties.get(name) == value for name, value in properties.items())
+        and (text is None or text.encode() in _body(message))
+    )

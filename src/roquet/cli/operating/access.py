@@ -1,0 +1,128 @@
+"""How a cluster is reached: from options, the environment and a file, in this order.
+
+Secrets are not among the options: everybody on a machine can read the command lines of others.
+"""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from roquet.cli.operating.config_file import ConfigFile, TlsTable, config_path, read_config_file
+from roquet.client.admin.config import ADMIN_TIMEOUT_S, AdminOptions
+from roquet.client.cluster.tls import TlsConfig
+from roquet.client.config import Credentials
+
+ADDRESS_VARIABLE: Final = "NAMESRV_ADDR"
+ACCESS_KEY_VARIABLE: Final = "ROQUET_ACCESS_KEY"
+SECRET_KEY_VARIABLE: Final = "ROQUET_SECRET_KEY"  # noqa: S105  The name of one.
+# Where `roquet up` puts it.
+ADDRESS_DEFAULT: Final = "127.0.0.1:9876"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    name_server: str
+    # Who said so: what to change if it is wrong.
+    name_server_from: str
+    namespace: str | None
+    credentials: Credentials | None
+    tls: TlsConfig | bool
+    timeout_s: float
+
+    def options(self) -> AdminOptions:
+        return AdminOptions(
+            namespace=self.namespace,
+            credentials=self.credentials,
+            tls=self.tls,
+            timeout_s=self.timeout_s,
+        )
+
+
+def define_access(parser: ArgumentParser) -> None:
+    options = parser.add_argument_group("how the cluster is reached")
+    options.add_argument(
+        "-n",
+        "--name-server",
+        metavar="ADDRESSES",
+        help=f"host:port of name servers, joined by ';'; else {ADDRESS_VARIABLE}, the file"
+        f" ~/.config/roquet.toml, or {ADDRESS_DEFAULT}.",
+    )
+    options.add_argument("--namespace", help="Topics and groups are those inside of it.")
+    options.add_argument(
+        "--timeout", type=_seconds, metavar="SECONDS", help="How long a server may take."
+    )
+    options.add_argument("--tls", action="store_true", help="Encrypt.")
+    options.add_argument(
+        "--tls-ca", type=Path, metavar="FILE", help="Whom to trust instead of the system (PEM)."
+    )
+    options.add_argument(
+        "--tls-cert", type=Path, metavar="FILE", help="Our own certificate, if they ask for one."
+    )
+    options.add_argument("--tls-key", type=Path, metavar="FILE", help="Its key.")
+    options.add_argument(
+        "--tls-any-host",
+        action="store_true",
+        help="The certificate need not name the address; brokers' seldom do.",
+    )
+
+
+def access_of(given: Namespace, environment: Mapping[str, str]) -> Access:
+    """Raises BadConfigFile."""
+    file = read_config_file(environment)
+    name_server, origin = _name_server(given, environment, file)
+    return Access(
+        name_server=name_server,
+        name_server_from=origin,
+        namespace=given.namespace or file.namespace,
+        credentials=_credentials(environment, file),
+        tls=_tls(given, file.tls),
+        timeout_s=given.timeout or file.timeout_s or ADMIN_TIMEOUT_S,
+    )
+
+
+def _name_server(
+    given: Namespace, environment: Mapping[str, str], file: ConfigFile
+) -> tuple[str, str]:
+    if given.name_server:
+        return given.name_server, "-n"
+    if named := environment.get(ADDRESS_VARIABLE):
+        return named, ADDRESS_VARIABLE
+    if file.name_server:
+        return file.name_server, str(config_path(environment))
+    return ADDRESS_DEFAULT, "nobody named another"
+
+
+def _credentials(environment: Mapping[str, str], file: ConfigFile) -> Credentials | None:
+    access_key = environment.get(ACCESS_KEY_VARIABLE)
+    secret_key = environment.get(SECRET_KEY_VARIABLE)
+    if access_key and secret_key:
+        return Credentials(access_key, secret_key)
+    table = file.credentials
+    if table is None:
+        return None
+    return Credentials(table.access_key, table.secret_key, table.security_token)
+
+
+def _tls(given: Namespace, table: TlsTable | None) -> TlsConfig | bool:
+    options = {
+        "ca_file": given.tls_ca,
+        "cert_file": given.tls_cert,
+        "key_file": given.tls_key,
+        "check_host": False if given.tls_any_host else None,
+    }
+    said = {name: value for name, value in options.items() if value is not None}
+    if not given.tls and not said and table is None:
+        return False
+    return TlsConfig(**(msgspec.structs.asdict(table or TlsTable()) | said))
+
+
+def _seconds(text: str) -> float:
+    """Raises ValueError."""
+    seconds = float(text)
+    if not seconds > 0:
+        raise ValueError(text)
+    return seconds

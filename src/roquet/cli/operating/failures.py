@@ -1,0 +1,105 @@
+"""What is said when a command cannot be done: one line with the remedy; and how it ends.
+
+0  done
+1  refused by a server, or found something wrong, or not confirmed
+2  misused: the arguments or the file of settings make no sense
+3  a server cannot be reached
+4  there is no such topic, group, message or broker
+"""
+
+from typing import Final, NamedTuple
+
+from roquet.cli.operating.access import SECRET_KEY_VARIABLE, Access
+from roquet.cli.operating.config_file import BadConfigFile
+from roquet.client.errors import (
+    BadArgument,
+    GroupNotFound,
+    MembersConnected,
+    MessageNotFound,
+    NoNameServer,
+    NotConnected,
+    RequestRefused,
+    TopicNotFound,
+    Unreachable,
+)
+from roquet.errors import RoquetError
+from roquet.net.errors import BadAddress
+from roquet.protocol.codes import ResponseCode
+
+DONE: Final = 0
+FAILED: Final = 1
+MISUSED: Final = 2
+UNREACHABLE: Final = 3
+NOT_FOUND: Final = 4
+
+
+class Failure(NamedTuple):
+    text: str
+    exit_code: int
+
+
+class Failed(RoquetError):
+    """A command ends with this line."""
+
+    def __init__(self, text: str, exit_code: int = FAILED) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+def failure_of(error: RoquetError, access: Access | None) -> Failure:
+    """`access` is None if it was not even known how to reach anybody."""
+    match error:
+        case Failed():
+            return Failure(str(error), error.exit_code)
+        case NoNameServer():
+            return Failure(_no_name_server(error, access), UNREACHABLE)
+        case Unreachable():
+            text = (
+                f"broker {error.broker} cannot be asked: {error.reason}; see whether it runs and"
+                " whether its advertised address leads here: roquet doctor"
+            )
+            return Failure(text, UNREACHABLE)
+        case TopicNotFound():
+            text = f"topic {error.topic!r}: {error.reason}; see: roquet topic list"
+            return Failure(text, NOT_FOUND)
+        case GroupNotFound():
+            text = (
+                f"no broker knows a group {error.group!r}: it is misspelt, or no consumer of it was"
+                " ever connected; see: roquet group list"
+            )
+            return Failure(text, NOT_FOUND)
+        case NotConnected():
+            text = f"{error}; see: roquet group members {error.group}"
+            return Failure(text, NOT_FOUND)
+        case MessageNotFound():
+            text = f"{error}: it is of another topic, was never sent, or has expired"
+            return Failure(text, NOT_FOUND)
+        case MembersConnected():
+            text = (
+                f"group {error.group!r} is connected to a broker of 4.9, which can move it to a"
+                " time but not to an offset: stop its members first, or give --to-time"
+            )
+            return Failure(text, FAILED)
+        case RequestRefused():
+            return Failure(_refused(error), FAILED)
+        case BadArgument() | BadConfigFile() | BadAddress():
+            return Failure(str(error), MISUSED)
+        case _:
+            return Failure(str(error), FAILED)
+
+
+def _no_name_server(error: NoNameServer, access: Access | None) -> str:
+    reasons = "; ".join(error.reasons)
+    if access is None:
+        return f"no name server answered ({reasons})"
+    return (
+        f"no name server answered at {access.name_server} ({access.name_server_from}): {reasons};"
+        " start one with roquet up, or name another with -n HOST:PORT"
+    )
+
+
+def _refused(error: RequestRefused) -> str:
+    text = f"{error.address} refused ({error.code}): {error.remark or 'no reason given'}"
+    if error.code == ResponseCode.NO_PERMISSION:
+        text += f"; give credentials in ~/.config/roquet.toml or {SECRET_KEY_VARIABLE}"
+    return text

@@ -1,0 +1,108 @@
+"""What is looked at, and what a key makes of it: values only, no terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final
+
+from roquet.cli.top import tables
+from roquet.cli.top.sampling import Sample
+from roquet.pipeline.jobs.reporting import Fact, ReportTable
+
+
+class View(Enum):
+    TOPICS = "topics"
+    GROUPS = "groups"
+    BROKERS = "brokers"
+
+
+class Key(Enum):
+    TOPICS = "t"
+    GROUPS = "g"
+    BROKERS = "b"
+    UP = "up"
+    DOWN = "down"
+    OPEN = "open"
+    BACK = "back"
+    SORT = "s"
+    REVERSE = "r"
+    PAUSE = " "
+    END = "q"
+
+
+_VIEWS: Final = {Key.TOPICS: View.TOPICS, Key.GROUPS: View.GROUPS, Key.BROKERS: View.BROKERS}
+_TABLES: Final = {
+    View.TOPICS: tables.topics_table,
+    View.GROUPS: tables.groups_table,
+    View.BROKERS: tables.brokers_table,
+}
+_DETAILS: Final = {
+    View.TOPICS: tables.topic_details,
+    View.GROUPS: tables.group_details,
+    View.BROKERS: tables.broker_details,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """`opened` is the row that is looked into. `row` is a place in the table, wherever rows go."""
+
+    view: View = View.GROUPS
+    opened: str | None = None
+    row: int = 0
+    sort_column: int = 0
+    is_reversed: bool = False
+    is_paused: bool = False
+    is_ended: bool = False
+
+    def table(self, before: Sample | None, now: Sample) -> ReportTable:
+        if self.opened is not None:
+            return self._sorted(_DETAILS[self.view](now, self.opened))
+        return self._sorted(_TABLES[self.view](before, now))
+
+    def after(self, key: Key, table: ReportTable) -> "Board":
+        """`table` is what is shown while the key is pressed."""
+        last = max(0, len(table.rows) - 1)
+        match key:
+            case Key.TOPICS | Key.GROUPS | Key.BROKERS:
+                return Board(_VIEWS[key], is_paused=self.is_paused)
+            case Key.UP:
+                return replace(self, row=max(0, min(self.row, last) - 1))
+            case Key.DOWN:
+                return replace(self, row=min(last, self.row + 1))
+            case Key.OPEN:
+                return self._opened(table)
+            case Key.BACK:
+                return Board(self.view, is_paused=self.is_paused)
+            case Key.SORT:
+                return replace(self, sort_column=(self.sort_column + 1) % len(table.columns))
+            case Key.REVERSE:
+                return replace(self, is_reversed=not self.is_reversed)
+            case Key.PAUSE:
+                return replace(self, is_paused=not self.is_paused)
+            case Key.END:
+                return replace(self, is_ended=True)
+
+    def _opened(self, table: ReportTable) -> "Board":
+        if self.opened is not None or not table.rows:
+            return self
+        name = str(table.rows[min(self.row, len(table.rows) - 1)][0])
+        return Board(self.view, opened=name, is_paused=self.is_paused)
+
+    def _sorted(self, table: ReportTable) -> ReportTable:
+        column = self.sort_column
+        known = [row for row in table.rows if row[column] is not None]
+        unknown = [row for row in table.rows if row[column] is None]
+        # By name from the first, by number from the largest: that is what is looked for.
+        is_down = _is_number(known, column) != self.is_reversed
+        ordered = sorted(known, key=lambda row: _comparable(row[column]), reverse=is_down)
+        return table._replace(rows=[*ordered, *unknown])
+
+
+def _is_number(rows: Sequence[Sequence[Fact]], column: int) -> bool:
+    return bool(rows) and not isinstance(rows[0][column], str)
+
+
+def _comparable(value: Fact) -> Any:
+    """The values of a column are of one kind."""
+    return value.lower() if isinstance(value, str) else value

@@ -1,0 +1,155 @@
+"""The terminal of `roquet top`: draws the board, and reads keys while it waits."""
+
+import asyncio
+import os
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from roquet.cli.operating.commands import Session
+from roquet.cli.operating.failures import DONE
+from roquet.cli.operating.stopping import until_stopped
+from roquet.cli.top.board import Board, Key, View
+from roquet.cli.top.sampling import Sample, take_sample
+from roquet.client.errors import ClientError
+from roquet.client.moments import utc
+from roquet.clock import SystemClock
+from roquet.pipeline.jobs.reporting import Report, ReportTable, cell, heading
+
+# Title, problem, heading and keys.
+_LINES_AROUND: Final = 4
+_KEYS: Final = "t topics  g groups  b brokers  ↑↓ choose  Enter open  Esc back  s sort  r reverse  space pause  q end"  # noqa: E501
+_SEQUENCES: Final = {
+    b"\x1b[A": Key.UP,
+    b"\x1bOA": Key.UP,
+    b"k": Key.UP,
+    b"\x1b[B": Key.DOWN,
+    b"\x1bOB": Key.DOWN,
+    b"j": Key.DOWN,
+    b"\r": Key.OPEN,
+    b"\n": Key.OPEN,
+    b"\x1b": Key.BACK,
+    b"\x7f": Key.BACK,
+    **{key.value.encode(): key for key in Key if len(key.value) == 1},
+}
+_READ_SIZE: Final = 64
+
+
+async def watch(session: Session) -> int:
+    given = session.given
+    board = Board(View(given.view))
+    if given.once or given.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        before = await take_sample(session.admin)
+        await asyncio.sleep(given.interval.total_seconds())
+        table = board.table(before, await take_sample(session.admin))
+        session.finish(Report({}, [table]))
+        return DONE
+    await until_stopped(_Screen(session, board).run())
+    return DONE
+
+
+def keys_in(data: bytes) -> Iterator[Key]:
+    """What was pressed; the longest sequence counts, and what is none is passed over."""
+    while data:
+        for length in (3, 1):
+            if (key := _SEQUENCES.get(data[:length])) is not None:
+                yield key
+                break
+        data = data[length:]
+
+
+class _Screen:
+    def __init__(self, session: Session, board: Board) -> None:
+        self._session = session
+        self._board = board
+        self._before: Sample | None = None
+        self._now: Sample | None = None
+        self._problem: str | None = None
+        self._is_changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until the key that ends it."""
+        console = Console()
+        sampling = asyncio.create_task(self._sample())
+        try:
+            with (
+                self._keys_read(),
+                Live(console=console, screen=True, auto_refresh=False) as live,
+            ):
+                while not self._board.is_ended:
+                    live.update(self._view(console), refresh=True)
+                    await self._is_changed.wait()
+                    self._is_changed.clear()
+        finally:
+            sampling.cancel()
+
+    async def _sample(self) -> None:
+        """A cluster that does not answer is said so, and asked again."""
+        while True:
+            if not self._board.is_paused:
+                try:
+                    sample = await take_sample(self._session.admin)
+                except ClientError as error:
+                    self._problem = str(error)
+                else:
+                    self._before, self._now, self._problem = self._now, sample, None
+                self._is_changed.set()
+            await asyncio.sleep(self._session.given.interval.total_seconds())
+
+    @contextmanager
+    def _keys_read(self) -> Iterator[None]:
+        loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+        tty.setcbreak(descriptor)
+        loop.add_reader(descriptor, self._read, descriptor)
+        try:
+            yield
+        finally:
+            loop.remove_reader(descriptor)
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+    def _read(self, descriptor: int) -> None:
+        for key in keys_in(os.read(descriptor, _READ_SIZE)):
+            self._board = self._board.after(key, self._table())
+        self._is_changed.set()
+
+    def _table(self) -> ReportTable:
+        if self._now is None:
+            return ReportTable("asking ...", ("",), [])
+        return self._board.table(self._before, self._now)
+
+    def _view(self, console: Console) -> RenderableType:
+        table = self._table()
+        time = utc(SystemClock().now_ms()).astimezone().strftime("%H:%M:%S")
+        state = "  paused" if self._board.is_paused else ""
+        title = Text(f"roquet top  {time}  {table.name}{state}", style="bold", no_wrap=True)
+        problem = Text(self._problem or "", style="red", no_wrap=True, overflow="ellipsis")
+        keys = Text(_KEYS, style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(title, problem, self._rows(table, console), keys)
+
+    def _rows(self, table: ReportTable, console: Console) -> Table:
+        board = self._board
+        view = Table(box=None, pad_edge=False)
+        for index, name in enumerate(table.columns):
+            mark = "*" if index == board.sort_column else ""
+            is_text = all(isinstance(row[index], str | None) for row in table.rows)
+            view.add_column(
+                heading(name) + mark, justify="left" if is_text else "right", no_wrap=True
+            )
+        height = max(1, console.height - _LINES_AROUND)
+        chosen = min(board.row, max(0, len(table.rows) - 1))
+        first = max(0, chosen - height + 1)
+        for index, row in enumerate(table.rows[first : first + height], first):
+            style = "reverse" if index == chosen else None
+            view.add_row(
+                *(Text(cell(*each)) for each in zip(table.columns, row, strict=True)), style=style
+            )
+        return view

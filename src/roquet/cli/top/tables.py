@@ -1,0 +1,111 @@
+"""Rows made of two samples: what is there, and how fast it changes."""
+
+from typing import Final
+
+from roquet.cli.cluster import role_of
+from roquet.cli.top.sampling import GroupSample, Sample
+from roquet.client.admin.topics import TopicStatistics
+from roquet.pipeline.jobs.reporting import Fact, ReportTable
+
+_TOPIC_COLUMNS: Final = ("topic", "rate", "messages", "queues", "last_stored")
+_GROUP_COLUMNS: Final = ("group", "members", "rate", "lag", "behind_s", "topics")
+_BROKER_COLUMNS: Final = (
+    *("broker", "role", "address", "version", "put_rate", "get_rate", "disk_used_ratio", "problem"),
+)
+
+
+def topics_table(before: Sample | None, now: Sample) -> ReportTable:
+    earlier = before.topics if before is not None else {}
+    rows = [
+        (
+            topic,
+            _rate(before, now, _end_of(earlier.get(topic)), _end_of(statistics)),
+            statistics.message_count,
+            len(statistics.queues),
+            statistics.last_stored,
+        )
+        for topic, statistics in now.topics.items()
+    ]
+    return ReportTable("topics", _TOPIC_COLUMNS, rows)
+
+
+def groups_table(before: Sample | None, now: Sample) -> ReportTable:
+    earlier = before.groups if before is not None else {}
+    rows = [
+        (
+            group,
+            len(each.members.connections),
+            _rate(before, now, _taken_by(earlier.get(group)), _taken_by(each)),
+            each.progress.lag,
+            each.progress.time_lag,
+            len({queue.queue.topic for queue in each.progress.queues}),
+        )
+        for group, each in now.groups.items()
+    ]
+    return ReportTable("groups", _GROUP_COLUMNS, rows)
+
+
+def brokers_table(_before: Sample | None, now: Sample) -> ReportTable:
+    rows = [
+        (
+            each.broker_name,
+            role_of(each),
+            each.address,
+            each.version,
+            each.put_rate,
+            each.get_rate,
+            each.disk_used_ratio,
+            each.error,
+        )
+        for each in now.brokers
+    ]
+    return ReportTable("brokers", _BROKER_COLUMNS, rows)
+
+
+def topic_details(now: Sample, topic: str) -> ReportTable:
+    statistics = now.topics.get(topic)
+    rows = [
+        (*each.queue[1:], each.min_offset, each.max_offset, each.message_count, each.last_stored)
+        for each in (statistics.queues if statistics is not None else ())
+    ]
+    columns = ("broker", "queue", "min_offset", "max_offset", "messages", "last_stored")
+    return ReportTable(f"queues of {topic}", columns, rows)
+
+
+def group_details(now: Sample, group: str) -> ReportTable:
+    sample = now.groups.get(group)
+    rows = [
+        (*each.queue, each.consumer_offset, each.broker_offset, each.lag, each.time_lag)
+        for each in (sample.progress.queues if sample is not None else ())
+    ]
+    columns = ("topic", "broker", "queue", "committed", "end", "lag", "behind_s")
+    members = ", ".join(sample.members.client_ids) if sample is not None else ""
+    return ReportTable(f"queues of {group}; members: {members or 'none'}", columns, rows)
+
+
+def broker_details(now: Sample, broker_name: str) -> ReportTable:
+    rows: list[tuple[Fact, ...]] = [
+        (topic, sum(each.message_count for each in here), len(here))
+        for topic, statistics in now.topics.items()
+        if (here := [q for q in statistics.queues if q.queue.broker_name == broker_name])
+    ]
+    return ReportTable(f"topics of {broker_name}", ("topic", "messages", "queues"), rows)
+
+
+def _rate(before: Sample | None, now: Sample, first: int | None, last: int | None) -> float | None:
+    """A second; None until there are two looks, and when it went backwards, as after a reset."""
+    if before is None or first is None or last is None:
+        return None
+    if last < first or now.time_s <= before.time_s:
+        return None
+    return (last - first) / (now.time_s - before.time_s)
+
+
+def _end_of(statistics: TopicStatistics | None) -> int | None:
+    return None if statistics is None else sum(each.max_offset for each in statistics.queues)
+
+
+def _taken_by(group: GroupSample | None) -> int | None:
+    if group is None:
+        return None
+    return sum(each.consumer_offset or 0 for each in group.progress.queues)

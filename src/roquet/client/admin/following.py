@@ -1,0 +1,133 @@
+"""Reading topics along, as a tool does: no group, no offsets kept, everybody else undisturbed."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from datetime import datetime
+from enum import Enum, auto
+from typing import Final
+
+from roquet.client.admin.servers import AdminServers
+from roquet.client.errors import BadArgument, ClientError, Unreachable
+from roquet.client.group.pulling import PullOrder, PullStatus
+from roquet.client.group.start_offset import StartFrom
+from roquet.client.moments import timestamp_ms
+from roquet.client.queue_ref import QueueRef
+from roquet.client.received import ReceivedMessage
+from roquet.protocol.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+# Where to begin in each queue; those that are not named begin at their first message.
+FollowFrom = StartFrom | datetime | Mapping[QueueRef, int]
+
+_PULL_COUNT: Final = 32
+# What may wait for its reader.
+_AHEAD_MAX: Final = 256
+_PAUSE_S: Final = 1.0
+# How long it may take until a new queue is noticed.
+_ROUTE_INTERVAL_S: Final = 10.0
+
+
+class _End(Enum):
+    OF_A_QUEUE = auto()
+
+
+async def follow(
+    servers: AdminServers,
+    subscription: Subscription,
+    start: FollowFrom,
+    ends: Mapping[QueueRef, int] | None,
+) -> AsyncGenerator[ReceivedMessage]:
+    """Up to `ends`, queues that are not among them left out; without them there is no end.
+
+    Raises TopicNotFound or RequestRefused, and BadArgument for a `start` that is none.
+    """
+    topic = subscription.topic
+    ahead: asyncio.Queue[ReceivedMessage | ClientError | _End] = asyncio.Queue(_AHEAD_MAX)
+    readers: dict[QueueRef, asyncio.Task[None]] = {}
+    time_s = asyncio.get_running_loop().time
+
+    async def read(queue: QueueRef, offset: int) -> None:
+        try:
+            end = None if ends is None else ends.get(_user_queue(servers, queue), offset)
+            order = PullOrder(queue, subscription, offset, _PULL_COUNT, says_subscription=True)
+            async with aclosing(_of_queue(servers, order, end)) as messages:
+                async for message in messages:
+                    await ahead.put(message)
+            await ahead.put(_End.OF_A_QUEUE)
+        except ClientError as error:
+            await ahead.put(error)
+
+    begin = start
+    look_again_s = 0.0
+    finished_count = 0
+    try:
+        while True:
+            if time_s() >= look_again_s:
+                for queue in (await servers.route(topic)).readable:
+                    if queue not in readers:
+                        offset = await start_offset(servers, queue, begin)
+                        readers[queue] = asyncio.create_task(read(queue, offset))
+                # What comes to be from now on is wanted from its beginning.
+                begin = StartFrom.FIRST
+                look_again_s = time_s() + _ROUTE_INTERVAL_S
+            try:
+                found = await asyncio.wait_for(ahead.get(), max(0.0, look_again_s - time_s()))
+            except TimeoutError:
+                continue
+            if isinstance(found, ClientError):
+                raise found
+            if isinstance(found, ReceivedMessage):
+                yield found
+                continue
+            finished_count += 1
+            if finished_count == len(readers):
+                return
+    finally:
+        for reader in readers.values():
+            reader.cancel()
+        await asyncio.gather(*readers.values(), return_exceptions=True)
+
+
+async def start_offset(servers: AdminServers, queue: QueueRef, start: FollowFrom) -> int:
+    """Raises BadArgument."""
+    match start:
+        case StartFrom.FIRST:
+            return await servers.brokers.min_offset(queue)
+        case StartFrom.LAST:
+            return await servers.brokers.max_offset(queue)
+        case datetime():
+            return await servers.brokers.offset_at(queue, timestamp_ms(start, "start"))
+        case Mapping():
+            if (user_queue := _user_queue(servers, queue)) in start:
+                return start[user_queue]
+            return await servers.brokers.min_offset(queue)
+        case _:
+            raise BadArgument("`start` has to be a datetime, offsets, or StartFrom.FIRST or LAST")
+
+
+async def _of_queue(
+    servers: AdminServers, order: PullOrder, end: int | None
+) -> AsyncGenerator[ReceivedMessage]:
+    if end is not None:
+        order = order._replace(suspend_s=0)  # What is there need not be waited for.
+    while end is None or order.offset < end:
+        try:
+            pulled = await servers.puller.pull(order)
+        except Unreachable as error:
+            log.warning("trying again: %s", error)
+            await asyncio.sleep(_PAUSE_S)
+            continue
+        for message in pulled.messages:
+            if end is None or message.queue_offset < end:
+                yield message
+        if pulled.status is PullStatus.OUT_OF_RANGE or pulled.next_offset > order.offset:
+            order = order._replace(offset=pulled.next_offset)
+        elif end is not None:
+            return
+
+
+def _user_queue(servers: AdminServers, queue: QueueRef) -> QueueRef:
+    return queue._replace(topic=servers.user_name(queue.topic))

@@ -1,0 +1,127 @@
+"""Where name servers are: a list of addresses, or an HTTP server that is asked for one.
+
+    10.0.0.1:9876;10.0.0.2:9876              these
+    http://10.0.0.1:9876                     the same, as hosted clusters write it
+    http://addresses:8080/rocketmq/nsaddr    whichever the first line of that page names
+
+A page is asked for again every two minutes, and what it names is used from then on. As long as it
+cannot be had, the servers that are known stay.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, final
+from urllib.parse import SplitResult, urlsplit
+
+from roquet.errors import RoquetError
+from roquet.net.errors import BadAddress
+from roquet.net.peers import split_address
+
+log = logging.getLogger(__name__)
+
+ASK_PERIOD_S: Final = 120.0
+# As long as no name server is known.
+_AGAIN_S: Final = 1.0
+_TIMEOUT_S: Final = 3.0
+_PAGE_SIZE_MAX: Final = 64 * 1024
+_SEPARATOR: Final = ";"
+_SCHEMES: Final = ("http", "https")
+_OK: Final = 200
+
+
+class NameServerSource(NamedTuple):
+    """`addresses` are known from the start; `url` names others, if there is one."""
+
+    addresses: tuple[str, ...] = ()
+    url: str | None = None
+
+
+class NoAddresses(RoquetError):
+    """The address server did not name any name server."""
+
+
+def read_source(text: str, unit: str | None = None) -> NameServerSource:
+    """Raises BadAddress. The clients of a unit have a page of their own."""
+    parts = [part for part in map(str.strip, text.split(_SEPARATOR)) if part]
+    if len(parts) == 1 and (url := _page_url(parts[0])) is not None:
+        return NameServerSource((), url if unit is None else f"{url}-{unit}?nofix=1")
+    addresses = [part.removeprefix("http://").removesuffix("/") for part in parts]
+    for address in addresses:
+        split_address(address)
+    return NameServerSource(tuple(addresses))
+
+
+def _page_url(text: str) -> str | None:
+    """None for what names no page of an HTTP server. Raises BadAddress."""
+    scheme, mark, rest = text.partition("://")
+    host, _, path = rest.partition("/")
+    if not mark or scheme not in _SCHEMES or not path:
+        return None
+    split_address(host if ":" in host else f"{host}:80")
+    return text
+
+
+@final
+class AddressServer:
+    """Tells `use` which name servers there are, whenever the page names some."""
+
+    def __init__(self, url: str, use: Callable[[tuple[str, ...]], None]) -> None:
+        self._url = url
+        self._use = use
+        self._has_some = False
+        self._is_failing = False
+
+    async def ask(self) -> None:
+        """Once; a failure is logged, the first of many as a warning."""
+        try:
+            addresses = await asyncio.to_thread(_fetched, self._url)
+        except (OSError, NoAddresses, BadAddress) as error:
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            log.log(level, "%s names no name servers, asking on: %s", self._url, error)
+            self._is_failing = True
+            return
+        self._has_some = True
+        self._is_failing = False
+        self._use(addresses)
+
+    async def keep_asking(self) -> None:
+        """After each period, sooner while none is known; for ever."""
+        while True:
+            await asyncio.sleep(ASK_PERIOD_S if self._has_some else _AGAIN_S)
+            await self.ask()
+
+
+def _fetched(url: str) -> tuple[str, ...]:
+    """Raises OSError, NoAddresses or BadAddress."""
+    page = _page(urlsplit(url))
+    first_line = page.decode(errors="replace").strip().partition("\n")[0]
+    addresses = tuple(filter(None, map(str.strip, first_line.split(_SEPARATOR))))
+    if not addresses:
+        raise NoAddresses("the page is empty")
+    for address in addresses:
+        split_address(address)
+    return addresses
+
+
+def _page(url: SplitResult) -> bytes:
+    """Blocks, for a limited time."""
+    # Most programs have no address server, and servers start in a blink.
+    from http.client import (  # noqa: PLC0415
+        HTTPConnection,
+        HTTPException,
+        HTTPSConnection,
+    )
+
+    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    connection = kind(url.hostname or "", url.port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", url.path + (f"?{url.query}" if url.query else ""))
+        response = connection.getresponse()
+        if response.status != _OK:
+            raise NoAddresses(f"it answered {response.status} {response.reason}")
+        return response.read(_PAGE_SIZE_MAX)
+    except HTTPException as error:
+        raise NoAddresses(f"it answered nonsense: {error!r}") from None
+    finally:
+        connection.close()

@@ -1,0 +1,35 @@
+from roquet.protocol.binary cimport Span, int32_t, int64_t, uint8_t
+
+
+cdef struct File:
+    const uint8_t* data
+    int64_t start  # in the log
+    int64_t size
+    bint is_verified
+    int64_t fresh_from
+
+
+cdef class Gathering:
+    cdef readonly Py_ssize_t count
+    cdef readonly int64_t size
+    cdef readonly int64_t offset
+    cdef Py_ssize_t count_max
+    cdef int64_t size_max
+    cdef object matches_code, matches_record
+    cdef bytes entries
+    cdef Py_ssize_t position
+    cdef int32_t queue_id
+    cdef bytes topic
+    cdef list pieces
+
+    # The two halves of making one: how many entries there have to be depends on what is asked for.
+    cdef int ask_for(self, limits) except -1
+    cdef int begin(self, bytes entries, int64_t offset, queue) except -1
+    cpdef bint take_usual(
+        self, mapping, int64_t file_start, int64_t end, bint is_verified, int64_t fresh_from
+    ) except -1
+    cdef bytes whole_body(self)
+    cdef const uint8_t* _find_entry(self) except? NULL
+    cdef bint _take_run(self, const File* file) except -1
+    cdef void _fetch_ahead(self, const File* file) noexcept
+    cdef bint _is_usual_record(self, Span place, const File* file) noexcept

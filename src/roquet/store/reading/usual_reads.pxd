@@ -1,0 +1,23 @@
+from roquet.protocol.binary cimport int64_t
+from roquet.store.reading.gathering cimport Gathering
+from roquet.store.tails cimport LogTail, QueueTail
+
+
+cdef struct QueueBounds:
+    int64_t min_offset, max_offset
+
+
+cdef class UsualReads:
+    cdef LogTail _log
+    cdef dict _queues
+    cdef bint _is_sync
+    cdef int64_t _in_memory_size, _fresh_size
+    # Of what is in memory and, less, of what has to come from disk.
+    cdef Py_ssize_t _count_max_in_memory, _count_max_on_disk
+    cdef int64_t _size_max_in_memory, _size_max_on_disk
+
+    cdef Gathering find(
+        self, bytes topic, int64_t queue_id, int64_t offset, limits, QueueBounds* bounds
+    )
+    cdef int64_t _max_offset(self, QueueTail queue) except -1
+    cdef void _limit(self, Gathering found, int64_t first, bint is_bulk) noexcept

@@ -1,0 +1,109 @@
+# cython: boundscheck=False, wraparound=False
+"""Reads that have nothing to say but what they found: most of all pulls.
+
+Messages are there, of the usual kind, and lie in one file of the log. Whatever else is the case is
+left to `MessageReader`, which says what is the matter; then nothing has happened here.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from roquet.protocol.binary cimport int64_t, uint8_t
+from roquet.store.queue_entry cimport ENTRY_SIZE, entry_offset
+from roquet.store.reading.gathering cimport Gathering
+from roquet.store.tails cimport LogTail, QueueTail
+
+from roquet.store.reading.queue_reading import FRESH_SIZE, SCAN_COUNT_MIN
+
+cdef Py_ssize_t _SCAN_COUNT_MIN = SCAN_COUNT_MIN
+
+
+@cython.final
+cdef class UsualReads:
+    """Those of one store; `obey` comes before the first."""
+
+    def __init__(self, LogTail log not None, dict queues not None, *, bint is_sync):
+        """`queues` by encoded topic and id."""
+        self._log = log
+        self._queues = queues
+        self._is_sync = is_sync
+        self._fresh_size = FRESH_SIZE
+
+    def obey(self, config):
+        self._in_memory_size = config.in_memory_size
+        self._count_max_in_memory = config.read_count_max_in_memory
+        self._size_max_in_memory = config.read_size_max_in_memory
+        self._count_max_on_disk = config.read_count_max_on_disk
+        self._size_max_on_disk = config.read_size_max_on_disk
+
+    def read(self, bytes topic not None, int64_t queue_id, int64_t offset, limits):
+        """What was found, and the bounds of the queue; None if that is not usual."""
+        cdef QueueBounds bounds
+        cdef Gathering found = self.find(topic, queue_id, offset, limits, &bounds)
+        return None if found is None else (found, bounds.min_offset, bounds.max_offset)
+
+    cdef Gathering find(
+        self, bytes topic, int64_t queue_id, int64_t offset, limits, QueueBounds* bounds
+    ):
+        """What was found; None if that is not usual."""
+        cdef QueueTail queue = self._queues.get((topic, queue_id))
+        cdef Gathering found
+        cdef bytes entries
+        cdef int64_t first
+        if queue is None:
+            return None
+        bounds.min_offset = queue.min_offset
+        bounds.max_offset = self._max_offset(queue)
+        if not bounds.min_offset <= offset < bounds.max_offset:
+            return None
+        found = Gathering.__new__(Gathering)
+        found.ask_for(limits)
+        entries = _entries(queue, offset, min(_scan_count(found), bounds.max_offset - offset))
+        if not PyBytes_GET_SIZE(entries):
+            return None
+        first = entry_offset(<const uint8_t*>PyBytes_AS_STRING(entries))
+        file = self._log.file_at(first)
+        if file is None:
+            return None
+        found.begin(entries, offset, queue)
+        self._limit(found, first, limits.is_bulk)
+        found.take_usual(
+            file.mapping,
+            file.start,
+            self._log.end,
+            file.is_verified,
+            self._log.end - self._fresh_size,
+        )
+        return found if found.count and found._find_entry() is NULL else None
+
+    cdef int64_t _max_offset(self, QueueTail queue) except -1:
+        """With sync flush, what no disk has yet is not there yet."""
+        if not self._is_sync or self._log.synced_end == self._log.end:
+            return queue.max_offset
+        return queue.offset_before(self._log.synced_end)
+
+    cdef void _limit(self, Gathering found, int64_t first, bint is_bulk) noexcept:
+        """As `MessageReader` does."""
+        if is_bulk:
+            return
+        if self._log.end - first > self._in_memory_size:
+            found.count_max = min(found.count_max, self._count_max_on_disk)
+            found.size_max = min(found.size_max, self._size_max_on_disk)
+        else:
+            found.count_max = min(found.count_max, self._count_max_in_memory)
+            found.size_max = min(found.size_max, self._size_max_in_memory)
+
+
+cdef Py_ssize_t _scan_count(Gathering found) noexcept:
+    """As `MessageReader` does: a filter may drop most of them."""
+    if found.matches_code is None and found.matches_record is None:
+        return max(1, found.count_max)
+    return max(_SCAN_COUNT_MIN, found.count_max)
+
+
+cdef bytes _entries(QueueTail queue, int64_t offset, int64_t count):
+    """Nearly always they are in the file that is written to, whose place is known."""
+    cdef int64_t start = queue.position - (queue.max_offset - offset) * ENTRY_SIZE
+    if queue.mapping is None or start < 0:
+        return queue.entries(offset, count)
+    return queue.mapping[start : start + count * ENTRY_SIZE]

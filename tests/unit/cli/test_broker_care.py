@@ -1,0 +1,60 @@
+"""`roquet broker status|config|writes`."""
+
+import json
+
+import pytest
+
+from roquet.protocol.codes import Permission
+from tests.support.command_line import roquet
+from tests.support.snapshots import check_snapshot
+from tests.unit.cli.conftest import Shop
+
+
+def test_what_is_printed(at: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("broker", "config", "get", "broker-a", "brokerName", "flush*Timeout")
+    check_snapshot(monkeypatch, "broker_config_get", *words)
+
+
+def test_a_broker_tells_its_status(at: Shop) -> None:
+    finished = roquet("broker", "status", "broker-b", "--json")
+    said = json.loads(finished.stdout)
+    assert said["broker"] == "broker-b"
+    values = {each["name"]: each["value"] for each in said["status"]}
+    assert int(values["putMessageTimesTotal"]) >= 2
+
+
+def test_a_setting_is_changed_and_the_old_value_told(at: Shop) -> None:
+    finished = roquet("broker", "config", "set", "broker-a", "fileReservedTime=48", "--json")
+    (row,) = json.loads(finished.stdout)["settings"]
+    assert (row["before"], row["after"]) == ("72", "48")
+    (broker,) = [each for each in at.admin.brokers() if each.broker_name == "broker-a"]
+    assert at.admin.broker_config(broker.address)["fileReservedTime"] == "48"
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "complaint"),
+    [
+        (("status", "broker-z"), 4, "knows a broker 'broker-z'; there are: broker-a, broker-b"),
+        (("config", "get", "broker-a", "absent"), 4, "has no setting absent"),
+        (("config", "set", "broker-a", "absent=1"), 4, "has no setting absent; see: roquet"),
+        (("config", "set", "broker-a", "absent"), 2, "'absent' is not NAME=VALUE"),
+        (("config", "set", "broker-a", "storePathRootDir=x"), 1, "refused"),
+    ],
+)
+def test_what_cannot_be_done(
+    at: Shop, words: tuple[str, ...], exit_code: int, complaint: str
+) -> None:
+    finished = roquet("broker", *words)
+    assert (finished.exit_code, finished.stdout) == (exit_code, "")
+    assert complaint in finished.stderr
+
+
+def test_writes_are_forbidden_and_allowed(at: Shop) -> None:
+    def permission() -> Permission:
+        routes = {each.broker_name: each for each in at.admin.topic_route("orders")}
+        return routes["broker-b"].permission
+
+    assert roquet("broker", "writes", "forbid", "broker-b").exit_code == 0
+    assert permission() == Permission.READ
+    assert roquet("broker", "writes", "allow", "broker-b").exit_code == 0
+    assert permission() == Permission.READ | Permission.WRITE

@@ -1,0 +1,102 @@
+"""`roquet dlq`."""
+
+import json
+import time
+
+import pytest
+
+from roquet.client.blocking.consumers import PushConsumer
+from roquet.client.errors import ClientError
+from roquet.client.push.outcome import DeadLetter
+from roquet.client.received import ReceivedMessage
+from tests.support.command_line import roquet
+from tests.support.eventually import wait_until
+from tests.support.snapshots import check_snapshot
+from tests.unit.cli.conftest import Shop
+
+
+def give_up(message: ReceivedMessage) -> None:
+    raise DeadLetter(f"{message.body.decode()} is not for us")
+
+
+@pytest.fixture(scope="module")
+def graves(shop: Shop) -> Shop:
+    """Group "morgue" has given up all five orders."""
+
+    def dead_count() -> int:
+        try:
+            return len(shop.admin.dead_letters("morgue"))
+        except ClientError:
+            return 0
+
+    consumer = PushConsumer(shop.name_server, "morgue", give_up)
+    consumer.subscribe("orders")
+    with consumer:
+        wait_until(lambda: dead_count() == 5)
+    return shop
+
+
+@pytest.fixture
+def dead(graves: Shop, at: Shop) -> Shop:
+    return at
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("dlq_list", ("dlq", "list")), ("dlq_resend", ("dlq", "resend", "morgue", "--dry-run"))],
+)
+def test_what_is_printed(
+    dead: Shop, monkeypatch: pytest.MonkeyPatch, name: str, words: tuple[str, ...]
+) -> None:
+    check_snapshot(monkeypatch, name, *words)
+
+
+def test_dead_letters_say_where_they_came_from_and_why_they_died(dead: Shop) -> None:
+    letters = json.loads(roquet("dlq", "show", "morgue", "--json").stdout)["dead_letters"]
+    assert {each["reason"] for each in letters} == {
+        f"order {number} is not for us" for number in range(5)
+    }
+    assert {each["topic"] for each in letters} == {"orders"}
+
+
+def order_count(shop: Shop) -> int:
+    return shop.admin.topic_statistics("orders").message_count
+
+
+def test_some_are_sent_again(dead: Shop) -> None:
+    before = order_count(dead)
+    message_id = dead.message_ids[2]
+    finished = roquet("dlq", "resend", "morgue", "--id", message_id, "--yes")
+    assert finished.exit_code == 0, finished.stderr
+    assert finished.stderr == "roquet dlq resend: sent 1 messages again\n"
+    assert order_count(dead) == before + 1
+    assert len(dead.admin.messages_by_key("orders", "key2")) == 2
+
+
+def test_all_are_sent_again(dead: Shop) -> None:
+    before = order_count(dead)
+    finished = roquet("dlq", "resend", "morgue", "--rate", "100", "--count", "5", "--yes", "--json")
+    assert finished.exit_code == 0, finished.stderr
+    assert json.loads(finished.stdout)["dead_letters"] == 5
+    assert order_count(dead) == before + 5
+
+
+def test_nothing_is_sent_without_a_yes(dead: Shop) -> None:
+    before = order_count(dead)
+    assert roquet("dlq", "resend", "morgue").exit_code == 1
+    assert roquet("dlq", "resend", "morgue", "--dry-run").exit_code == 0
+    assert order_count(dead) == before
+
+
+@pytest.mark.parametrize("words", [("absent",), ("morgue", "--id", "X"), ("morgue", "--to", "1d")])
+def test_what_is_not_there_is_not_sent(dead: Shop, words: tuple[str, ...]) -> None:
+    finished = roquet("dlq", "resend", *words, "--yes")
+    assert (finished.exit_code, finished.stdout) == (4, "")
+    assert "has no such dead letters; see: roquet dlq list" in finished.stderr
+
+
+@pytest.mark.slow
+def test_a_rate_is_kept(dead: Shop) -> None:
+    begin_s = time.monotonic()
+    roquet("dlq", "resend", "morgue", "--rate", "2", "--count", "4", "--yes")
+    assert time.monotonic() - begin_s >= 0.9

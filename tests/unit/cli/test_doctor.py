@@ -1,0 +1,77 @@
+"""`roquet doctor`, with a cluster that has what it looks for."""
+
+import json
+
+import pytest
+
+from roquet.client.blocking.consumers import PushConsumer
+from roquet.testing.blocking import BlockingCluster
+from tests.support.command_line import roquet
+from tests.support.dead_broker import dead_broker
+from tests.support.eventually import wait_until
+from tests.support.ports import free_port
+from tests.support.snapshots import check_snapshot
+from tests.unit.cli.conftest import Shop
+
+
+def findings(*words: str, exit_code: int = 1) -> list[str]:
+    """All that is not fine."""
+    finished = roquet("doctor", *words, "--json")
+    assert finished.exit_code == exit_code, finished.stderr
+    found = json.loads(finished.stdout)["findings"]
+    return [
+        f"{each['severity']}: {each['subject']} {each['finding']}"
+        for each in found
+        if each["severity"] != "fine"
+    ]
+
+
+def test_what_is_printed(at: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody of group billing is connected."""
+    check_snapshot(monkeypatch, "doctor", "doctor", exit_code=1)
+
+
+def test_a_cluster_that_is_well(roquet_cluster: BlockingCluster) -> None:
+    roquet_cluster.new_topic("t")
+    words = ("-n", roquet_cluster.name_server, "--topic", "t")
+    assert findings(*words, exit_code=0) == []
+
+
+def test_nobody_at_the_name_server() -> None:
+    (found,) = findings("-n", f"127.0.0.1:{free_port()}", "--timeout", "2")
+    assert found.startswith("problem: name server 127.0.0.1:")
+
+
+def test_a_broker_that_nobody_can_reach(roquet_cluster: BlockingCluster) -> None:
+    with dead_broker(roquet_cluster.name_server, "broker-z"):
+        (found,) = findings("-n", roquet_cluster.name_server, "--timeout", "2")
+    assert found.startswith("problem: broker broker-z")
+    assert "cannot be asked" in found
+
+
+def test_a_topic_that_takes_nothing(at: Shop) -> None:
+    assert roquet("topic", "create", "closed", "--permission", "r").exit_code == 0
+    assert "problem: topic closed no broker takes messages of it" in findings("--topic", "closed")
+    assert roquet("topic", "delete", "closed", "--yes").exit_code == 0
+
+
+def test_a_topic_that_is_not_there_yet(at: Shop) -> None:
+    found = findings("--topic", "absent", "--group", "billing")
+    assert any("is not there yet; the first message makes it" in each for each in found)
+
+
+def test_a_group_that_nobody_knows(at: Shop) -> None:
+    (found,) = findings("--group", "absent")
+    assert found.startswith("problem: group absent no broker knows a group 'absent'")
+
+
+def test_members_that_want_different_things(at: Shop) -> None:
+    one = PushConsumer(at.name_server, "torn", print)
+    one.subscribe("orders", tags="new")
+    two = PushConsumer(at.name_server, "torn", print)
+    two.subscribe("orders", tags="old")
+    with one, two:
+        wait_until(lambda: len(at.admin.members("torn").connections) == 2)
+        found = findings("--group", "torn")
+    assert any("its members want different things" in each for each in found)
+    at.admin.delete_group("torn")

@@ -1,0 +1,62 @@
+"""`roquet group`."""
+
+import json
+
+import pytest
+
+from roquet.client.blocking.consumers import PushConsumer
+from tests.support.command_line import roquet
+from tests.support.eventually import wait_until
+from tests.support.snapshots import check_snapshot
+from tests.unit.cli.conftest import Shop
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("group_list", ("group", "list")),
+        ("group_show", ("group", "show", "billing")),
+        ("group_members_away", ("group", "members", "billing")),
+    ],
+)
+def test_what_is_printed(
+    at: Shop, monkeypatch: pytest.MonkeyPatch, name: str, words: tuple[str, ...]
+) -> None:
+    check_snapshot(monkeypatch, name, *words)
+
+
+def test_members_are_shown(at: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = PushConsumer(at.name_server, "packing", print)
+    consumer.subscribe("orders", tags="new || old")
+    with consumer:
+        wait_until(lambda: bool(at.admin.members("packing").connections))
+        check_snapshot(monkeypatch, "group_members", "group", "members", "packing")
+        (member,) = at.admin.members("packing").client_ids
+        said = json.loads(
+            roquet("group", "members", "packing", "--member", member, "--json").stdout
+        )
+    assert {"topic": "orders", "wants": "new || old"} in said["subscriptions"]
+    at.admin.delete_group("packing")
+
+
+def test_a_group_is_created_changed_and_deleted(at: Shop) -> None:
+    assert roquet("group", "create", "short", "--retries", "3").exit_code == 0
+    assert roquet("group", "create", "short", "--disabled").exit_code == 0
+    settings = at.admin.group_settings("short")
+    assert {(each.retry_count_max, each.is_enabled) for each in settings.values()} == {(3, False)}
+    assert roquet("group", "delete", "short").exit_code == 1
+    assert "short" in at.admin.groups()
+    assert roquet("group", "delete", "short", "--yes").exit_code == 0
+    assert "short" not in at.admin.groups()
+
+
+def test_names_alone(at: Shop) -> None:
+    assert roquet("group", "list", "--names").stdout.split() == ["group", "billing"]
+
+
+@pytest.mark.parametrize("command", ["show", "members"])
+def test_a_group_that_is_not_there(at: Shop, command: str) -> None:
+    finished = roquet("group", command, "absent")
+    assert (finished.exit_code, finished.stdout) == (4, "")
+    assert finished.stderr.startswith(f"roquet group {command}: no broker knows a group 'absent'")
+    assert finished.stderr.endswith("see: roquet group list\n")

@@ -1,0 +1,179 @@
+"""`roquet message`."""
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roquet.client.blocking.producer import Producer
+from roquet.protocol.messages.message import Message
+from roquet.testing.blocking import BlockingCluster
+from tests.support.command_line import roquet
+from tests.support.snapshots import check_snapshot
+from tests.unit.cli.conftest import Shop
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("message_by_key", ("message", "by-key", "orders", "key3")),
+        ("message_by_time", ("message", "by-time", "orders", "--from", "1h", "--count", "2")),
+        ("message_by_offset", ("message", "by-offset", "orders", "broker-b:1", "1")),
+    ],
+)
+def test_what_is_printed(
+    at: Shop, monkeypatch: pytest.MonkeyPatch, name: str, words: tuple[str, ...]
+) -> None:
+    check_snapshot(monkeypatch, name, *words)
+
+
+def test_a_message_is_shown_by_its_id(at: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_snapshot(monkeypatch, "message_by_id", "message", "by-id", "orders", at.message_ids[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("by-id", "orders", "0" * 32), "no message of topic 'orders' has the id"),
+        (("by-key", "orders", "absent"), "no message is like that"),
+        (("by-time", "orders", "--to", "2d"), "no message is like that"),
+        (("trace", "0" * 32), "nobody wrote down what became of it"),
+    ],
+)
+def test_what_is_not_found(at: Shop, words: tuple[str, ...], complaint: str) -> None:
+    finished = roquet("message", *words)
+    assert finished.exit_code == 4
+    assert complaint in finished.stderr
+
+
+def sent(finished_stdout: str) -> list[str]:
+    return [each["message_id"] for each in json.loads(finished_stdout)["sent"]]
+
+
+def test_a_message_is_sent_with_all_that_was_said(at: Shop) -> None:
+    at.admin.create_topic("post")
+    finished = roquet(
+        *("message", "send", "post", "hello", "--tags", "new", "--key", "k1", "--key", "k2"),
+        *("--property", "city=Rome", "--queue", "broker-b:1", "--json"),
+    )
+    assert finished.exit_code == 0, finished.stderr
+    (message,) = at.admin.messages_by_key("post", "k2")
+    assert [message.message_id] == sent(finished.stdout)
+    assert (message.body, message.tags, message.keys) == (b"hello", "new", ("k1", "k2"))
+    assert message.properties["city"] == "Rome"
+    assert message.queue[1:] == ("broker-b", 1)
+
+
+def test_a_file_is_sent_as_it_is(at: Shop, tmp_path: Path) -> None:
+    path = tmp_path / "body"
+    path.write_bytes(b"\xff\x00")
+    finished = roquet("message", "send", "orders-2", "--file", path, "--count", "2", "--json")
+    assert finished.exit_code == 0, finished.stderr
+    bodies = [at.admin.message("orders-2", each).body for each in sent(finished.stdout)]
+    assert bodies == [b"\xff\x00", b"\xff\x00"]
+
+
+def test_lines_of_standard_input_are_messages(at: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\r\n")))
+    finished = roquet("message", "send", "orders-2", "--lines", "--json")
+    assert [at.admin.message("orders-2", each).body for each in sent(finished.stdout)] == [
+        b"one",
+        b"two",
+    ]
+
+
+def test_a_file_that_is_not_there(at: Shop) -> None:
+    finished = roquet("message", "send", "orders", "--file", "absent")
+    assert (finished.exit_code, finished.stdout) == (2, "")
+    assert finished.stderr == "roquet message send: absent: No such file or directory\n"
+
+
+# Reading along.
+
+
+def tailed(*words: str) -> list[str]:
+    finished = roquet("message", "tail", *words, "--json")
+    assert finished.exit_code == 0, finished.stderr
+    return [json.loads(line)["body"] for line in finished.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "bodies"),
+    [
+        ((), [0, 1, 2, 3, 4]),
+        (("--last", "1"), [4]),
+        (("--last", "0"), []),
+        (("--all",), [0, 1, 2, 3, 4]),
+        (("--since", "1h", "--count", "2"), [0, 1]),
+        (("--tags", "new || old"), [0, 1, 2, 3, 4]),
+        (("--tags", "old"), []),
+        (("--sql", "city = 'Rome'"), [0, 1, 2, 3, 4]),
+        (("--sql", "city = 'Bonn'"), []),
+        (("--key", "key2"), [2]),
+        (("--property", "city=Rome", "--grep", "der 3"), [3]),
+        (("--property", "city=Bonn"), []),
+    ],
+)
+def test_a_topic_is_read_along(at: Shop, words: tuple[str, ...], bodies: list[int]) -> None:
+    assert tailed("orders", *words) == [f"order {each}" for each in bodies]
+
+
+def test_lines_are_for_people(at: Shop) -> None:
+    finished = roquet("message", "tail", "orders", "--last", "1")
+    (line,) = finished.stdout.splitlines()
+    assert line.endswith("  broker-b:1:1  new key4  order 4")
+
+
+def test_sql_that_makes_no_sense(at: Shop) -> None:
+    finished = roquet("message", "tail", "orders", "--sql", "city =")
+    assert (finished.exit_code, finished.stdout) == (1, "")
+    assert "refused" in finished.stderr
+
+
+def test_following_begins_with_what_is_there_and_ends_after_as_many_as_wanted(at: Shop) -> None:
+    bodies = tailed("orders", "-f", "--all", "--count", "5")
+    assert sorted(bodies) == [f"order {each}" for each in range(5)]
+
+
+@pytest.fixture
+def following(roquet_cluster: BlockingCluster) -> Iterator[subprocess.Popen[str]]:
+    topic = roquet_cluster.new_topic("followed", queues=1)
+    words = ("message", "tail", topic, "-f", "-n", roquet_cluster.name_server)
+    with subprocess.Popen(
+        [sys.executable, "-c", "from roquet.cli.main import main; main()", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.slow
+def test_who_follows_sees_what_comes_and_is_done_when_told_to_stop(
+    roquet_cluster: BlockingCluster, following: subprocess.Popen[str]
+) -> None:
+    assert following.stdout is not None
+    with Producer(roquet_cluster.name_server, "till") as producer:
+        for number in range(3):
+            producer.send(Message("followed", b"news %d" % number))
+            assert following.stdout.readline().endswith(f"  news {number}\n")
+    following.send_signal(signal.SIGINT)
+    assert following.wait(30) == 0
+
+
+@pytest.mark.roquet_cluster(settings={"traceTopicEnable": "true"})
+def test_a_trace_tells_what_became_of_a_message(
+    roquet_cluster: BlockingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", roquet_cluster.name_server)
+    (message_id,) = sent(roquet("message", "send", "t", "x", "--trace", "--json").stdout)
+    finished = roquet("message", "trace", message_id, "--json")
+    assert finished.exit_code == 0, finished.stderr
+    (event,) = json.loads(finished.stdout)["trace"]
+    assert (event["event"], event["outcome"]) == ("sent, normal", "stored")
+    assert event["group"] == "roquet-cli"

@@ -1,0 +1,125 @@
+"""Offsets: noted at once, kept by whichever store there is."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from roquet import AsyncProducer, AsyncPullConsumer, Unreachable
+from roquet.client.errors import BadArgument
+from roquet.client.group.offset_stores import FileOffsets
+from roquet.client.group.offsets import OffsetKeeper
+from roquet.client.queue_ref import QueueRef
+from tests.support.live_cluster import LiveCluster
+from tests.support.push_consumers import GROUP, TOPIC, Inbox, consumer, new_topic, numbers, send
+
+A0, A1, B0 = QueueRef("t", "a", 0), QueueRef("t", "a", 1), QueueRef("t", "b", 0)
+
+
+class Memory:
+    """A store of a program, whose broker `broken` cannot be written for."""
+
+    def __init__(self, broken: str | None = None) -> None:
+        self.offsets: dict[QueueRef, int] = {}
+        self.broken = broken
+
+    async def kept(self, queue: QueueRef) -> int | None:
+        if queue.broker_name == self.broken:
+            raise OSError("the database is away")
+        return self.offsets.get(queue)
+
+    async def keep(self, offsets: Mapping[QueueRef, int]) -> None:
+        if any(queue.broker_name == self.broken for queue in offsets):
+            raise OSError("the database is away")
+        self.offsets.update(offsets)
+
+
+async def test_a_note_only_goes_forwards_and_a_move_anywhere() -> None:
+    keeper = OffsetKeeper(Memory())
+    keeper.note(A0, 5)
+    keeper.note(A0, 3)
+    assert keeper.noted(A0) == 5
+    keeper.move(A0, 3)
+    assert keeper.noted(A0) == 3
+
+
+async def test_what_is_saved_is_in_the_store_and_the_rest_is_not() -> None:
+    store = Memory()
+    keeper = OffsetKeeper(store)
+    keeper.note(A0, 5)
+    keeper.note(A1, 6)
+    await keeper.save([A0, B0])
+    assert store.offsets == {A0: 5}
+    keeper.forget(A1)
+    await keeper.save([A1])
+    assert store.offsets == {A0: 5}
+    assert await keeper.kept(A0) == 5
+
+
+async def test_a_store_that_fails_for_one_broker_is_tried_again_and_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Memory(broken="b")
+    keeper = OffsetKeeper(store)
+    keeper.note(A0, 5)
+    keeper.note(B0, 7)
+    with caplog.at_level(logging.WARNING):
+        await keeper.save([A0, B0])
+    assert store.offsets == {A0: 5}
+    assert "the database is away" in caplog.text
+    with pytest.raises(Unreachable, match="the database is away"):
+        await keeper.commit({B0: 8})
+    with pytest.raises(Unreachable, match="the database is away"):
+        await keeper.kept(B0)
+    store.broken = None
+    await keeper.save([A0, B0])
+    assert store.offsets == {A0: 5, B0: 8}
+
+
+async def test_a_file_keeps_offsets_for_the_next_run(tmp_path: Path) -> None:
+    store = FileOffsets(tmp_path)
+    store.load()
+    keeper = OffsetKeeper(store)
+    await keeper.commit({A0: 5, B0: 7})
+    keeper.note(A1, 6)
+    await keeper.save([A1])
+    keeper.forget(A1)
+    assert await keeper.kept(A1) == 6
+    again = FileOffsets(tmp_path)
+    again.load()
+    assert [await again.kept(queue) for queue in (A0, A1, B0)] == [5, 6, 7]
+
+
+@pytest.mark.parametrize("broadcasting", [False, True])
+async def test_a_group_goes_on_where_the_store_of_the_program_says(
+    cluster: LiveCluster, producer: AsyncProducer, broadcasting: bool
+) -> None:
+    await new_topic(cluster, 1)
+    await send(producer, *numbers(5))
+    store = Memory()
+    queue = QueueRef(TOPIC, "broker-a", 0)
+    store.offsets[queue] = 3
+    inbox = Inbox()
+    async with consumer(cluster, inbox, offset_store=store, broadcasting=broadcasting):
+        await inbox.has(2)
+    assert inbox.bodies == numbers(2, 3)
+    assert store.offsets[queue] == 5
+
+
+async def test_a_pull_consumer_commits_to_the_store_of_the_program(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    store = Memory()
+    queue = QueueRef(TOPIC, "broker-a", 0)
+    async with AsyncPullConsumer(cluster.name_server, GROUP, offset_store=store) as pulling:
+        await pulling.commit({queue: 4})
+        assert await pulling.committed(queue) == 4
+    assert store.offsets == {queue: 4}
+    assert cluster.brokers["broker-a"].offsets.find(GROUP, TOPIC, 0) is None
+
+
+def test_what_is_no_store_is_refused() -> None:
+    with pytest.raises(BadArgument, match="kept"):
+        AsyncPullConsumer("127.0.0.1:9876", GROUP, offset_store="here")  # type: ignore[arg-type]
