@@ -80,8 +80,16 @@ async def _tick(broker: Broker) -> None:
 
 
 async def _file_keys(broker: Broker) -> None:
+    is_refused = False
     while True:
-        is_all_filed = broker.store.file_keys()
+        try:
+            is_all_filed = broker.store.file_keys()
+            is_refused = False
+        except StoreUnavailable as error:
+            # What is not filed is found all the same, so it is enough to say so once.
+            if not is_refused:
+                log.warning("keys are not filed: %s", error)
+            is_refused = is_all_filed = True
         # In a backlog, others have their turn for as long as one step takes.
         await asyncio.sleep(_TICK_S if is_all_filed else _FILING_REST_S)
 
