@@ -8,6 +8,7 @@ from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
+from roquet.broker.replication.replication import Replication
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.pauses import Pauses
 from roquet.broker.tables.clients import Consumers, Producers
@@ -58,6 +59,7 @@ class Broker(msgspec.Struct):
     changed_settings: ChangedSettings
     settings_saver: Saver
     tls: ServerTls
+    replication: Replication
     # The owner of what a request leaves to be done after its handler has returned.
     services: Services
     # Where clients find this broker, packed as in records; message ids begin with it.

@@ -76,6 +76,7 @@ class Stretch(NamedTuple):
     """
 
     start: int
+    end: int
     record_count: int
     last_timestamp: int
     latest_timestamp: int
@@ -113,6 +114,7 @@ def scan_stretches(file: MappedFile, position: int, end: int) -> Iterator[Stretc
         if count:
             yield Stretch(
                 start,
+                file.start + position,
                 count,
                 last_timestamp,
                 latest_timestamp,
@@ -125,7 +127,8 @@ def scan_stretches(file: MappedFile, position: int, end: int) -> Iterator[Stretc
             if is_blank(file, position):
                 return
             record = read_log_record(file.mapping, position, file.start)
-            yield Stretch(start, 1, record.store_timestamp, record.store_timestamp, (), (record,))
+            stored_at = record.store_timestamp
+            yield Stretch(start, start + record.size, 1, stored_at, stored_at, (), (record,))
             position += record.size
     _check_rest(file, position, end)
 

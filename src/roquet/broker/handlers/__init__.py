@@ -15,6 +15,7 @@ from roquet.broker.handlers import (
     pulling,
     queries,
     relays,
+    replicas,
     replies,
     resets,
     retries,
@@ -42,4 +43,5 @@ ROUTES = (
     *retries.ROUTES,
     *runtime.ROUTES,
     *cleaning.ROUTES,
+    *replicas.ROUTES,
 )

@@ -99,6 +99,13 @@ def _read_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
+def _read_address(text: str) -> str | None:
+    if not text:
+        return None
+    split_address(text)
+    return text
+
+
 def _read_words(text: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, text.split(";"))))
 
@@ -140,6 +147,7 @@ TRUTH: Final = SettingKind("true or false", read_truth, truth_text)
 KEYS: Final = SettingKind("names of settings", _read_words, ";".join)
 PORT: Final = number(0, 65_534)  # The next one is for replicas.
 DIRECTORY: Final = SettingKind("one directory", _read_directory)
+ADDRESS: Final = SettingKind("host:port", _read_address)
 ADDRESSES: Final = SettingKind("host:port;host:port", _read_addresses, ";".join)
 HOURS: Final = SettingKind(
     "hours such as 04;16", _read_hours, lambda hours: ";".join(f"{hour:02}" for hour in hours)

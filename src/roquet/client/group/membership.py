@@ -94,7 +94,7 @@ class Membership:
             name=config.instance_name or (_STABLE_NAME if config.broadcasting else None),
             is_consumer=True,
         )
-        self.brokers = Brokers(instance.requests, instance.routes)
+        self.brokers = Brokers(instance.requests, instance.routes, asks_slaves=True)
         self.puller = Puller(instance.requests, instance.routes, self.group, config.namespace)
         self.keeper = self._new_keeper()
         self.introductions = Introductions(instance, subscriptions, clock)
