@@ -17,11 +17,11 @@ from roquet.client.admin.member_info import MemberInfo
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
+from roquet.client.admin.traces import TraceEvent
 from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.client.trace.records import TraceRecord
 from roquet.protocol.codes import Permission
 
 
@@ -151,7 +151,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
     ) -> list[ReceivedMessage]:
         return self._thread.run(self._twin.messages_of_queue(queue, offset, count_max=count_max))
 
-    def trace(self, message_id: str, *, topic: str | None = None) -> list[TraceRecord]:
+    def trace(self, message_id: str, *, topic: str | None = None) -> list[TraceEvent]:
         return self._thread.run(self._twin.trace(message_id, topic=topic))
 
     def dead_letter_counts(self) -> dict[str, TopicStatistics]:
