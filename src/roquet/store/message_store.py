@@ -62,7 +62,6 @@ _FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
 _CANDIDATES: Final = 4
 # So long at most an opened store is kept waiting for keys to be filed, a million or two a second.
 _FILING_S_MAX: Final = 10.0
-_NOTHING_HELD_BACK: Final = 2**63 - 1
 
 
 @final
@@ -152,8 +151,6 @@ class MessageStore:
         self.usual_reads.obey(config)
         self.recovery: RecoveryReport | None = None
         self._copy: LogCopy | None = None
-        # What lies behind it in the log may not be read yet, whatever the disk has; see `Safety`.
-        self.confirmed_end = _NOTHING_HELD_BACK
 
     @classmethod
     def open(
@@ -272,8 +269,13 @@ class MessageStore:
         return AppendedBatch(queue_offset, physical_offsets, end - start, store_timestamp)
 
     def follow(self) -> LogCopy:
-        """Take no messages any more, only the log of another store: this one becomes its copy."""
+        """Take no messages any more, only the log of another store: this one becomes its copy.
+
+        Raises StateNotSaved.
+        """
         self._admission.take_copies_only()
+        # The other one may be Apache's.
+        self._checksum_notes.go_on(self._log, with_checksums=False)
         # Everything that the log has is in the queues since it was opened.
         dispatcher = Dispatcher(
             self._queues,
@@ -398,7 +400,11 @@ class MessageStore:
     @property
     def readable_end(self) -> int:
         """What lies before it in the log may be read."""
-        return min(self.stored_end, self.confirmed_end)
+        return min(self.stored_end, self._log.confirmed_end)
+
+    def hold_back(self, end: int) -> None:
+        """Let nobody read what lies behind it in the log, until the next call."""
+        self._log.confirmed_end = end
 
     def log_view(self, physical_offset: int, size_max: int) -> memoryview:
         """See `CommitLog.view_at`."""
@@ -561,7 +567,7 @@ class MessageStore:
             raise TooLarge("body", size, self._body_size_max)
 
     def _max_offset(self, queue: ConsumeQueue) -> int:
-        end = min(self._log.synced_end if self._is_sync else self._log.end, self.confirmed_end)
+        end = self.readable_end
         return queue.max_offset if end == self._log.end else queue.offset_before(end)
 
     def _record_with_key(self, physical_offset: int, topic: bytes, key: bytes) -> bytes | None:

@@ -170,6 +170,25 @@ def test_damage_of_the_master_is_copied_passed_over_and_told(
     assert used(tmp_path / "slave") == used(tmp_path / "master")
 
 
+def test_what_was_behind_damage_at_the_end_of_a_file_comes_again(
+    tmp_path: Path, master: MessageStore, slave: MessageStore
+) -> None:
+    """The link may be lost while nothing good has come since."""
+    fill(master, 16)
+    last = max(
+        entry.physical_offset
+        for queue_id in (0, 1)
+        for entry in master.entries(TOPIC, queue_id, 0, 16)
+        if entry.physical_offset < 4096
+    )
+    master._log.file_at(0).mapping[last + 100] ^= 1  # type: ignore[union-attr]
+    send(master, slave, piece_size=4096, end=4096 + 50)
+    assert slave.log_end == last
+    send(master, slave, piece_size=4096)
+    assert slave.log_end == master.log_end
+    assert used(tmp_path / "slave") == used(tmp_path / "master")
+
+
 def test_keys_of_what_was_copied_are_found(master: MessageStore, slave: MessageStore) -> None:
     master.append(draft(b"1", properties={"KEYS": "first"}))
     master.append(draft(b"2", properties={"KEYS": "second"}))
