@@ -70,7 +70,7 @@ FUZZ_S ?= 30
 fuzz: $(READY)  ## coverage-guided attacks on everything that reads bytes of peers
 	@$(BIN)/python -c 'import atheris' 2> /dev/null || $(BIN)/python -m pip install --quiet -c constraints.txt atheris
 	@for target in $$($(BIN)/python -c 'from tests.fuzz.targets import TARGETS; print(*TARGETS)'); do \
-		echo "== $$target"; $(BIN)/python -m tests.fuzz $$target $(FUZZ_S) 2>&1 | grep -v '^INFO\|^WARNING\|^#\|^"' || exit 1; \
+		$(BIN)/python -m tests.fuzz $$target $(FUZZ_S) || exit 1; \
 	done
 
 bench: $(READY)  ## measure; numbers are ratios within one run
