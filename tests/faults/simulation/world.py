@@ -51,6 +51,9 @@ class WallClock:
     def monotonic_s(self) -> float:
         return self._loop.now_s
 
+    def jumped_ms(self) -> int:
+        return self.ahead_ms
+
 
 class DiskOfALife:
     """The disk as one process sees it: what a dead one still does reaches no file."""

@@ -44,8 +44,10 @@ class Sleeper:
 class Arrivals:
     """Belongs to the event loop, like everything it wakes."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, on_awaited: Callable[[], None] = lambda: None) -> None:
+        """`on_awaited` hears of the first message that cannot be read yet."""
         self._clock = clock
+        self._on_awaited = on_awaited
         # Not sets: whoever waited longest is served first, and a run can be repeated.
         self._by_queue: dict[QueueName, dict[Sleeper, None]] = {}
         # Deadlines are rounded up to ticks, so that one timer serves any number of pulls and a
@@ -87,6 +89,8 @@ class Arrivals:
 
     def announce_when_safe(self, topic: str, queue_id: int, end: int) -> None:
         """The same for a message that can be read when the log is safe up to its `end`."""
+        if not self._awaited:
+            self._on_awaited()
         self._awaited[QueueName(topic, queue_id)] = end
 
     def log_is_safe(self, safe_end: int) -> None:
