@@ -110,6 +110,12 @@ if TYPE_CHECKING:
     from roquet.client.reader.config import TopicReaderConfig
     from roquet.client.reader.reader import AsyncTopicReader, Bounds
     from roquet.client.received import Death, ReceivedMessage
+    from roquet.client.trace.records import (
+        EndTransactionRecord,
+        PubRecord,
+        SubAfterRecord,
+        SubBeforeRecord,
+    )
     from roquet.net.errors import BadAddress
     from roquet.protocol.codes import Permission, ResponseCode
     from roquet.protocol.compression import Compression
@@ -150,6 +156,7 @@ __all__ = [
     "Credentials",
     "DeadLetter",
     "Death",
+    "EndTransactionRecord",
     "FixedQueues",
     "GroupMembers",
     "GroupNotFound",
@@ -178,6 +185,7 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
+    "PubRecord",
     "PullConsumer",
     "PullConsumerConfig",
     "PullProgress",
@@ -211,6 +219,8 @@ __all__ = [
     "SomeFailed",
     "StartFrom",
     "StateNotSaved",
+    "SubAfterRecord",
+    "SubBeforeRecord",
     "Subscription",
     "TlsConfig",
     "TopicCounts",
@@ -266,6 +276,7 @@ _HOMES: Final = {
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
     "Death": "roquet.client.received",
+    "EndTransactionRecord": "roquet.client.trace.records",
     "FixedQueues": "roquet.client.group.allocation",
     "GroupMembers": "roquet.client.admin.groups",
     "GroupNotFound": "roquet.client.errors",
@@ -294,6 +305,7 @@ _HOMES: Final = {
     "Producer": "roquet.client.blocking.producer",
     "ProducerConfig": "roquet.client.config",
     "ProducerStatistics": "roquet.client.producer.statistics",
+    "PubRecord": "roquet.client.trace.records",
     "PullConsumer": "roquet.client.blocking.consumers",
     "PullConsumerConfig": "roquet.client.pull.config",
     "PullProgress": "roquet.client.pull.consumer",
@@ -326,6 +338,8 @@ _HOMES: Final = {
     "SomeFailed": "roquet.client.errors",
     "StartFrom": "roquet.client.group.start_offset",
     "StateNotSaved": "roquet.state_file",
+    "SubAfterRecord": "roquet.client.trace.records",
+    "SubBeforeRecord": "roquet.client.trace.records",
     "Subscription": "roquet.protocol.subscription",
     "TlsConfig": "roquet.client.cluster.tls",
     "TopicCounts": "roquet.client.push.statistics",

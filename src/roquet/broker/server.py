@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from roquet.access.guard import Guard
 from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
+from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
@@ -207,11 +208,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     store = _opened_store(config, clock, disk, safety)
     pending_halves = PendingHalves(store, offsets)
     stack.callback(pending_halves.commit_progress)  # When the store is closed, the log is safe.
-    delays = Delays(
-        clock,
-        DelayLevels(store, clock, config.store.delay_levels_ms, delay_state),
-        Timers(store, clock, timer_state),
-    )
+    delays = _delays(store, clock, config, delay_state, timer_state)
     stack.callback(_close_store, store, delays)
     if "topics.json" in lost:
         _make_again(topics, topic_saver, store)
@@ -274,6 +271,18 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         send_reply=SendReplyTemplate(store_host, config.region_id, is_traced=config.trace_on),
     )
     return broker
+
+
+def _delays(
+    store: MessageStore,
+    clock: Clock,
+    config: BrokerConfig,
+    level_state: DurableState[DelayOffsetTable],
+    timer_state: DurableState[TimerProgress],
+) -> Delays:
+    steps = ClockSteps(store, clock)
+    levels = DelayLevels(store, clock, steps, config.store.delay_levels_ms, level_state)
+    return Delays(clock, steps, levels, Timers(store, clock, steps, timer_state))
 
 
 def _peers(tls: ServerTls, clock: Clock, stack: AsyncExitStack) -> Peers:
@@ -343,6 +352,10 @@ def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety
         report.scanned_from,
         report.log_end,
     )
+    if report.lost_notes:
+        log.warning(
+            "which records were written with checksums is not known any more: %s", report.lost_notes
+        )
     if report.cut_size:
         log.warning(
             "cut off %d bytes past the end of the log at %d: %s; %s",

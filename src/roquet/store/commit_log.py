@@ -21,6 +21,7 @@ from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_BLANK
 from roquet.protocol.messages.record_batches import RecordBatch
+from roquet.store.checksummed import NOTHING_KNOWN, ChecksummedRanges
 from roquet.store.errors import BadRecord, refusal_of
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.files.mapped_run import MappedRun
@@ -45,13 +46,24 @@ _pack_blank_into = Struct(">ii").pack_into
 class CommitLog(LogTail):
     """Written by one owner. `sync` and `make_next_file` are for the thread that flushes."""
 
-    __slots__ = ("_disk", "_making", "_next_file", "_run")
+    __slots__ = (
+        "_disk",
+        "_making",
+        "_next_file",
+        "_run",
+        "checksummed",
+        "written_from",
+    )
 
     def __init__(self, disk: Disk, directory: Path, file_size: int) -> None:
         self._disk = disk
         self._run = MappedRun(disk, directory, file_size)
         self._next_file: MappedFile | None = None
         self._making = Lock()
+        # Where records must have checksums; see `expect_checksums`.
+        self.checksummed = NOTHING_KNOWN
+        # What lies before it was read from disk; what follows was written by this process.
+        self.written_from = 0
 
     @property
     def files(self) -> Sequence[MappedFile]:
@@ -133,23 +145,34 @@ class CommitLog(LogTail):
         file = self._run.file_at(physical_offset)
         if file is None or physical_offset >= self.end:
             raise BadRecord(physical_offset, "not in the log")
-        return read_log_record(file.mapping, physical_offset - file.start, file.start)
+        must_have = file.must_have_checksums and self.checksummed.part_at(physical_offset).must_have
+        return read_log_record(file.mapping, physical_offset - file.start, file.start, must_have)
 
     def scan(self, start: int, end: int) -> Iterator[LogRecord]:
         """The records from the one at `start` on. Raises BadRecord at the first bad one."""
         for file in self._run.files_between(start, end):
-            yield from scan_file(file, max(start - file.start, 0), min(end - file.start, file.size))
+            position = max(start - file.start, 0)
+            last = min(end - file.start, file.size)
+            yield from scan_file(file, position, last, self.checksummed)
 
-    def stretches(self, start: int, end: int) -> Iterator[Stretch]:
-        """The same records, many at once. Raises as `scan` does."""
+    def stretches(
+        self, start: int, end: int, checksummed: ChecksummedRanges | None = None
+    ) -> Iterator[Stretch]:
+        """The same records, many at once. Raises as `scan` does.
+
+        Where records must have checksums can be said otherwise than it is known.
+        """
+        checksummed = self.checksummed if checksummed is None else checksummed
         for file in self._run.files_between(start, end):
             position = max(start - file.start, 0)
-            yield from scan_stretches(file, position, min(end - file.start, file.size))
+            last = min(end - file.start, file.size)
+            yield from scan_stretches(file, position, last, checksummed)
 
     def find_record(self, physical_offset: int) -> LogRecord | None:
         """The first good record at or after an offset, in whichever file."""
         for file in self._run.files_between(physical_offset, self.files_end):
-            record = find_record(file, max(physical_offset - file.start, 0))
+            position = max(physical_offset - file.start, 0)
+            record = find_record(file, position, self.checksummed)
             if record is not None:
                 return record
         return None
@@ -159,7 +182,13 @@ class CommitLog(LogTail):
     def load(self, *, is_writable: bool = True) -> None:
         """Find the files. Where records end is found by others. Raises BadStoreDirectory."""
         self._run.load(is_writable=is_writable)
-        self.end = self.files_end
+        self.end = self.written_from = self.files_end
+
+    def expect_checksums(self, checksummed: ChecksummedRanges) -> None:
+        """Take records without a checksum for damaged where all were written with one."""
+        self.checksummed = checksummed
+        for file in self._run.files:
+            file.must_have_checksums = checksummed.touches(file.start, file.end)
 
     @property
     def files_end(self) -> int:
@@ -207,6 +236,7 @@ class CommitLog(LogTail):
         except OSError as error:
             raise refusal_of(error) from error
         self._write_to(files[-1])
+        self.written_from = self.end
 
     def forget(self, count: int) -> list[MappedFile]:
         """Take the first files out of the log; the caller removes them."""
@@ -256,6 +286,7 @@ class CommitLog(LogTail):
             file.remove()
             raise
         file.is_verified = True
+        file.must_have_checksums = self.checksummed.touches(file.start, file.end)
         return file
 
     def _write_to(self, file: MappedFile) -> None:

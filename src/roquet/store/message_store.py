@@ -20,6 +20,7 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.protocol.messages.tags import tags_code_of
+from roquet.state_file import BadStateFile
 from roquet.store.admission import Admission
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
@@ -41,7 +42,8 @@ from roquet.store.reading.queue_reading import (
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
 from roquet.store.reading.usual_reads import UsualReads
-from roquet.store.recovery.checkpoint import CheckpointFile
+from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile, load_noted_end
+from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, delivery_time_of
 from roquet.store.recovery.keeping_aside import keep_aside
@@ -108,6 +110,7 @@ class MessageStore:
         self._log = CommitLog(disk, layout.commit_log, config.commit_log_file_size)
         self._queues = ConsumeQueues(disk, layout, config.queue_file_size)
         self._deletions = Deletions(disk, layout.deletions)
+        self._checksum_notes = ChecksumNotes(disk, layout.checksummed)
         self._index: KeyIndex | None = None
         if config.index_keys:
             index_config = KeyIndexConfig(
@@ -443,7 +446,9 @@ class MessageStore:
         self._deletions.load()
         checkpoints = self._checkpoints
         checkpoint = checkpoints.load()
-        self.recovery = recover(
+        self._log.load()
+        lost_notes = self._load_checksum_notes(checkpoint)
+        report = recover(
             self._log,
             self._queues,
             self._deletions,
@@ -453,6 +458,9 @@ class MessageStore:
             distrust_queues=lambda: checkpoints.save(replace(checkpoint, queue_timestamp=0)),
             keep_aside=lambda end: keep_aside(self._disk, self._log, layout.cut, end),
         )
+        self.recovery = replace(report, lost_notes=lost_notes)
+        # Before the checkpoint says that our own records go on up to here.
+        self._checksum_notes.go_on(self._log, with_checksums=self._config.write_checksums)
         if checkpoint.durable_end > self._log.end:
             # Files are gone. What is written there from now on is not safe because they were.
             checkpoints.save(replace(checkpoints.value, durable_end=self._log.end))
@@ -467,6 +475,18 @@ class MessageStore:
                 distrust=self._distrust_index,
             )
             self._index.file_backlog(self._log, _FILING_S_MAX)
+
+    def _load_checksum_notes(self, checkpoint: Checkpoint) -> str:
+        """Why they cannot be read; empty if they can. Raises StateNotSaved."""
+        noted_end = load_noted_end(self._disk, self._config.layout.checkpoint)
+        try:
+            noted = self._checksum_notes.load(noted_end)
+        except BadStateFile as error:
+            self._checksum_notes.forget()
+            return str(error)
+        is_ours = noted_end == checkpoint.durable_end
+        self._log.expect_checksums(noted if is_ours else still_true(noted, self._log))
+        return ""
 
     def _distrust_index(self, behind: int) -> None:
         # Not what was loaded before: the queues may have lost their trust since.

@@ -321,6 +321,20 @@ async def _(trial: Trial) -> None:
     assert await trial.pulled_count(max_msg_bytes=500_000) in range(1, 9)
 
 
+@effect("checkCRCOnRead")
+async def _(trial: Trial) -> None:
+    trial.bed.put(b"rotten")
+    log = trial.bed.broker.store._log
+    # As if it had not been written by this process.
+    log.written_from = log.end
+    log.files[0].mapping[88] ^= 1
+    assert await trial.pulled_count() == 0
+    await trial.change("false")
+    assert (await trial.pull()).body
+    await trial.change("true")
+    assert await trial.pulled_count() == 0
+
+
 @effect("accessMessageInMemoryMaxRatio", {"memory_size": 100_000})
 async def _(trial: Trial) -> None:
     for _ in range(10):

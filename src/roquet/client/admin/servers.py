@@ -50,7 +50,7 @@ class AdminServers:
         self.routes = instance.routes
         self.puller = Puller(instance.requests, instance.routes, TOOLS_GROUP, config.namespace)
         self.config = config
-        self._name_servers = instance.names
+        self.name_servers = instance.names
 
     def wire_name(self, name: str) -> str:
         return wrapped(self.config.namespace, name)
@@ -62,14 +62,9 @@ class AdminServers:
         """Whether a topic or group, as brokers know it, lies in our namespace."""
         return not self.config.namespace or self.user_name(name) != name
 
-    @property
-    def name_servers(self) -> tuple[str, ...]:
-        """Their addresses, as far as they are known."""
-        return self._name_servers.addresses
-
     async def ask_names(self, code: RequestCode, header: Header) -> Command:
         """One of the name servers, for all of them know the same."""
-        reply = await self._name_servers.call(code, header, self.config.timeout_s)
+        reply = await self.name_servers.call(code, header, self.config.timeout_s)
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused("the name server", reply.code, reply.remark)
         return reply
@@ -80,7 +75,7 @@ class AdminServers:
             return await asyncio.gather(
                 *(
                     self.brokers.ask(address, code, header)
-                    for address in self._name_servers.addresses
+                    for address in self.name_servers.addresses
                 )
             )
         except Unreachable as error:

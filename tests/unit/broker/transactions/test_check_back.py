@@ -294,6 +294,16 @@ async def test_producers_that_do_not_read_are_not_asked_and_it_does_not_count(
     assert read_record(question.body).properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
+async def test_a_clock_that_is_set_forward_makes_no_transaction_old(
+    bed: BrokerBed, producer: BedClient
+) -> None:
+    await begin(bed, producer, "a")
+    bed.clock.jump(100 * 3600)
+    await round_after(bed, 6)
+    assert given_up(bed) == []
+    assert len(await producer.all_asked()) == 1
+
+
 async def test_who_never_answers_is_given_up(bed: BrokerBed, producer: BedClient) -> None:
     await begin(bed, producer, "a")
     for _ in range(4):
