@@ -17,7 +17,7 @@ from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
 from tests.support.command_line import roquet
 from tests.support.snapshots import check_snapshot
-from tests.unit.cli.conftest import Shop
+from tests.unit.cli.conftest import Shop, silent
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_trace_tells_what_became_of_a_message(
     monkeypatch.setenv("NAMESRV_ADDR", roquet_cluster.name_server)
     (message_id,) = sent(roquet("message", "send", "t", "x", "--trace", "--json").stdout)
     consumer = PushConsumer(
-        roquet_cluster.name_server, "readers", print, trace=True, start_from=StartFrom.FIRST
+        roquet_cluster.name_server, "readers", silent, trace=True, start_from=StartFrom.FIRST
     )
     consumer.subscribe("t")
     with consumer:
