@@ -75,6 +75,10 @@ class CommitLog(LogTail):
         return self._run.files[0].start if self._run.files else 0
 
     @property
+    def file_size(self) -> int:
+        return self._run.file_size
+
+    @property
     def record_size_max(self) -> int:
         return self._run.file_size - BLANK_SIZE_MIN
 
@@ -99,6 +103,37 @@ class CommitLog(LogTail):
         self.last_store_timestamp = store_timestamp
         self.end = end
         return physical_offset
+
+    def copy(self, physical_offset: int, data: memoryview) -> None:
+        """Write bytes of another log at or behind `end`, within one file; see `LogCopy`.
+
+        Raises DiskFull or StoreUnavailable when a new file is needed and cannot be had.
+        """
+        if physical_offset == self.file_start + self._run.file_size:
+            with self._making:
+                self._go_on(self._new_file(physical_offset))
+        assert self.mapping is not None, "the log was not resumed"
+        position = physical_offset - self.file_start
+        assert 0 <= position <= position + len(data) <= self._run.file_size
+        self.mapping[position : position + len(data)] = data
+
+    def begin_at(self, physical_offset: int) -> list[MappedFile]:
+        """Let a log without records begin elsewhere; the caller closes the files it had.
+
+        Raises DiskFull or StoreUnavailable; then `resume` has to be tried again.
+        """
+        with self._making:
+            gone, self._run.files = self._run.files, []
+            if self._next_file is not None:
+                gone.append(self._next_file)
+                self._next_file = None
+            for file in gone:
+                file.unlink()
+        # In this order, for the thread that syncs what lies between them.
+        self.synced_end = physical_offset
+        self.end = physical_offset
+        self.resume()
+        return gone
 
     def make_next_file(self) -> None:
         """Have the next file ready before it is needed.
@@ -136,6 +171,19 @@ class CommitLog(LogTail):
             return None
         position = physical_offset - file.start
         return file.mapping[position : position + size]
+
+    def view_at(self, physical_offset: int, size_max: int) -> memoryview:
+        """Bytes as they lie there, of one file, unchecked and not copied; nothing if none do.
+
+        Whoever asks releases the view at once: a file with views cannot be closed.
+        """
+        file = self._run.file_at(physical_offset)
+        if file is None or physical_offset >= self.end:
+            return memoryview(b"")
+        position = physical_offset - file.start
+        end = min(position + size_max, file.size, self.end - file.start)
+        with memoryview(file.mapping) as whole:
+            return whole[position:end]
 
     def file_at(self, physical_offset: int) -> MappedFile | None:
         return self._run.file_at(physical_offset)
@@ -263,18 +311,25 @@ class CommitLog(LogTail):
         # To the end: whoever makes the next file meanwhile would make this one again, in place of
         # the one that is written to.
         with self._making:
-            try:
-                next_file = self._next_file or self._create_file(start)
-            except OSError as error:
-                raise refusal_of(error) from error
-            self._next_file = None
+            next_file = self._new_file(start)
             position = self.end - self.file_start
             assert self.mapping is not None, "the log was not resumed"
             _pack_blank_into(self.mapping, position, self._run.file_size - position, MAGIC_BLANK)
-            self._run.files.append(next_file)
-            self._write_to(next_file)
+            self._go_on(next_file)
             self.end = start
         return start
+
+    def _new_file(self, start: int) -> MappedFile:
+        """The one that was made ahead of need, if there is one. Raises StoreUnavailable."""
+        try:
+            return self._next_file or self._create_file(start)
+        except OSError as error:
+            raise refusal_of(error) from error
+
+    def _go_on(self, file: MappedFile) -> None:
+        self._next_file = None
+        self._run.files.append(file)
+        self._write_to(file)
 
     def _create_file(self, start: int) -> MappedFile:
         """A file that survives a power cut and can be written without asking for space."""

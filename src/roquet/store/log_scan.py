@@ -79,6 +79,7 @@ class Stretch(NamedTuple):
     """
 
     start: int
+    end: int
     record_count: int
     last_timestamp: int
     latest_timestamp: int
@@ -126,6 +127,7 @@ def scan_stretches(
         if count:
             yield Stretch(
                 start,
+                file.start + position,
                 count,
                 last_timestamp,
                 latest_timestamp,
@@ -138,7 +140,8 @@ def scan_stretches(
             if is_blank(file, position):
                 return
             record = read_log_record(file.mapping, position, file.start, part.must_have)
-            yield Stretch(start, 1, record.store_timestamp, record.store_timestamp, (), (record,))
+            stored_at = record.store_timestamp
+            yield Stretch(start, start + record.size, 1, stored_at, stored_at, (), (record,))
             position += record.size
     _check_rest(file, position, end)
 

@@ -30,6 +30,7 @@ from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import BACKLOG_COUNT, BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
 from roquet.store.listener import NoListener, StoreListener
+from roquet.store.log_copy import LogCopy
 from roquet.store.plain_appends import PlainAppends
 from roquet.store.queue_entries import pack_entries
 from roquet.store.queues import ConsumeQueues
@@ -45,7 +46,7 @@ from roquet.store.reading.usual_reads import UsualReads
 from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile, load_noted_end
 from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
 from roquet.store.recovery.deletions import Deletions
-from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, delivery_time_of
+from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delivery_time_of
 from roquet.store.recovery.keeping_aside import keep_aside
 from roquet.store.recovery.ownership import Ownership
 from roquet.store.recovery.recovery import RecoveryReport, recover
@@ -61,6 +62,7 @@ _FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
 _CANDIDATES: Final = 4
 # So long at most an opened store is kept waiting for keys to be filed, a million or two a second.
 _FILING_S_MAX: Final = 10.0
+_NOTHING_HELD_BACK: Final = 2**63 - 1
 
 
 @final
@@ -149,6 +151,9 @@ class MessageStore:
         self.usual_reads = UsualReads(self._log, self._queues.by_key, is_sync=self._is_sync)
         self.usual_reads.obey(config)
         self.recovery: RecoveryReport | None = None
+        self._copy: LogCopy | None = None
+        # What lies behind it in the log may not be read yet, whatever the disk has; see `Safety`.
+        self.confirmed_end = _NOTHING_HELD_BACK
 
     @classmethod
     def open(
@@ -185,6 +190,9 @@ class MessageStore:
         self._flusher.stop()
         self._admission.close()
         try:
+            if self._copy is not None:
+                # Half a record would be taken for damage by the next owner.
+                self._log.cut(self._log.end)
             if self._index is not None and self._index.is_following:
                 self._index.file_unfiled(self._log)
             self._flusher.flush()
@@ -262,6 +270,23 @@ class MessageStore:
         if self._is_sync:
             self._flusher.want()
         return AppendedBatch(queue_offset, physical_offsets, end - start, store_timestamp)
+
+    def follow(self) -> LogCopy:
+        """Take no messages any more, only the log of another store: this one becomes its copy."""
+        self._admission.take_copies_only()
+        # Everything that the log has is in the queues since it was opened.
+        dispatcher = Dispatcher(
+            self._queues,
+            self._deletions,
+            self._config.delay_levels_ms,
+            log_start=self._log.start,
+            dispatched_from=self._log.start,
+            retire=self._flusher.retire,
+        )
+        self._copy = LogCopy(
+            self._log, dispatcher, self._index, self._flusher, is_sync=self._is_sync
+        )
+        return self._copy
 
     # Reading
 
@@ -366,9 +391,18 @@ class MessageStore:
         return self._log.synced_end
 
     @property
-    def readable_end(self) -> int:
-        """What lies before it in the log may be read: with sync flush, only what is safe."""
+    def stored_end(self) -> int:
+        """What lies before it in the log counts as stored: with sync flush, only what is safe."""
         return self._log.synced_end if self._is_sync else self._log.end
+
+    @property
+    def readable_end(self) -> int:
+        """What lies before it in the log may be read."""
+        return min(self.stored_end, self.confirmed_end)
+
+    def log_view(self, physical_offset: int, size_max: int) -> memoryview:
+        """See `CommitLog.view_at`."""
+        return self._log.view_at(physical_offset, size_max)
 
     # Upkeep
 
@@ -527,9 +561,8 @@ class MessageStore:
             raise TooLarge("body", size, self._body_size_max)
 
     def _max_offset(self, queue: ConsumeQueue) -> int:
-        if not self._is_sync or self._log.synced_end == self._log.end:
-            return queue.max_offset
-        return queue.offset_before(self._log.synced_end)
+        end = min(self._log.synced_end if self._is_sync else self._log.end, self.confirmed_end)
+        return queue.max_offset if end == self._log.end else queue.offset_before(end)
 
     def _record_with_key(self, physical_offset: int, topic: bytes, key: bytes) -> bytes | None:
         try:

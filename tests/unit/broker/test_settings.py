@@ -25,6 +25,7 @@ from roquet.protocol.bodies.subscription_data import SubscriptionCheck, Subscrip
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
+from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.headers.sending import SendMessageHeaderV2
 from roquet.protocol.messages.record import split_records
@@ -342,6 +343,14 @@ async def _(trial: Trial) -> None:
     assert await trial.pulled_count() == 10
     await trial.change(1)  # A thousand bytes: the first ones have to come from disk.
     assert await trial.pulled_count() == 8
+
+
+@effect("slaveReadEnable", {"memory_size": 0})
+async def _(trial: Trial) -> None:
+    trial.bed.put()
+    assert field_texts((await trial.pull()).fields)["suggestWhichBrokerId"] == "0"
+    await trial.change("true")
+    assert field_texts((await trial.pull()).fields)["suggestWhichBrokerId"] == "1"
 
 
 @effect("maxTransferCountOnMessageInDisk", {"memory_size": 0})

@@ -270,8 +270,8 @@ async def test_frames_that_never_end_are_bounded_over_all_connections(
         for _ in range(3):
             peer = await stack.enter_async_context(await RawPeer.connect(server.port))
             peer.send(begun)
-        await eventually(lambda: server.crowd.cut_off_count)
-        await eventually(lambda: len(server.closed) == 1)
+        await eventually(lambda: len(server.closed) == 2)
+        assert server.crowd.cut_off_count == 2
         assert server.crowd.held_size <= 120_000
         assert "the most of all" in caplog.text
         assert echoed_text(await worker.ask(echo_request("still"))) == "still"

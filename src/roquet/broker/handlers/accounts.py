@@ -43,8 +43,10 @@ def put(broker: Broker, request: Request[PutAccountHeader]) -> Parked:
         topic_perms=_words(header.topic_perms),
         white_remote_address=header.white_remote_address,
     )
-    edit = partial(put_account, default=_accounts(broker).default_file, changes=account)
-    return _change(broker, request, edit, ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED)
+    failure = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
+    default = _accounts(broker, failure).default_file
+    edit = partial(put_account, default=default, changes=account)
+    return _change(broker, request, edit, failure)
 
 
 def delete(broker: Broker, request: Request[DeleteAccountHeader]) -> Parked:
@@ -54,13 +56,14 @@ def delete(broker: Broker, request: Request[DeleteAccountHeader]) -> Parked:
 
 def trust(broker: Broker, request: Request[GlobalWhiteAddressesHeader]) -> Parked:
     header = request.header
-    path = header.acl_file_full_path
+    failure = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
+    default = _accounts(broker, failure).default_file
     edit = partial(
         trust_addresses,
-        path=Path(path) if path else _accounts(broker).default_file,
+        path=Path(header.acl_file_full_path) if header.acl_file_full_path else default,
         addresses=_words(header.global_white_addrs) or [],
     )
-    return _change(broker, request, edit, ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED)
+    return _change(broker, request, edit, failure)
 
 
 def get_versions(broker: Broker, _request: Request[NoFields]) -> Reply:
@@ -93,9 +96,9 @@ def get_all(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_body(body))
 
 
-def _accounts(broker: Broker) -> KeptAccounts:
+def _accounts(broker: Broker, failure: ResponseCode = ResponseCode.SYSTEM_ERROR) -> KeptAccounts:
     if broker.accounts is None:
-        raise Refused(ResponseCode.SYSTEM_ERROR, "there is no access control here: see aclEnable")
+        raise Refused(failure, "there is no access control here: see aclEnable")
     return broker.accounts
 
 
@@ -106,7 +109,7 @@ def _change(
     failure: ResponseCode,
 ) -> Parked:
     changing: Callable[[], Awaitable[Reply]] = partial(
-        _changed, _accounts(broker), edit, failure, request.connection.peer
+        _changed, _accounts(broker, failure), edit, failure, request.connection.peer
     )
     return answer_later(broker, request, changing)
 

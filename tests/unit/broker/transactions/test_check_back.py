@@ -537,9 +537,10 @@ async def test_rounds_come_in_the_interval_that_is_configured(tmp_path: Path) ->
 
 
 async def test_a_slave_asks_nobody(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path) as bed:
+        await begin(bed, await member(bed, "one"), "a")
     async with broker_bed(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as bed:
         producer = await member(bed, "one")
-        await begin(bed, producer, "a")
         await round_after(bed, 60)
         assert await producer.all_asked() == []
         assert HALF_TOPIC not in bed.broker.topics
