@@ -22,6 +22,7 @@ from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.protocol.messages.tags import tags_code_of
 from roquet.state_file import BadStateFile
 from roquet.store.admission import Admission
+from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
@@ -43,7 +44,7 @@ from roquet.store.reading.queue_reading import (
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
 from roquet.store.reading.usual_reads import UsualReads
-from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile, load_noted_end
+from roquet.store.recovery.checkpoint import CheckpointFile, load_noted_end
 from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delivery_time_of
@@ -274,7 +275,7 @@ class MessageStore:
         Raises StateNotSaved.
         """
         self._admission.take_copies_only()
-        # The other one may be Apache's.
+        # Whoever writes that one may make no checksums.
         self._checksum_notes.go_on(self._log, with_checksums=False)
         # Everything that the log has is in the queues since it was opened.
         dispatcher = Dispatcher(
@@ -487,7 +488,7 @@ class MessageStore:
         checkpoints = self._checkpoints
         checkpoint = checkpoints.load()
         self._log.load()
-        lost_notes = self._load_checksum_notes(checkpoint)
+        lost_notes = self._load_checksum_notes()
         report = recover(
             self._log,
             self._queues,
@@ -501,6 +502,7 @@ class MessageStore:
         self.recovery = replace(report, lost_notes=lost_notes)
         # Before the checkpoint says that our own records go on up to here.
         self._checksum_notes.go_on(self._log, with_checksums=self._config.write_checksums)
+        self._ownership.mark_ours()
         if checkpoint.durable_end > self._log.end:
             # Files are gone. What is written there from now on is not safe because they were.
             checkpoints.save(replace(checkpoints.value, durable_end=self._log.end))
@@ -516,15 +518,17 @@ class MessageStore:
             )
             self._index.file_backlog(self._log, _FILING_S_MAX)
 
-    def _load_checksum_notes(self, checkpoint: Checkpoint) -> str:
+    def _load_checksum_notes(self) -> str:
         """Why they cannot be read; empty if they can. Raises StateNotSaved."""
-        noted_end = load_noted_end(self._disk, self._config.layout.checkpoint)
+        is_ours = self._ownership.was_ours
+        noted_end = NO_END
+        if not is_ours:
+            noted_end = load_noted_end(self._disk, self._config.layout.checkpoint)
         try:
             noted = self._checksum_notes.load(noted_end)
         except BadStateFile as error:
             self._checksum_notes.forget()
             return str(error)
-        is_ours = noted_end == checkpoint.durable_end
         self._log.expect_checksums(noted if is_ours else still_true(noted, self._log))
         return ""
 

@@ -64,6 +64,17 @@ def used(root: Path) -> dict[str, bytes]:
     return {name: data for name, data in log_bytes(root).items() if any(data)}
 
 
+def test_records_of_a_master_that_makes_no_checksums_are_good(tmp_path: Path) -> None:
+    with opened(tmp_path / "master", write_checksums=False) as master:
+        for number in range(5):
+            master.append(draft(b"%d" % number, has_checksum=False))
+        with opened(tmp_path / "slave") as slave:
+            send(master, slave, piece_size=100)
+            assert bodies(slave) == bodies(master)
+        with opened(tmp_path / "slave") as slave:
+            assert bodies(slave) == bodies(master)
+
+
 def test_queues_that_have_grown_are_named(master: MessageStore, slave: MessageStore) -> None:
     fill(master, 2)
     copy = slave.follow()
