@@ -9,6 +9,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count, repeat
 from pathlib import Path
 from tempfile import mkdtemp
@@ -81,6 +82,29 @@ def print_reads(directory: Path) -> None:
         offsets = range(0, COUNT, BATCH)
         cost = best(lambda: [store.read("BenchTopic", 3, each, limits) for each in offsets])
         print_line(f"128 bytes: read, {BATCH} at once, of {QUEUES} queues", cost, 0.8, floor)
+    for size in (128, 1024):
+        print_compared_reads(directory, size)
+
+
+def print_compared_reads(directory: Path, size: int) -> None:
+    """Of a store that was opened again: all of it comes from disk, and is compared."""
+    store = MessageStore.open(config(directory, index_keys=False), SystemClock(), SystemDisk())
+    for number in range(QUEUES * COUNT):
+        store.append(draft(size, number % QUEUES))
+    store.close()
+    limits = ReadLimits(BATCH, 1 << 20)
+
+    def read(store: MessageStore) -> None:
+        for offset in range(0, COUNT, BATCH):
+            store.read("BenchTopic", 3, offset, limits)
+
+    for name, check_reads in (("as they are", False), ("compared", True)):
+        changed = config(directory, index_keys=False, check_reads=check_reads)
+        store = MessageStore.open(changed, SystemClock(), SystemDisk())
+        cost = best(partial(read, store))
+        store.close()
+        print_line(f"{size} bytes: read from disk, {name}", cost)
+    shutil.rmtree(directory / "store")
 
 
 def print_index(directory: Path) -> None:

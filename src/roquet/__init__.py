@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TopicSettings,
         TopicStatistics,
     )
+    from roquet.client.admin.traces import TraceEvent
     from roquet.client.blocking.admin import Admin
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer
@@ -109,6 +110,12 @@ if TYPE_CHECKING:
     from roquet.client.reader.config import TopicReaderConfig
     from roquet.client.reader.reader import AsyncTopicReader, Bounds
     from roquet.client.received import Death, ReceivedMessage
+    from roquet.client.trace.records import (
+        EndTransactionRecord,
+        PubRecord,
+        SubAfterRecord,
+        SubBeforeRecord,
+    )
     from roquet.net.errors import BadAddress
     from roquet.protocol.codes import Permission, ResponseCode
     from roquet.protocol.compression import Compression
@@ -149,6 +156,7 @@ __all__ = [
     "Credentials",
     "DeadLetter",
     "Death",
+    "EndTransactionRecord",
     "FixedQueues",
     "GroupMembers",
     "GroupNotFound",
@@ -177,6 +185,7 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
+    "PubRecord",
     "PullConsumer",
     "PullConsumerConfig",
     "PullProgress",
@@ -210,6 +219,8 @@ __all__ = [
     "SomeFailed",
     "StartFrom",
     "StateNotSaved",
+    "SubAfterRecord",
+    "SubBeforeRecord",
     "Subscription",
     "TlsConfig",
     "TopicCounts",
@@ -219,6 +230,7 @@ __all__ = [
     "TopicReaderConfig",
     "TopicSettings",
     "TopicStatistics",
+    "TraceEvent",
     "Transaction",
     "TransactionEnd",
     "TransactionProducer",
@@ -264,6 +276,7 @@ _HOMES: Final = {
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
     "Death": "roquet.client.received",
+    "EndTransactionRecord": "roquet.client.trace.records",
     "FixedQueues": "roquet.client.group.allocation",
     "GroupMembers": "roquet.client.admin.groups",
     "GroupNotFound": "roquet.client.errors",
@@ -292,6 +305,7 @@ _HOMES: Final = {
     "Producer": "roquet.client.blocking.producer",
     "ProducerConfig": "roquet.client.config",
     "ProducerStatistics": "roquet.client.producer.statistics",
+    "PubRecord": "roquet.client.trace.records",
     "PullConsumer": "roquet.client.blocking.consumers",
     "PullConsumerConfig": "roquet.client.pull.config",
     "PullProgress": "roquet.client.pull.consumer",
@@ -324,6 +338,8 @@ _HOMES: Final = {
     "SomeFailed": "roquet.client.errors",
     "StartFrom": "roquet.client.group.start_offset",
     "StateNotSaved": "roquet.state_file",
+    "SubAfterRecord": "roquet.client.trace.records",
+    "SubBeforeRecord": "roquet.client.trace.records",
     "Subscription": "roquet.protocol.subscription",
     "TlsConfig": "roquet.client.cluster.tls",
     "TopicCounts": "roquet.client.push.statistics",
@@ -333,6 +349,7 @@ _HOMES: Final = {
     "TopicReaderConfig": "roquet.client.reader.config",
     "TopicSettings": "roquet.client.admin.topics",
     "TopicStatistics": "roquet.client.admin.topics",
+    "TraceEvent": "roquet.client.admin.traces",
     "Transaction": "roquet.client.producer.transaction_producer",
     "TransactionEnd": "roquet.client.hooks",
     "TransactionProducer": "roquet.client.blocking.transactions",

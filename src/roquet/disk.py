@@ -9,13 +9,16 @@ import fcntl
 import mmap
 import os
 import sys
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, NamedTuple, Protocol
 
 PAGE_SIZE: Final = 4096
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
+_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class DirectoryEntry(NamedTuple):
@@ -114,7 +117,18 @@ _MAP_OPTIONS: Final[dict[str, Any]] = {"trackfd": False} if sys.version_info >= 
 
 
 class SystemDisk:
-    """The real one."""
+    """The real one.
+
+    One descriptor is opened ahead for directories: they are opened only to be synced, and a process
+    that has no descriptor left must not have to choose between names that may be lost and an end.
+    """
+
+    _spare: int | None = None
+    _spare_lock: Final = Lock()
+
+    def __del__(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
 
     def create(self, path: Path, size: int) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
@@ -195,11 +209,31 @@ class SystemDisk:
         path.rmdir()
 
     def sync_directory(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = self._open_directory(path)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+            self._open_spare()
+
+    def _open_directory(self, path: Path) -> int:
+        try:
+            return os.open(path, _DIRECTORY_FLAGS)
+        except OSError as error:
+            if not is_short_of_descriptors(error):
+                raise
+            # Two threads may be short of one at a time.
+            with self._spare_lock:
+                if self._spare is None:
+                    raise
+                os.close(self._spare)
+                self._spare = None
+                return os.open(path, _DIRECTORY_FLAGS)
+
+    def _open_spare(self) -> None:
+        with self._spare_lock, suppress(OSError):
+            if self._spare is None:
+                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def entries(self, path: Path) -> list[DirectoryEntry]:
         try:

@@ -49,7 +49,14 @@ def gathered(record: bytes, *, is_verified: bool) -> bool:
         mapping[: len(record)] = record
         entry = pack_entry(0, len(record), 0)
         gathering = Gathering(ReadLimits(1, 1 << 20), entry, QUEUE_OFFSET, QUEUE)
-        return gathering.take_usual(mapping, 0, len(record), is_verified, 0)
+        return gathering.take_usual(
+            mapping,
+            0,
+            len(record),
+            is_verified,
+            False,
+            0,
+        )
 
 
 def has_body(record: bytes) -> bool:

@@ -76,7 +76,8 @@ class Original:
 
 def original(*, is_clean: bool, has_checksums: bool = True) -> Original:
     disk, clock, ledger = RamDisk(), FakeClock(), Ledger()
-    store = open_store(ROOT, disk=disk, clock=clock, listener=ledger, **_SETTINGS)
+    settings = _SETTINGS | {"write_checksums": has_checksums}
+    store = open_store(ROOT, disk=disk, clock=clock, listener=ledger, **settings)
     for number in range(MESSAGE_COUNT):
         clock.advance(0.01)
         one = draft(
@@ -110,6 +111,32 @@ def after_flip(original: Original, flip: Flip) -> list[str]:
         violations += _wrong_appends(store)
         crash(store)
     return [f"{flip}: {each}" for each in violations]
+
+
+def after_garbage(original: Original, physical_offset: int, garbage: bytes) -> list[str]:
+    """What is wrong with the store when these bytes lie over some of the log, in one file."""
+    file_size = _SETTINGS["commit_log_file_size"]
+    path = ROOT / "commitlog" / f"{physical_offset // file_size * file_size:020d}"
+    content = bytearray(original.files[path])
+    position = physical_offset % file_size
+    garbage = garbage[: len(content) - position]
+    content[position : position + len(garbage)] = garbage
+    end = physical_offset + len(garbage)
+    unhurt = [
+        each
+        for each in original.sent
+        if each.physical_end <= physical_offset or each.physical_offset >= end
+    ]
+    with ram_disk(original.files | {path: bytes(content)}) as disk:
+        store = open_store(ROOT, disk=disk, **_SETTINGS)
+        found = everything_in(store)
+        violations = [
+            *strangers(found, original.sent),
+            *lost(found, unhurt if original.is_clean else []),
+            *_wrong_appends(store),
+        ]
+        crash(store)
+    return [f"{len(garbage)} bytes at {physical_offset}: {each}" for each in violations]
 
 
 def _wrong_reads(store: MessageStore, original: Original, flip: Flip) -> list[str]:

@@ -42,6 +42,8 @@ class OurServer:
 
     # What it said when it was last ready.
     _said: re.Match[str]
+    # A program that runs it, with its words.
+    under: tuple[str, ...] = ()
 
     def __init__(self, directory: Path, ready: str) -> None:
         self.directory = directory
@@ -59,22 +61,27 @@ class OurServer:
         assert self._process is not None, "not started"
         return self._process.pid
 
-    def start(self) -> None:
-        """Returns when the server serves. Works again after `stop` and `kill`."""
+    def begin(self) -> int:
+        """Starts without waiting; where in its log this start begins."""
         assert self._process is None, "already started"
         with self._log_path.open("ab") as log:
             log_start = log.tell()
             self._process = subprocess.Popen(
-                [_PROGRAM, *self.command()],
+                [*self.under, _PROGRAM, *self.command()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 # What is kept in the home directory or is temporary belongs to the test.
                 env={**os.environ, "HOME": str(self.directory), "TMPDIR": str(self.directory)},
             )
+        return log_start
+
+    def start(self) -> None:
+        """Returns when the server serves. Works again after `stop` and `kill`."""
+        log_start = self.begin()
         try:
             wait_until(
-                lambda: self._has_ended() or self._ready.search(self._log(log_start)),
+                lambda: self.has_ended or self._ready.search(self._log(log_start)),
                 _START_TIMEOUT_S,
             )
             self._said = self._said_ready(log_start)
@@ -95,6 +102,20 @@ class OurServer:
         self._process.send_signal(signal.SIGHUP)
         wait_until(lambda: "read certificates again" in self._log(log_start))
 
+    def until_ended(self, patience_s: float = _STOP_TIMEOUT_S) -> int:
+        """Returns how it ended by itself. Raises OurServerFailed when it goes on."""
+        process, self._process = self._process, None
+        assert process is not None, "not started"
+        try:
+            return process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self._process = process
+            raise OurServerFailed(f"{self} goes on:\n{self.log_tail()}") from None
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
     def kill(self) -> None:
         """SIGKILL: the process has no chance to tidy up."""
         self._end(signal.SIGKILL)
@@ -114,9 +135,6 @@ class OurServer:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-
-    def _has_ended(self) -> bool:
-        return self._process is None or self._process.poll() is not None
 
     def _said_ready(self, log_start: int) -> re.Match[str]:
         said = self._ready.search(self._log(log_start))

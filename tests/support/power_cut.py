@@ -119,6 +119,10 @@ class PowerCuts:
         self._disk = WatchedDisk(root)
         self._work = Workload(self._disk, flush_mode, Random(seed))
 
+    @property
+    def cut_count(self) -> int:
+        return self._cut_number
+
     def run(self) -> list[str]:
         self._disk.before_call = self._maybe_cut
         self._disk.during_sync = self._in_sync

@@ -26,10 +26,13 @@ _WAYS: Final = {
 # What differs from run to run. Columns are as wide as what is in them, so blanks do, too.
 _CHANGING: Final = (
     (r"127\.0\.0\.1:\d+", "HOST:PORT"),
-    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+\d\d:\d\d|Z)?", "TIME"),
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+\d\d:\d\d|Z)?", "TIME"),
     (r"\b[0-9A-F]{32}\b", "MESSAGE-ID"),
     (r"[\w.]+@\d+#\d+", "CLIENT-ID"),
     (r'(__CRC32#"?[ :]*"?)\d+', r"\1CHECKSUM"),
+    (r"(?<= )\d+ (s|min \d+ s)\b", "SPAN"),
+    (r"(?<= )\d+\.\d\b", "RATE"),
+    (r'("(put_|get_)?rate":)\d+(\.\d+)?', r"\1RATE"),
     (r'("\w+_s":)\d+(\.\d+)?', r"\1SECONDS"),
     (r" {2,}", "  "),
     (r" +$", ""),
@@ -55,7 +58,7 @@ def check_snapshot(
     if os.environ.get("ROQUET_SNAPSHOTS") == "write":
         DIRECTORY.mkdir(exist_ok=True)
         path.write_text(found)
-    assert found == path.read_text()
+    assert found == path.read_text(), f"{path.name} would be:\n{found}"
 
 
 def settled(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import PAGE_SIZE, Space, SystemDisk, is_full
+from tests.support.few_descriptors import few_descriptors_left
 
 DISK = SystemDisk()
 
@@ -181,3 +182,34 @@ def test_only_a_lack_of_space_counts_as_full() -> None:
     assert is_full(OSError(errno.ENOSPC, ""))
     assert is_full(OSError(errno.EDQUOT, ""))
     assert not is_full(OSError(errno.EIO, ""))
+
+
+def test_a_directory_can_be_synced_when_no_descriptor_is_left(tmp_path: Path) -> None:
+    disk = SystemDisk()
+    disk.sync_directory(tmp_path)
+    with few_descriptors_left(0):
+        for _ in range(3):
+            disk.sync_directory(tmp_path)
+        with pytest.raises(OSError, match="Too many open files"):
+            disk.open(tmp_path, writable=False)
+
+
+def test_without_a_directory_there_is_nothing_to_sync(tmp_path: Path) -> None:
+    disk = SystemDisk()
+    disk.sync_directory(tmp_path)
+    with few_descriptors_left(0), pytest.raises(FileNotFoundError):
+        disk.sync_directory(tmp_path / "missing")
+    disk.sync_directory(tmp_path)
+
+
+def open_count() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_what_was_opened_ahead_is_closed_with_the_disk(tmp_path: Path) -> None:
+    before = open_count()
+    disk = SystemDisk()
+    disk.sync_directory(tmp_path)
+    assert open_count() == before + 1
+    del disk
+    assert open_count() == before

@@ -11,6 +11,7 @@ from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
+from roquet.broker.replication.replication import Replication
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.pauses import Pauses
 from roquet.broker.tables.clients import Consumers, Producers
@@ -68,6 +69,7 @@ class Broker(msgspec.Struct):
     # None without access control.
     accounts: KeptAccounts | None
     guard: Guard | None
+    replication: Replication
     # The owner of what a request leaves to be done after its handler has returned.
     services: Services
     # Where clients find this broker, packed as in records; message ids begin with it.

@@ -23,9 +23,12 @@ def group_settings(broker: Broker, group: str) -> GroupConfig:
     found = broker.groups.find(group)
     if found is not None:
         return found
-    may_create = broker.config.create_groups and not broker.config.is_slave
+    # At a slave, too: somebody may have to start while the master is away. What the master has
+    # takes its place later.
     return broker.groups.find_or_create(
-        group, may_create=may_create, count_max=broker.config.created_group_count_max
+        group,
+        may_create=broker.config.create_groups,
+        count_max=broker.config.created_group_count_max,
     )
 
 

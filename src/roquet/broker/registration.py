@@ -23,8 +23,10 @@ from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.registration import Registration
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.fields import header_reader
 from roquet.protocol.headers.registration import (
     RegisterBrokerHeader,
+    RegisterBrokerReplyHeader,
     UnregisterBrokerHeader,
 )
 
@@ -34,6 +36,8 @@ _UNREGISTER_TIMEOUT_S: Final = 3.0
 _CRC_MASK: Final = 0x7FFF_FFFF
 _REMINDER_S: Final = 600.0
 _EVERYWHERE: Final = "everywhere"
+
+_read_answer = header_reader(RegisterBrokerReplyHeader)
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -50,6 +54,9 @@ class Registered(NamedTuple):
     """What a name server answered."""
 
     order_topics: frozenset[str]  # topics an operator has declared ordered
+    # For a slave whose master is alive: where clients find that, and where its log is sent from.
+    master_address: str | None = None
+    master_ha_address: str | None = None
 
 
 class NotRegistered(RoquetError):
@@ -199,7 +206,11 @@ class Registrar:
         if reply.code != ResponseCode.SUCCESS:
             raise NotRegistered(name_server, reply.code, reply.remark)
         orders = read_body(KvTable, reply.body).table if reply.body else {}
-        return Registered(frozenset(orders))
+        answer = _read_answer(reply.fields)
+        # 4.9 writes an empty text for what it does not know.
+        return Registered(
+            frozenset(orders), answer.master_addr or None, answer.ha_server_addr or None
+        )
 
 
 @final

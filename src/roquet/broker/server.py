@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -12,12 +13,14 @@ from msgspec.structs import replace
 from roquet.access.guard import Guard
 from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
+from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
 from roquet.broker.handlers import ROUTES
 from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
+from roquet.broker.messages.appending import announce_copied
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.late_sends import LateSends
@@ -25,6 +28,9 @@ from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.registration import Identity, Registrar
+from roquet.broker.replication.copies import Copies
+from roquet.broker.replication.replication import Replication
+from roquet.broker.replication.tables import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import Consumers, Producers
@@ -113,6 +119,10 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
             await asyncio.gather(*(listener.stop() for listener in listeners))
 
         stack.push_async_callback(stop_serving)
+        if not config.is_slave:
+            slave_links = broker.replication.slave_links
+            slave_links.start(config.bind_host, config.ha_port)
+            stack.callback(slave_links.stop)
         for listener, distance in zip(listeners, (0, FAST_PORT_DISTANCE), strict=True):
             await listener.start(config.bind_host, config.listen_port + distance)
         await _find_name_servers(broker)
@@ -184,7 +194,7 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     settings_saver.save_soon()  # What was forgotten must not come back.
     topics = TopicTable(clock, built_in_topics(config))
     groups = GroupTable(clock)
-    offsets = OffsetTable()
+    offsets = OffsetTable(is_slave=config.is_slave)
     topic_saver = kept("topics.json", topics)
     topics.check_promises()
     group_saver = kept("subscriptionGroup.json", groups)
@@ -193,34 +203,32 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     delay_saver = kept("delayOffset.json", delay_state)
     timer_state = DurableState(TimerProgress())
     timer_saver = kept("timers.json", timer_state)
-    if timer_state.value == TimerProgress():
-        timer_state.value = _apache_progress(disk, config.store.layout.config / "timercheck")
-    arrivals = Arrivals(clock)
-    stack.callback(arrivals.close)
+    _adopt_apache_timers(timer_state, disk, config.store.layout.config / "timercheck")
+    copies = Copies(config.ha_lag_size_max, lambda: store.log_end)
     safety = Safety(
         clock,
         config.sync_timeout_ms / 1000,
         is_awaited=config.store.flush_mode is FlushMode.SYNC,
-        on_safe=arrivals.log_is_safe,
+        on_safe=lambda end: _log_is_safe(broker, end),
+        copies=copies if config.waits_for_slaves else None,
+        copy_timeout_s=config.slave_timeout_ms / 1000,
+        on_copy_awaited=lambda: replication.slave_links.wake(),  # noqa: PLW0108  Made below.
     )
+    arrivals = Arrivals(clock, on_awaited=safety.settle_soon)
+    stack.callback(arrivals.close)
     stack.callback(safety.close)
     store = _opened_store(config, clock, disk, safety)
     pending_halves = PendingHalves(store, offsets)
-    stack.callback(pending_halves.commit_progress)  # When the store is closed, the log is safe.
-    delays = Delays(
-        clock,
-        DelayLevels(store, clock, config.store.delay_levels_ms, delay_state),
-        Timers(store, clock, timer_state),
-    )
-    stack.callback(_close_store, store, delays)
+    delays = _delays(store, clock, config, delay_state, timer_state)
+    stack.callback(_close_store, config, store, delays, pending_halves)
     if "topics.json" in lost:
         _make_again(topics, topic_saver, store)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
     pending_halves.load()
-    store_host = pack_host(_store_ip(config), config.listen_port)
+    peers = _peers(tls, clock, stack)
     registrar = Registrar(
-        _peers(tls, clock, stack),
+        peers,
         clock,
         read_source(";".join(config.name_servers)).addresses,
         _identity(config),
@@ -228,15 +236,21 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         timeout_s=lambda: broker.config.register_timeout_ms / 1000,
         account=config.own_account,
     )
-
-    def topics_changed() -> None:
-        topic_saver.save_soon()
-        registrar.refresh_soon()
-
-    topics.on_change = topics_changed
+    topics.on_change = partial(_save_and_tell, topic_saver, registrar)
     groups.on_change = group_saver.save_soon
     delay_state.on_change = delay_saver.save_soon
     timer_state.on_change = timer_saver.save_soon
+    services = Services(config.broker_name)
+    replication = Replication(
+        config,
+        clock,
+        store,
+        copies=copies,
+        services=services,
+        peers=peers,
+        tables=SlaveTables(topics, groups, offsets, delay_state),
+        on_grown=lambda grown: announce_copied(broker, grown),
+    )
     broker = Broker(
         config=config,
         clock=clock,
@@ -268,12 +282,43 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         crowd=Crowd(clock, config.bounds),
         accounts=accounts,
         guard=None if accounts is None else Guard(accounts, clock),
-        services=Services(config.broker_name),
-        store_host=store_host,
+        services=services,
+        replication=replication,
+        store_host=_store_host(config),
         cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),
-        send_reply=SendReplyTemplate(store_host, config.region_id, is_traced=config.trace_on),
+        send_reply=SendReplyTemplate(
+            _store_host(config), config.region_id, is_traced=config.trace_on
+        ),
     )
     return broker
+
+
+def _save_and_tell(topic_saver: Saver, registrar: Registrar) -> None:
+    """Topics have changed."""
+    topic_saver.save_soon()
+    registrar.refresh_soon()
+
+
+def _delays(
+    store: MessageStore,
+    clock: Clock,
+    config: BrokerConfig,
+    level_state: DurableState[DelayOffsetTable],
+    timer_state: DurableState[TimerProgress],
+) -> Delays:
+    steps = ClockSteps(store, clock)
+    levels = DelayLevels(store, clock, steps, config.store.delay_levels_ms, level_state)
+    return Delays(clock, steps, levels, Timers(store, clock, steps, timer_state))
+
+
+def _log_is_safe(broker: Broker, end: int) -> None:
+    """More of the log than before is, up to `end`."""
+    replication = broker.replication
+    if broker.config.waits_for_slaves:
+        broker.store.confirmed_end = replication.copies.shown_end
+    broker.arrivals.log_is_safe(end)
+    if replication.master_link is not None:
+        replication.master_link.report_soon()
 
 
 def _peers(tls: ServerTls, clock: Clock, stack: AsyncExitStack) -> Peers:
@@ -290,8 +335,12 @@ def _identity(config: BrokerConfig) -> Identity:
         config.broker_name,
         config.broker_id,
         str(Address(host, config.listen_port)),
-        str(Address(ha_host, config.listen_port + HA_PORT_DISTANCE)),
+        str(Address(ha_host, config.ha_port)),
     )
+
+
+def _store_host(config: BrokerConfig) -> bytes:
+    return pack_host(_store_ip(config), config.listen_port)
 
 
 def _store_ip(config: BrokerConfig) -> str:
@@ -322,13 +371,14 @@ def _make_again(topics: TopicTable, saver: Saver, store: MessageStore) -> None:
         log.warning("made topic %s again, after its queues", topic)
 
 
-def _apache_progress(disk: Disk, path: Path) -> TimerProgress:
+def _adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: Path) -> None:
     """What an Apache broker of 5.x delivered before us; what it does not say comes twice."""
+    if state.value != TimerProgress():
+        return
     try:
-        return StateFile(disk, path).load(apache_progress) or TimerProgress()
+        state.value = StateFile(disk, path).load(apache_progress) or TimerProgress()
     except BadStateFile as error:
         log.warning("timers may come again: %s", error)
-        return TimerProgress()
 
 
 def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety) -> MessageStore:
@@ -343,6 +393,10 @@ def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety
         report.scanned_from,
         report.log_end,
     )
+    if report.lost_notes:
+        log.warning(
+            "which records were written with checksums is not known any more: %s", report.lost_notes
+        )
     if report.cut_size:
         log.warning(
             "cut off %d bytes past the end of the log at %d: %s; %s",
@@ -359,11 +413,16 @@ def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety
     return store
 
 
-def _close_store(store: MessageStore, delays: Delays) -> None:
+def _close_store(
+    config: BrokerConfig, store: MessageStore, delays: Delays, pending_halves: PendingHalves
+) -> None:
     try:
         store.close()
     finally:
-        # Now everything is on disk, or what the store could save of it.
-        delays.confirm(store.synced_end)
-        delays.propose()
-        delays.confirm(store.synced_end)
+        # What a slave knows of these it has from its master.
+        if not config.is_slave:
+            # Now everything is on disk, or what the store could save of it.
+            delays.confirm(store.synced_end)
+            delays.propose()
+            delays.confirm(store.synced_end)
+            pending_halves.commit_progress()

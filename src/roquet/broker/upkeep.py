@@ -8,6 +8,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import deliver_delayed, save_progress
 from roquet.broker.membership import expire_clients
 from roquet.broker.registration import Registered
+from roquet.broker.replication import tables
 from roquet.broker.slow_groups import disable_slow_groups
 from roquet.broker.transactions.check_back import keep_checking
 from roquet.net.service import OnFailure
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 _TICK_S: Final = 1.0
 _FILING_REST_S: Final = 0.01
+_LOOK_FOR_MASTER_S: Final = 3.0
 _EXPIRE_PERIOD_S: Final = 10.0
 _CLEAN_PERIOD_S: Final = 10.0
 _FORGET_LOCKS_PERIOD_S: Final = 60.0
@@ -28,7 +30,6 @@ _SCRUB_SIZE: Final = 1 << 20
 
 def start_upkeep(broker: Broker) -> None:
     """Everything ends with `broker.services`."""
-    config = broker.config
     run, every = broker.services.run, broker.services.every
     for saver in (
         broker.topic_saver,
@@ -40,16 +41,20 @@ def start_upkeep(broker: Broker) -> None:
     ):
         run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
     run("stay registered", lambda: _stay_registered(broker), on_failure=OnFailure.RESTART)
-    if not config.is_slave:
+    master_link = broker.replication.master_link
+    if master_link is not None:
+        run("follow the master", master_link.follow, on_failure=OnFailure.RESTART)
+        run("copy tables", lambda: _copy_tables(broker), on_failure=OnFailure.RESTART)
+    else:
         run("deliver", lambda: deliver_delayed(broker), on_failure=OnFailure.RESTART)
         run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
+        run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
     if broker.accounts is not None:
         looking = broker.accounts.keep_looking
         run("look at accounts", looking, on_failure=OnFailure.RESTART)
     every("tick", _TICK_S, lambda: _tick(broker))
     run("file keys", lambda: _file_keys(broker), on_failure=OnFailure.RESTART)
     run("save offsets", lambda: _save_offsets(broker), on_failure=OnFailure.RESTART)
-    run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
     every("expire clients", _EXPIRE_PERIOD_S, lambda: _expire(broker))
     every("forget locks", _FORGET_LOCKS_PERIOD_S, lambda: _forget_locks(broker))
     every("clean", _CLEAN_PERIOD_S, lambda: _clean(broker))
@@ -60,15 +65,27 @@ def start_upkeep(broker: Broker) -> None:
 
 
 def learn(broker: Broker, answers: list[Registered]) -> None:
-    """What the name servers know and this broker does not: which topics are ordered."""
-    if answers:
+    """What the name servers know and this broker does not: its master, which topics are ordered."""
+    if broker.config.is_slave:
+        for answer in answers:
+            # One that is away for a moment will be where it was.
+            if answer.master_address is not None:
+                broker.replication.master_address = answer.master_address
+                broker.replication.master_ha_address = answer.master_ha_address
+    elif answers:
         broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
 
 
 async def _stay_registered(broker: Broker) -> None:
     await broker.registrar.keep_registered(
-        lambda: broker.config.register_interval_ms / 1000, lambda answers: learn(broker, answers)
+        lambda: _register_period_s(broker), lambda answers: learn(broker, answers)
     )
+
+
+def _register_period_s(broker: Broker) -> float:
+    period_s = broker.config.register_interval_ms / 1000
+    is_lost = broker.config.is_slave and broker.replication.master_address is None
+    return min(period_s, _LOOK_FOR_MASTER_S) if is_lost else period_s
 
 
 async def _tick(broker: Broker) -> None:
@@ -80,8 +97,16 @@ async def _tick(broker: Broker) -> None:
 
 
 async def _file_keys(broker: Broker) -> None:
+    is_refused = False
     while True:
-        is_all_filed = broker.store.file_keys()
+        try:
+            is_all_filed = broker.store.file_keys()
+            is_refused = False
+        except StoreUnavailable as error:
+            # What is not filed is found all the same, so it is enough to say so once.
+            if not is_refused:
+                log.warning("keys are not filed: %s", error)
+            is_refused = is_all_filed = True
         # In a backlog, others have their turn for as long as one step takes.
         await asyncio.sleep(_TICK_S if is_all_filed else _FILING_REST_S)
 
@@ -89,8 +114,16 @@ async def _file_keys(broker: Broker) -> None:
 async def _save_offsets(broker: Broker) -> None:
     while True:
         await broker.pauses.pause(lambda: broker.config.save_offsets_interval_ms)
-        broker.pending_halves.commit_progress()
+        if not broker.config.is_slave:
+            broker.pending_halves.commit_progress()
         broker.offset_saver.save_soon()
+
+
+async def _copy_tables(broker: Broker) -> None:
+    await asyncio.sleep(tables.FIRST_PAUSE_S)
+    while True:
+        await broker.replication.table_copy.copy()
+        await asyncio.sleep(tables.PERIOD_S)
 
 
 async def _note_progress(broker: Broker) -> None:

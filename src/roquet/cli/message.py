@@ -23,19 +23,11 @@ from roquet.cli.operating.pairs import pair, queue_at, queue_place
 from roquet.cli.operating.stopping import until_stopped
 from roquet.cli.operating.times import moment, time_span
 from roquet.client.admin.following import FollowFrom
+from roquet.client.admin.traces import TraceEvent
 from roquet.client.group.start_offset import StartFrom
-from roquet.client.hooks import ConsumeOutcome, MessageKind
-from roquet.client.moments import utc
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.client.trace.records import (
-    EndTransactionRecord,
-    PubRecord,
-    SubAfterRecord,
-    SubBeforeRecord,
-    TraceRecord,
-)
 from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
 from roquet.protocol.messages.message import Message
 
@@ -293,10 +285,10 @@ def _show_found(session: Session, found: list[ReceivedMessage]) -> int:
 
 async def _trace(session: Session) -> int:
     given = session.given
-    records = await session.admin.trace(given.id, topic=given.trace_topic)
-    columns = ("time", "event", "group", "place", "took_ms", "outcome", "retries")
-    session.finish(Report({}, [ReportTable("trace", columns, list(map(_trace_row, records)))]))
-    if not records:
+    events = await session.admin.trace(given.id, topic=given.trace_topic)
+    columns = ("time", "event", "group", "outcome", "took_ms", "store_host", "retries")
+    session.finish(Report({}, [ReportTable("trace", columns, list(map(_trace_row, events)))]))
+    if not events:
         raise Failed(
             "nobody wrote down what became of it: clients trace with trace=True, and brokers need"
             " traceTopicEnable=true",
@@ -305,19 +297,14 @@ async def _trace(session: Session) -> int:
     return DONE
 
 
-def _trace_row(record: TraceRecord) -> tuple[Fact, ...]:
-    time = utc(record.timestamp) if record.timestamp else None
-    match record:
-        case PubRecord():
-            kind = MessageKind(record.kind).name.lower()
-            outcome = "stored" if record.is_success else "failed"
-            event = f"sent, {kind}"
-            return time, event, record.group, record.store_host, record.duration_ms, outcome, None
-        case SubBeforeRecord():
-            return time, "delivered", record.group, None, None, None, record.retry_count
-        case SubAfterRecord():
-            outcome = ConsumeOutcome(record.outcome).name.lower()
-            return time, "consumed", record.group, None, record.duration_ms, outcome, None
-        case EndTransactionRecord():
-            event = "transaction ended" + (", when asked" if record.is_answer else "")
-            return time, event, record.group, record.store_host, None, record.state, None
+def _trace_row(event: TraceEvent) -> tuple[Fact, ...]:
+    took = event.duration
+    return (
+        event.time,
+        event.event,
+        event.group,
+        event.outcome,
+        None if took is None else round(took.total_seconds() * 1000),
+        event.store_host,
+        event.retry_count,
+    )

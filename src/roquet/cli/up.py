@@ -6,7 +6,7 @@ from pathlib import Path
 
 from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
-from roquet.cli.up_process import BROKER_COUNT_MAX, ClusterPlan, run_cluster
+from roquet.cli.up_process import BROKER_COUNT_MAX, REPLICA_COUNT_MAX, ClusterPlan, run_cluster
 from roquet.errors import RoquetError
 
 
@@ -55,6 +55,13 @@ def define(parser: ArgumentParser) -> None:
         help="How many brokers; one if left out.",
     )
     parser.add_argument(
+        "--replicas",
+        type=whole_number(0, REPLICA_COUNT_MAX),
+        default=0,
+        metavar="COUNT",
+        help="How many slaves each broker has, which copy what it takes; none if left out.",
+    )
+    parser.add_argument(
         "--tls",
         action="store_true",
         help="Speak nothing but TLS, with a certificate that is made for it; the line that says"
@@ -73,6 +80,7 @@ def _run(given: Namespace) -> int:
                 name_server_port=given.name_server_port,
                 broker_port=given.broker_port,
                 broker_count=given.brokers,
+                replica_count=given.replicas,
                 is_encrypted=given.tls,
             )
         )

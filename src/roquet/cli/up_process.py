@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 _PORT_STEP: Final = 10
 # They are named by letters.
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
+REPLICA_COUNT_MAX: Final = 8
 
 
 # Messages are taken longer than usual: how full the disk of a developer is has little to do with
@@ -47,6 +49,7 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     name_server_port: int
     broker_port: int
     broker_count: int
+    replica_count: int = 0
     is_encrypted: bool = False
 
 
@@ -94,14 +97,10 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
             name_server = str(Address(local_host(plan.host), names.config.port))
             brokers = [
                 await stack.enter_async_context(serve_broker(replace(config, tls=tls), clock, disk))
-                for config in (
-                    _broker_config(plan, directory, index, name_server)
-                    for index in range(plan.broker_count)
-                )
+                for config in _broker_configs(plan, directory, name_server)
             ]
             relax_garbage_collection()
-            ports = [each.config.listen_port for each in brokers]
-            print(_ready_line(plan, names.config.port, ports, tls), flush=True)
+            print(_ready_line(plan, names.config.port, brokers, tls), flush=True)
             await until_stopped(stop, brokers)
 
 
@@ -116,12 +115,19 @@ def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:
 
 
 def _ready_line(
-    plan: ClusterPlan, name_server_port: int, broker_ports: Sequence[int], tls: TlsSettings
+    plan: ClusterPlan, name_server_port: int, brokers: Sequence[Broker], tls: TlsSettings
 ) -> str:
     """Scripts wait for it: what clients are given, and where that is not what is listened on."""
     host = plan.advertised_host or reachable_host(plan.host)
-    brokers = ",".join(str(Address(host, port)) for port in broker_ports)
-    line = f"ready name-server={Address(host, name_server_port)} broker={brokers}"
+
+    def addresses(*, are_slaves: bool) -> str:
+        found = [each.config for each in brokers if each.config.is_slave == are_slaves]
+        return ",".join(str(Address(host, each.listen_port)) for each in found)
+
+    name_server = Address(host, name_server_port)
+    line = f"ready name-server={name_server} broker={addresses(are_slaves=False)}"
+    if plan.replica_count:
+        line += f" slave={addresses(are_slaves=True)}"
     if tls.server.certificate is not None:
         line += f" tls-ca={tls.server.certificate}"
     if host == plan.host:
@@ -131,12 +137,27 @@ def _ready_line(
     return f"{line} listening-on={plan.host}"
 
 
+def _broker_configs(plan: ClusterPlan, directory: Path, name_server: str) -> list[BrokerConfig]:
+    """Masters first, so that slaves find them at once; each has the ports behind the one before."""
+    names = [f"broker-{letter}" for letter in string.ascii_lowercase[: plan.broker_count]]
+    masters = [(directory / name, {"brokerName": name}) for name in names]
+    slaves = [
+        (
+            directory / f"{name}-slave-{number}",
+            {"brokerName": name, "brokerRole": "SLAVE", "brokerId": str(number)},
+        )
+        for name in names
+        for number in range(1, plan.replica_count + 1)
+    ]
+    return [
+        _broker_config(plan, root, index, given | {"namesrvAddr": name_server})
+        for index, (root, given) in enumerate((*masters, *slaves))
+    ]
+
+
 def _broker_config(
-    plan: ClusterPlan, directory: Path, index: int, name_server: str
+    plan: ClusterPlan, root: Path, index: int, given: dict[str, str]
 ) -> BrokerConfig:
-    name = f"broker-{string.ascii_lowercase[index]}"
-    root = directory / name
-    given = {"brokerName": name, "namesrvAddr": name_server}
     config, _ = read_config(SMALL_FILES | found_sizes(root) | _LIMITS | given, root)
     port = plan.broker_port and plan.broker_port + index * _PORT_STEP
     return replace(

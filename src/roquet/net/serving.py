@@ -1,6 +1,5 @@
 """A listening socket and the connections it accepted."""
 
-import asyncio
 import errno
 import resource
 from collections.abc import Callable
@@ -13,12 +12,12 @@ from roquet.net.crowd import Crowd
 from roquet.net.door import Door
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
+from roquet.net.listening import Listener
 from roquet.net.ports import at_free_port
 from roquet.net.router import Router
 from roquet.net.tls import ServerTls
 from roquet.net.watch import Watch
 
-_BACKLOG: Final = 1024
 # Of all descriptors that the process may have, these stay free for files, whoever connects.
 _FILE_SHARE: Final = 4
 _FILE_COUNT_MAX: Final = 4096
@@ -50,7 +49,7 @@ class Server:
         self._tls = tls
         self._crowd = crowd or Crowd(clock)
         self._watch = Watch(clock, self._crowd.recount)
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     @property
     def connection_count(self) -> int:
@@ -63,9 +62,8 @@ class Server:
         """
         if port == 0:
             return await at_free_port(host, partial(self.start, host))
-        loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self._new_door, host, port, backlog=_BACKLOG)
+            self._listener = await Listener.open(host, port, self._new_door, self._pause)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise AddressTaken(host, port) from None
@@ -75,7 +73,7 @@ class Server:
     async def stop(self) -> None:
         """Accepts no more connections, and closes each one once its replies are sent."""
         if self._listener is not None:
-            self._listener.close()
+            await self._listener.close()
         await self._watch.close_all("the server stops")
 
     def sweep(self) -> None:
@@ -108,6 +106,12 @@ class Server:
     def _refuse(self, door: Door, reason: str) -> None:
         self._watch.complain("refusing", f"{reason}, refusing {door.peer}")
         door.abort("too many connections")
+
+    def _pause(self, error: OSError) -> None:
+        self._watch.refresh()
+        self._watch.complain(
+            "accepting", f"nobody can connect for a second: {error.strerror} (ulimit -n)"
+        )
 
     def closed(self, connection: Connection) -> None:
         self._crowd.left(connection.peer_address.ip)

@@ -61,10 +61,6 @@ def is_anything(text: str) -> bool:
     return bool(text)
 
 
-def is_one_of(*texts: str) -> Callable[[str], bool]:
-    return lambda text: text.lower() in texts
-
-
 def is_other_than(*harmless: str) -> Callable[[str], bool]:
     return lambda text: text.lower() not in harmless
 

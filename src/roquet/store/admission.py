@@ -6,6 +6,7 @@ from typing import Final, final
 
 from roquet.clock import Clock
 from roquet.store.errors import (
+    CopiesOnly,
     DiskFull,
     StoreClosed,
     StoreUnavailable,
@@ -66,6 +67,10 @@ class Admission:
     def fail(self, error: SyncFailed) -> None:
         """Take nothing from now on."""
         self.refusal = error
+
+    def take_copies_only(self) -> None:
+        """What is stored comes from another store, and from nobody else."""
+        self.refusal = CopiesOnly("this is a slave: messages are taken by its master")
 
     def close(self) -> None:
         self.refusal = StoreClosed("the store is closed")

@@ -21,6 +21,7 @@ from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_BLANK
 from roquet.protocol.messages.record_batches import RecordBatch
+from roquet.store.checksummed import NOTHING_KNOWN, ChecksummedRanges
 from roquet.store.errors import BadRecord, refusal_of
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.files.mapped_run import MappedRun
@@ -45,13 +46,24 @@ _pack_blank_into = Struct(">ii").pack_into
 class CommitLog(LogTail):
     """Written by one owner. `sync` and `make_next_file` are for the thread that flushes."""
 
-    __slots__ = ("_disk", "_making", "_next_file", "_run")
+    __slots__ = (
+        "_disk",
+        "_making",
+        "_next_file",
+        "_run",
+        "checksummed",
+        "written_from",
+    )
 
     def __init__(self, disk: Disk, directory: Path, file_size: int) -> None:
         self._disk = disk
         self._run = MappedRun(disk, directory, file_size)
         self._next_file: MappedFile | None = None
         self._making = Lock()
+        # Where records must have checksums; see `expect_checksums`.
+        self.checksummed = NOTHING_KNOWN
+        # What lies before it was read from disk; what follows was written by this process.
+        self.written_from = 0
 
     @property
     def files(self) -> Sequence[MappedFile]:
@@ -61,6 +73,10 @@ class CommitLog(LogTail):
     def start(self) -> int:
         """The physical offset of the first byte there is."""
         return self._run.files[0].start if self._run.files else 0
+
+    @property
+    def file_size(self) -> int:
+        return self._run.file_size
 
     @property
     def record_size_max(self) -> int:
@@ -87,6 +103,37 @@ class CommitLog(LogTail):
         self.last_store_timestamp = store_timestamp
         self.end = end
         return physical_offset
+
+    def copy(self, physical_offset: int, data: memoryview) -> None:
+        """Write bytes of another log at or behind `end`, within one file; see `LogCopy`.
+
+        Raises DiskFull or StoreUnavailable when a new file is needed and cannot be had.
+        """
+        if physical_offset == self.file_start + self._run.file_size:
+            with self._making:
+                self._go_on(self._new_file(physical_offset))
+        assert self.mapping is not None, "the log was not resumed"
+        position = physical_offset - self.file_start
+        assert 0 <= position <= position + len(data) <= self._run.file_size
+        self.mapping[position : position + len(data)] = data
+
+    def begin_at(self, physical_offset: int) -> list[MappedFile]:
+        """Let a log without records begin elsewhere; the caller closes the files it had.
+
+        Raises DiskFull or StoreUnavailable; then `resume` has to be tried again.
+        """
+        with self._making:
+            gone, self._run.files = self._run.files, []
+            if self._next_file is not None:
+                gone.append(self._next_file)
+                self._next_file = None
+            for file in gone:
+                file.unlink()
+        # In this order, for the thread that syncs what lies between them.
+        self.synced_end = physical_offset
+        self.end = physical_offset
+        self.resume()
+        return gone
 
     def make_next_file(self) -> None:
         """Have the next file ready before it is needed.
@@ -125,6 +172,19 @@ class CommitLog(LogTail):
         position = physical_offset - file.start
         return file.mapping[position : position + size]
 
+    def view_at(self, physical_offset: int, size_max: int) -> memoryview:
+        """Bytes as they lie there, of one file, unchecked and not copied; nothing if none do.
+
+        Whoever asks releases the view at once: a file with views cannot be closed.
+        """
+        file = self._run.file_at(physical_offset)
+        if file is None or physical_offset >= self.end:
+            return memoryview(b"")
+        position = physical_offset - file.start
+        end = min(position + size_max, file.size, self.end - file.start)
+        with memoryview(file.mapping) as whole:
+            return whole[position:end]
+
     def file_at(self, physical_offset: int) -> MappedFile | None:
         return self._run.file_at(physical_offset)
 
@@ -133,23 +193,34 @@ class CommitLog(LogTail):
         file = self._run.file_at(physical_offset)
         if file is None or physical_offset >= self.end:
             raise BadRecord(physical_offset, "not in the log")
-        return read_log_record(file.mapping, physical_offset - file.start, file.start)
+        must_have = file.must_have_checksums and self.checksummed.part_at(physical_offset).must_have
+        return read_log_record(file.mapping, physical_offset - file.start, file.start, must_have)
 
     def scan(self, start: int, end: int) -> Iterator[LogRecord]:
         """The records from the one at `start` on. Raises BadRecord at the first bad one."""
         for file in self._run.files_between(start, end):
-            yield from scan_file(file, max(start - file.start, 0), min(end - file.start, file.size))
+            position = max(start - file.start, 0)
+            last = min(end - file.start, file.size)
+            yield from scan_file(file, position, last, self.checksummed)
 
-    def stretches(self, start: int, end: int) -> Iterator[Stretch]:
-        """The same records, many at once. Raises as `scan` does."""
+    def stretches(
+        self, start: int, end: int, checksummed: ChecksummedRanges | None = None
+    ) -> Iterator[Stretch]:
+        """The same records, many at once. Raises as `scan` does.
+
+        Where records must have checksums can be said otherwise than it is known.
+        """
+        checksummed = self.checksummed if checksummed is None else checksummed
         for file in self._run.files_between(start, end):
             position = max(start - file.start, 0)
-            yield from scan_stretches(file, position, min(end - file.start, file.size))
+            last = min(end - file.start, file.size)
+            yield from scan_stretches(file, position, last, checksummed)
 
     def find_record(self, physical_offset: int) -> LogRecord | None:
         """The first good record at or after an offset, in whichever file."""
         for file in self._run.files_between(physical_offset, self.files_end):
-            record = find_record(file, max(physical_offset - file.start, 0))
+            position = max(physical_offset - file.start, 0)
+            record = find_record(file, position, self.checksummed)
             if record is not None:
                 return record
         return None
@@ -159,7 +230,13 @@ class CommitLog(LogTail):
     def load(self, *, is_writable: bool = True) -> None:
         """Find the files. Where records end is found by others. Raises BadStoreDirectory."""
         self._run.load(is_writable=is_writable)
-        self.end = self.files_end
+        self.end = self.written_from = self.files_end
+
+    def expect_checksums(self, checksummed: ChecksummedRanges) -> None:
+        """Take records without a checksum for damaged where all were written with one."""
+        self.checksummed = checksummed
+        for file in self._run.files:
+            file.must_have_checksums = checksummed.touches(file.start, file.end)
 
     @property
     def files_end(self) -> int:
@@ -207,6 +284,7 @@ class CommitLog(LogTail):
         except OSError as error:
             raise refusal_of(error) from error
         self._write_to(files[-1])
+        self.written_from = self.end
 
     def forget(self, count: int) -> list[MappedFile]:
         """Take the first files out of the log; the caller removes them."""
@@ -233,18 +311,25 @@ class CommitLog(LogTail):
         # To the end: whoever makes the next file meanwhile would make this one again, in place of
         # the one that is written to.
         with self._making:
-            try:
-                next_file = self._next_file or self._create_file(start)
-            except OSError as error:
-                raise refusal_of(error) from error
-            self._next_file = None
+            next_file = self._new_file(start)
             position = self.end - self.file_start
             assert self.mapping is not None, "the log was not resumed"
             _pack_blank_into(self.mapping, position, self._run.file_size - position, MAGIC_BLANK)
-            self._run.files.append(next_file)
-            self._write_to(next_file)
+            self._go_on(next_file)
             self.end = start
         return start
+
+    def _new_file(self, start: int) -> MappedFile:
+        """The one that was made ahead of need, if there is one. Raises StoreUnavailable."""
+        try:
+            return self._next_file or self._create_file(start)
+        except OSError as error:
+            raise refusal_of(error) from error
+
+    def _go_on(self, file: MappedFile) -> None:
+        self._next_file = None
+        self._run.files.append(file)
+        self._write_to(file)
 
     def _create_file(self, start: int) -> MappedFile:
         """A file that survives a power cut and can be written without asking for space."""
@@ -256,6 +341,7 @@ class CommitLog(LogTail):
             file.remove()
             raise
         file.is_verified = True
+        file.must_have_checksums = self.checksummed.touches(file.start, file.end)
         return file
 
     def _write_to(self, file: MappedFile) -> None:

@@ -40,6 +40,8 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     body_size_max: int = 4 << 20  # maxMessageSize
     write_checksums: bool = True  # enabledAppendPropCRC
+    # Compare a record with its checksum when it is read from disk, and not only at the start.
+    check_reads: bool = True  # checkCRCOnRead
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS  # messageDelayLevel
 
     flush_mode: FlushMode = FlushMode.ASYNC  # flushDiskType

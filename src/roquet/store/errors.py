@@ -10,7 +10,9 @@ RoquetError
     ├── StoreUnavailable   costs the request; reading goes on
     │   ├── DiskFull       passes by itself when there is space again
     │   ├── SyncFailed     for good: nothing may be acknowledged any more
+    │   ├── CopiesOnly     the store follows another one, which takes the messages
     │   └── StoreClosed    for good
+    ├── NoCopy             bytes that cannot be those of the log that is copied
     └── BadRecord          a record is damaged; it is never handed out
 
 What is wrong with a message, before it becomes a record, is said by `protocol.errors`.
@@ -91,6 +93,14 @@ class SyncFailed(StoreUnavailable):
     The kernel reports this once and may have dropped the data, so a later sync that succeeds
     proves nothing. The process should end; recovery finds out what is really there.
     """
+
+
+class CopiesOnly(StoreUnavailable):
+    """The store is a copy of another one: only that one takes messages."""
+
+
+class NoCopy(StoreError):
+    """What came does not continue the copy of a log; nothing of it was taken."""
 
 
 class StoreClosed(StoreUnavailable):

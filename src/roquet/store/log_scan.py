@@ -1,9 +1,10 @@
 """Walking the records of a commit log file, each one checked before it is believed.
 
 A record is good when its sizes add up, its own physical offset is the place where it lies,
-and its checksum (or, if it carries none, the CRC of its body) is right. How a record is laid
-out is said in `messages/record.py`; `record_scan.pyx` is a second reader of the common case,
-because recovery and the key index read millions of them and want few of their members.
+and its checksum (or, if it carries none, the CRC of its body) is right. Where all records were
+written with checksums, one without is damaged. How a record is laid out is said in
+`messages/record.py`; `record_scan.pyx` is a second reader of the common case, because recovery and
+the key index read millions of them and want few of their members.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from zlib import crc32
 import msgspec
 
 from roquet.protocol.errors import BadMessage
+from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import (
     CHECKSUM_SIZE,
     CRC_MASK,
@@ -24,6 +26,7 @@ from roquet.protocol.messages.record import (
     peek_record,
     verify_record,
 )
+from roquet.store.checksummed import NOTHING_KNOWN, ChecksummedRanges
 from roquet.store.errors import BadRecord
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.record_scan import scan_heads, scan_runs
@@ -35,8 +38,8 @@ BLANK_SIZE_MIN: Final = 8
 _HEADS_SIZE: Final = 1 << 16
 _STRETCH_SIZE: Final = 1 << 20
 _unpack_blank = Struct(">ii").unpack_from
-_CHECKSUM_MARK: Final = b"__CRC32#\x01"
-_CHECKSUM_TAIL_SIZE: Final = CHECKSUM_SIZE - len(_CHECKSUM_MARK)
+CHECKSUM_MARK: Final = b"__CRC32#\x01"
+_CHECKSUM_TAIL_SIZE: Final = CHECKSUM_SIZE - len(CHECKSUM_MARK)
 # What both kinds of magic begin with.
 _MAGIC_PREFIX: Final = MAGIC_V1.to_bytes(4, signed=True)[:3]
 _MAGIC_POSITION: Final = 4
@@ -76,6 +79,7 @@ class Stretch(NamedTuple):
     """
 
     start: int
+    end: int
     record_count: int
     last_timestamp: int
     latest_timestamp: int
@@ -83,13 +87,19 @@ class Stretch(NamedTuple):
     others: Sequence[LogRecord]
 
 
-def scan_file(file: MappedFile, position: int, end: int) -> Iterator[LogRecord]:
+def scan_file(
+    file: MappedFile, position: int, end: int, checksummed: ChecksummedRanges = NOTHING_KNOWN
+) -> Iterator[LogRecord]:
     """The records between two bytes of the file, up to the blank that ends it.
 
     Raises BadRecord at the first thing that is neither.
     """
     while position + RECORD_SIZE_MIN <= end:
-        heads, position, fault = scan_heads(file.mapping, file.start, position, end, _HEADS_SIZE)
+        part = checksummed.part_at(file.start + position)
+        size_max = min(_HEADS_SIZE, part.end - file.start - position)
+        heads, position, fault = scan_heads(
+            file.mapping, file.start, position, end, size_max, part.must_have
+        )
         for head in heads:
             yield LogRecord(*head)
         if fault is not None:
@@ -97,22 +107,27 @@ def scan_file(file: MappedFile, position: int, end: int) -> Iterator[LogRecord]:
         if not heads:
             if is_blank(file, position):
                 return
-            record = read_log_record(file.mapping, position, file.start)
+            record = read_log_record(file.mapping, position, file.start, part.must_have)
             yield record
             position += record.size
     _check_rest(file, position, end)
 
 
-def scan_stretches(file: MappedFile, position: int, end: int) -> Iterator[Stretch]:
+def scan_stretches(
+    file: MappedFile, position: int, end: int, checksummed: ChecksummedRanges = NOTHING_KNOWN
+) -> Iterator[Stretch]:
     """The records that `scan_file` finds; raises as it does."""
     while position + RECORD_SIZE_MIN <= end:
         start = file.start + position
+        part = checksummed.part_at(start)
+        size_max = min(_STRETCH_SIZE, part.end - start)
         count, last_timestamp, latest_timestamp, runs, delayed, position, fault = scan_runs(
-            file.mapping, file.start, position, end, _STRETCH_SIZE
+            file.mapping, file.start, position, end, size_max, part.must_have
         )
         if count:
             yield Stretch(
                 start,
+                file.start + position,
                 count,
                 last_timestamp,
                 latest_timestamp,
@@ -124,8 +139,9 @@ def scan_stretches(file: MappedFile, position: int, end: int) -> Iterator[Stretc
         if not count:
             if is_blank(file, position):
                 return
-            record = read_log_record(file.mapping, position, file.start)
-            yield Stretch(start, 1, record.store_timestamp, record.store_timestamp, (), (record,))
+            record = read_log_record(file.mapping, position, file.start, part.must_have)
+            stored_at = record.store_timestamp
+            yield Stretch(start, start + record.size, 1, stored_at, stored_at, (), (record,))
             position += record.size
     _check_rest(file, position, end)
 
@@ -135,6 +151,15 @@ def _check_rest(file: MappedFile, position: int, end: int) -> None:
         raise BadRecord(file.start + position, "no record fits before the end of the file")
 
 
+def _lacks_checksum(properties: bytes) -> bool:
+    """Whether a record has no checksum though there was room for one: our broker makes it."""
+    ending = (b"\x02" + properties)[-CHECKSUM_SIZE - 1 :]
+    return (
+        not ending.startswith(b"\x02" + CHECKSUM_MARK)
+        and len(properties) + CHECKSUM_SIZE < PROPERTIES_SIZE_MAX
+    )
+
+
 def _has_lost_checksum(mapping: mmap, position: int, end: int, properties: bytes) -> bool:
     """Whether a record that seems to have no checksum is one that had one.
 
@@ -142,7 +167,7 @@ def _has_lost_checksum(mapping: mmap, position: int, end: int, properties: bytes
     into a property like any other. And its digits may never have been written: because the
     writer was killed, or because the sector in which they lay was lost.
     """
-    if properties[-CHECKSUM_SIZE:].startswith(_CHECKSUM_MARK):
+    if properties[-CHECKSUM_SIZE:].startswith(CHECKSUM_MARK):
         return properties[:-CHECKSUM_SIZE][-1:] not in (b"", b"\x02")
     in_last_sector = properties[-((end - 1) % _SECTOR_SIZE + 1) :]
     last_written = in_last_sector[-_CHECKSUM_TAIL_SIZE:]
@@ -163,7 +188,12 @@ def is_blank(file: MappedFile, position: int) -> bool:
     return bool(magic == MAGIC_BLANK and position + size == file.size)
 
 
-def read_log_record(mapping: mmap, position: int, base: int) -> LogRecord:
+def read_log_record(
+    mapping: mmap,
+    position: int,
+    base: int,
+    must_have_checksum: bool = False,
+) -> LogRecord:
     """The record at byte `position` of a file that begins at `base`. Raises BadRecord."""
     physical_offset = base + position
     try:
@@ -176,7 +206,8 @@ def read_log_record(mapping: mmap, position: int, base: int) -> LogRecord:
     except BadMessage as error:
         raise BadRecord(physical_offset, str(error)) from None
     properties = mapping[head.properties_start : head.properties_end]
-    if _has_lost_checksum(mapping, position, head.properties_end, properties):
+    is_missing = must_have_checksum and _lacks_checksum(properties)
+    if is_missing or _has_lost_checksum(mapping, position, head.properties_end, properties):
         raise BadRecord(physical_offset, _LOST_CHECKSUM)
     return LogRecord(
         physical_offset,
@@ -190,15 +221,20 @@ def read_log_record(mapping: mmap, position: int, base: int) -> LogRecord:
     )
 
 
-def find_record(file: MappedFile, position: int) -> LogRecord | None:
+def find_record(
+    file: MappedFile, position: int, checksummed: ChecksummedRanges = NOTHING_KNOWN
+) -> LogRecord | None:
     """The first good record at or after byte `position` of the file."""
     mapping = file.mapping
-    for start, end in file.written_chunks(position):
+    for chunk_start, end in file.written_chunks(position):
         # A magic may lie across the border of two chunks.
-        found = mapping.find(_MAGIC_PREFIX, max(start - 2, position + _MAGIC_POSITION), end + 2)
+        first = max(chunk_start - 2, position + _MAGIC_POSITION)
+        found = mapping.find(_MAGIC_PREFIX, first, end + 2)
         while found >= 0:
+            start = found - _MAGIC_POSITION
+            must_have_checksum = checksummed.part_at(file.start + start).must_have
             try:
-                return read_log_record(mapping, found - _MAGIC_POSITION, file.start)
+                return read_log_record(mapping, start, file.start, must_have_checksum)
             except BadRecord:
                 found = mapping.find(_MAGIC_PREFIX, found + 1, end + 2)
     return None

@@ -20,6 +20,7 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.protocol.messages.tags import tags_code_of
+from roquet.state_file import BadStateFile
 from roquet.store.admission import Admission
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
@@ -29,6 +30,7 @@ from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import BACKLOG_COUNT, BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
 from roquet.store.listener import NoListener, StoreListener
+from roquet.store.log_copy import LogCopy
 from roquet.store.plain_appends import PlainAppends
 from roquet.store.queue_entries import pack_entries
 from roquet.store.queues import ConsumeQueues
@@ -41,9 +43,10 @@ from roquet.store.reading.queue_reading import (
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
 from roquet.store.reading.usual_reads import UsualReads
-from roquet.store.recovery.checkpoint import CheckpointFile
+from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile, load_noted_end
+from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
 from roquet.store.recovery.deletions import Deletions
-from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, delivery_time_of
+from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delivery_time_of
 from roquet.store.recovery.keeping_aside import keep_aside
 from roquet.store.recovery.ownership import Ownership
 from roquet.store.recovery.recovery import RecoveryReport, recover
@@ -59,6 +62,7 @@ _FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
 _CANDIDATES: Final = 4
 # So long at most an opened store is kept waiting for keys to be filed, a million or two a second.
 _FILING_S_MAX: Final = 10.0
+_NOTHING_HELD_BACK: Final = 2**63 - 1
 
 
 @final
@@ -108,6 +112,7 @@ class MessageStore:
         self._log = CommitLog(disk, layout.commit_log, config.commit_log_file_size)
         self._queues = ConsumeQueues(disk, layout, config.queue_file_size)
         self._deletions = Deletions(disk, layout.deletions)
+        self._checksum_notes = ChecksumNotes(disk, layout.checksummed)
         self._index: KeyIndex | None = None
         if config.index_keys:
             index_config = KeyIndexConfig(
@@ -146,6 +151,9 @@ class MessageStore:
         self.usual_reads = UsualReads(self._log, self._queues.by_key, is_sync=self._is_sync)
         self.usual_reads.obey(config)
         self.recovery: RecoveryReport | None = None
+        self._copy: LogCopy | None = None
+        # What lies behind it in the log may not be read yet, whatever the disk has; see `Safety`.
+        self.confirmed_end = _NOTHING_HELD_BACK
 
     @classmethod
     def open(
@@ -182,6 +190,9 @@ class MessageStore:
         self._flusher.stop()
         self._admission.close()
         try:
+            if self._copy is not None:
+                # Half a record would be taken for damage by the next owner.
+                self._log.cut(self._log.end)
             if self._index is not None and self._index.is_following:
                 self._index.file_unfiled(self._log)
             self._flusher.flush()
@@ -259,6 +270,23 @@ class MessageStore:
         if self._is_sync:
             self._flusher.want()
         return AppendedBatch(queue_offset, physical_offsets, end - start, store_timestamp)
+
+    def follow(self) -> LogCopy:
+        """Take no messages any more, only the log of another store: this one becomes its copy."""
+        self._admission.take_copies_only()
+        # Everything that the log has is in the queues since it was opened.
+        dispatcher = Dispatcher(
+            self._queues,
+            self._deletions,
+            self._config.delay_levels_ms,
+            log_start=self._log.start,
+            dispatched_from=self._log.start,
+            retire=self._flusher.retire,
+        )
+        self._copy = LogCopy(
+            self._log, dispatcher, self._index, self._flusher, is_sync=self._is_sync
+        )
+        return self._copy
 
     # Reading
 
@@ -363,9 +391,18 @@ class MessageStore:
         return self._log.synced_end
 
     @property
-    def readable_end(self) -> int:
-        """What lies before it in the log may be read: with sync flush, only what is safe."""
+    def stored_end(self) -> int:
+        """What lies before it in the log counts as stored: with sync flush, only what is safe."""
         return self._log.synced_end if self._is_sync else self._log.end
+
+    @property
+    def readable_end(self) -> int:
+        """What lies before it in the log may be read."""
+        return min(self.stored_end, self.confirmed_end)
+
+    def log_view(self, physical_offset: int, size_max: int) -> memoryview:
+        """See `CommitLog.view_at`."""
+        return self._log.view_at(physical_offset, size_max)
 
     # Upkeep
 
@@ -443,7 +480,9 @@ class MessageStore:
         self._deletions.load()
         checkpoints = self._checkpoints
         checkpoint = checkpoints.load()
-        self.recovery = recover(
+        self._log.load()
+        lost_notes = self._load_checksum_notes(checkpoint)
+        report = recover(
             self._log,
             self._queues,
             self._deletions,
@@ -453,6 +492,9 @@ class MessageStore:
             distrust_queues=lambda: checkpoints.save(replace(checkpoint, queue_timestamp=0)),
             keep_aside=lambda end: keep_aside(self._disk, self._log, layout.cut, end),
         )
+        self.recovery = replace(report, lost_notes=lost_notes)
+        # Before the checkpoint says that our own records go on up to here.
+        self._checksum_notes.go_on(self._log, with_checksums=self._config.write_checksums)
         if checkpoint.durable_end > self._log.end:
             # Files are gone. What is written there from now on is not safe because they were.
             checkpoints.save(replace(checkpoints.value, durable_end=self._log.end))
@@ -467,6 +509,18 @@ class MessageStore:
                 distrust=self._distrust_index,
             )
             self._index.file_backlog(self._log, _FILING_S_MAX)
+
+    def _load_checksum_notes(self, checkpoint: Checkpoint) -> str:
+        """Why they cannot be read; empty if they can. Raises StateNotSaved."""
+        noted_end = load_noted_end(self._disk, self._config.layout.checkpoint)
+        try:
+            noted = self._checksum_notes.load(noted_end)
+        except BadStateFile as error:
+            self._checksum_notes.forget()
+            return str(error)
+        is_ours = noted_end == checkpoint.durable_end
+        self._log.expect_checksums(noted if is_ours else still_true(noted, self._log))
+        return ""
 
     def _distrust_index(self, behind: int) -> None:
         # Not what was loaded before: the queues may have lost their trust since.
@@ -507,9 +561,8 @@ class MessageStore:
             raise TooLarge("body", size, self._body_size_max)
 
     def _max_offset(self, queue: ConsumeQueue) -> int:
-        if not self._is_sync or self._log.synced_end == self._log.end:
-            return queue.max_offset
-        return queue.offset_before(self._log.synced_end)
+        end = min(self._log.synced_end if self._is_sync else self._log.end, self.confirmed_end)
+        return queue.max_offset if end == self._log.end else queue.offset_before(end)
 
     def _record_with_key(self, physical_offset: int, topic: bytes, key: bytes) -> bytes | None:
         try:

@@ -7,10 +7,20 @@ Head: TypeAlias = tuple[int, int, bytes, int, int, int, int, bytes]
 Run: TypeAlias = tuple[bytes, int, int, bytes]
 
 def scan_heads(
-    buffer: bytes | memoryview | mmap, base: int, position: int, end: int, size_max: int
+    buffer: bytes | memoryview | mmap,
+    base: int,
+    position: int,
+    end: int,
+    size_max: int,
+    must_have_checksum: bool = False,
 ) -> tuple[list[Head], int, str | None]: ...
 def scan_runs(
-    buffer: bytes | memoryview | mmap, base: int, position: int, end: int, size_max: int
+    buffer: bytes | memoryview | mmap,
+    base: int,
+    position: int,
+    end: int,
+    size_max: int,
+    must_have_checksum: bool = False,
 ) -> tuple[int, int, int, list[Run], list[Head], int, str | None]: ...
 def scan_whole(
     buffer: bytes | memoryview | mmap,
@@ -20,4 +30,5 @@ def scan_whole(
     end: int,
     size_max: int,
     with_checksums: bool,
+    must_have_checksum: bool = False,
 ) -> tuple[int, int, str | None]: ...

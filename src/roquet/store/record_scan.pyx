@@ -29,6 +29,7 @@ from roquet.protocol.messages.record_layout cimport (
     CHECKSUM_MARK_SIZE,
     CHECKSUM_SIZE,
     PHYSICAL_OFFSET_AT,
+    PROPERTIES_SIZE_MAX,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     RECORD_SIZE_MIN,
@@ -98,10 +99,18 @@ cdef struct Runs:
     Py_ssize_t entry_count
 
 
-def scan_heads(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssize_t size_max):
+def scan_heads(
+    buffer,
+    int64_t base,
+    Py_ssize_t position,
+    Py_ssize_t end,
+    Py_ssize_t size_max,
+    bint must_have_checksum=False,
+):
     """The records between two bytes of a file, and no more when they take `size_max` bytes.
 
-    `base` is the physical offset of byte 0. Returns what `LogRecord` takes of each, where the
+    `base` is the physical offset of byte 0. Where a record must have a checksum, one without is
+    damaged, unless its properties left no room for it. Returns what `LogRecord` takes of each, where the
     scan stopped, and why: None if it got to the end or the maximum, or what comes is not of the
     usual kind.
     """
@@ -114,7 +123,9 @@ def scan_heads(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssi
     try:
         end = min(end, view.len)
         while 0 <= position <= end - RECORD_SIZE_MIN and position - start < size_max:
-            verdict = _check(<const uint8_t*>view.buf, base, position, end, &record)
+            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &record)
+            if verdict == GOOD:
+                verdict = _check_sums(&record, position, must_have_checksum)
             if verdict != GOOD:
                 break
             heads.append(_members(&record))
@@ -124,7 +135,14 @@ def scan_heads(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssi
         PyBuffer_Release(&view)
 
 
-def scan_runs(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssize_t size_max):
+def scan_runs(
+    buffer,
+    int64_t base,
+    Py_ssize_t position,
+    Py_ssize_t end,
+    Py_ssize_t size_max,
+    bint must_have_checksum=False,
+):
     """The same records as queues want them.
 
     Returns their count, the times of the last and of the latest one, the runs, the delayed
@@ -151,7 +169,9 @@ def scan_runs(buffer, int64_t base, Py_ssize_t position, Py_ssize_t end, Py_ssiz
             and position - start < size_max
             and found.count < _RUN_COUNT_MAX
         ):
-            verdict = _check(<const uint8_t*>view.buf, base, position, end, &record)
+            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &record)
+            if verdict == GOOD:
+                verdict = _check_sums(&record, position, must_have_checksum)
             if verdict != GOOD:
                 break
             if not record.sys_flag & _PREPARED:
@@ -180,6 +200,7 @@ def scan_whole(
     Py_ssize_t end,
     Py_ssize_t size_max,
     bint with_checksums,
+    bint must_have_checksum=False,
 ):
     """How far good records go that begin before `stop` and do not go beyond `end`.
 
@@ -201,7 +222,7 @@ def scan_whole(
         ):
             verdict = _measure(<const uint8_t*>view.buf, base, position, end, &record)
             if verdict == GOOD and with_checksums:
-                verdict = _check_sums(&record, position)
+                verdict = _check_sums(&record, position, must_have_checksum)
             if verdict != GOOD:
                 break
             count += 1
@@ -211,18 +232,10 @@ def scan_whole(
         PyBuffer_Release(&view)
 
 
-cdef Verdict _check(
-    const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, RecordParts* record
-) noexcept:
-    """What is wrong with the record at `position`. A record of the least size fits there."""
-    cdef Verdict verdict = _measure(data, base, position, end, record)
-    return _check_sums(record, position) if verdict == GOOD else verdict
-
-
 cdef Verdict _measure(
     const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, RecordParts* record
 ) noexcept:
-    """Whether it lies where it claims to and its sizes add up."""
+    """Whether it lies where it claims to and its sizes add up. One of the least size fits there."""
     cdef const uint8_t* start = data + position
     if not is_usual(start):
         return ODD
@@ -233,11 +246,15 @@ cdef Verdict _measure(
     return GOOD
 
 
-cdef Verdict _check_sums(const RecordParts* record, Py_ssize_t position) noexcept:
+cdef Verdict _check_sums(
+    const RecordParts* record, Py_ssize_t position, bint must_have_checksum
+) noexcept:
     """What the checksums say of a record whose sizes add up."""
     if ends_in_checksum(record):
         # It covers the body, so the CRC of the body need not be made.
         return GOOD if has_right_checksum(record) else BROKEN_CHECKSUM
+    if must_have_checksum and record.properties.size + CHECKSUM_SIZE < PROPERTIES_SIZE_MAX:
+        return LOST_CHECKSUM
     if not has_right_body(record):
         return BROKEN_BODY
     return LOST_CHECKSUM if _has_lost_checksum(record, position) else GOOD

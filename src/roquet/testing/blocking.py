@@ -15,8 +15,15 @@ from roquet.testing.cluster import Cluster
 class BlockingCluster(BlockingTwin[Cluster]):
     """`Cluster` explains the methods; any thread may call them."""
 
-    def __init__(self, *, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(Cluster(brokers=brokers, settings=settings), "cluster")
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        replicas: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        cluster = Cluster(brokers=brokers, replicas=replicas, settings=settings)
+        super().__init__(cluster, "cluster")
 
     @property
     def clock(self) -> MovableClock:
@@ -53,6 +60,12 @@ class BlockingCluster(BlockingTwin[Cluster]):
                 "`consumed` blocks, and would stop the event loop it is called in: "
                 "use `await asyncio.to_thread(cluster.consumed, group)`"
             )
+
+    def copied(self, *, timeout_s: float = 30.0) -> None:
+        self._thread.run(self._twin.copied(timeout_s=timeout_s))
+
+    def kill_master(self, name: str = "broker-a") -> None:
+        self._thread.run(self._twin.kill_master(name))
 
     def restart_broker(self, name: str = "broker-a") -> None:
         self._thread.run(self._twin.restart_broker(name))

@@ -43,6 +43,10 @@ class MovableClock:
     def monotonic_s(self) -> float:
         return self._real.monotonic_s()
 
+    def jumped_ms(self) -> int:
+        """Time that is put forward here has passed: nobody has to wait for it."""
+        return self._real.jumped_ms()
+
     @contextmanager
     def telling(self, tell: Callable[[], object]) -> Iterator[None]:
         """While the block runs, `tell` is called after each move, in the thread that made it."""

@@ -35,6 +35,7 @@ from roquet.testing.clock import MovableClock
 from roquet.testing.progress import NotConsumed, left_at, records_of
 
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
+REPLICA_COUNT_MAX: Final = 8
 
 _HOST: Final = "127.0.0.1"
 _WHAT: Final = "cluster"
@@ -52,15 +53,30 @@ _SETTINGS: Final = SMALL_FILES | {
 class Cluster:
     """Answers while the block runs, at ports nobody else has; its directory goes with it.
 
-    The brokers are called "broker-a", "broker-b" and so on. `settings` are theirs, under the keys
-    of Apache's broker.conf, such as {"autoCreateTopicEnable": "false"}.
+    The brokers are called "broker-a", "broker-b" and so on. With `replicas` each has as many
+    slaves, "broker-a/1" and so on, which copy what it has. `settings` are those of all brokers,
+    under the keys of Apache's broker.conf, such as {"autoCreateTopicEnable": "false"}; with
+    {"brokerRole": "SYNC_MASTER"} a send is answered when a slave has it.
     """
 
-    def __init__(self, *, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        replicas: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         if not 1 <= brokers <= BROKER_COUNT_MAX:
             raise BadArgument(f"`brokers` has to be 1 to {BROKER_COUNT_MAX}, not {brokers}")
+        if not 0 <= replicas <= REPLICA_COUNT_MAX:
+            raise BadArgument(f"`replicas` has to be 0 to {REPLICA_COUNT_MAX}, not {replicas}")
         self.clock = MovableClock()
         self.broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
+        self._slaves = {
+            f"{name}/{number}": (name, number)
+            for name in self.broker_names
+            for number in range(1, replicas + 1)
+        }
         self._settings = _SETTINGS | dict(settings or {})
         self._stack = AsyncExitStack()
         self._names: AsyncExitStack | None = None
@@ -129,7 +145,7 @@ class Cluster:
         )
         peers = Peers(Router(None, ()), self.clock)
         try:
-            for broker_name in self._running:
+            for broker_name in self._running.keys() - self._slaves.keys():
                 await _tell(peers, self.broker_address(broker_name), header)
         finally:
             await peers.close()
@@ -143,7 +159,7 @@ class Cluster:
         self._check_open()
         found = [
             received_of(record, name)
-            for name in self._running
+            for name in self._asked()
             for queue_id in self._brokers[name].store.queues().get(topic, ())
             for record in records_of(self._brokers[name], topic, queue_id)
         ]
@@ -167,6 +183,37 @@ class Cluster:
             raise NotConsumed(group, timeout_s, left) from None
         finally:
             await peers.close()
+
+    async def copied(self, *, timeout_s: float = 30.0) -> None:
+        """Returns when the slaves that run have all that their masters have, tables included.
+
+        Without it tables take ten seconds. Raises TimeoutError.
+        """
+        self._check_open()
+        pairs = [
+            (self._brokers[master], self._brokers[slave])
+            for slave, (master, _) in self._slaves.items()
+            if slave in self._running and master in self._running
+        ]
+        async with asyncio.timeout(timeout_s):
+            for master, slave in pairs:
+                # A slave that has just started may not have been told where its master is.
+                while slave.replication.master_address is None:
+                    slave.registrar.refresh_soon()
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+                await slave.replication.table_copy.copy()
+                while slave.store.log_end < master.store.log_end:  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def kill_master(self, name: str = "broker-a") -> None:
+        """It is gone for everybody who talks to it, and only its slaves are left.
+
+        `start_broker` brings it back, with all that it had. Raises BadArgument without a slave.
+        """
+        self._check_open()
+        if name not in {master for master, _ in self._slaves.values()}:
+            raise BadArgument(f"{name!r} has no slaves: use Cluster(replicas=1)")
+        await self.stop_broker(name)
 
     async def restart_broker(self, name: str = "broker-a") -> None:
         """Its messages stay, its connections do not."""
@@ -221,12 +268,25 @@ class Cluster:
         return self._directory
 
     def _check_name(self, name: str) -> None:
-        if name not in self.broker_names:
-            raise BadArgument(f"no broker is called {name!r}; there are {self.broker_names}")
+        names = [*self.broker_names, *self._slaves]
+        if name not in names:
+            raise BadArgument(f"no broker is called {name!r}; there are {names}")
+
+    def _asked(self) -> list[str]:
+        """Of each broker the master or, while it is away, a slave that has what it had."""
+        found: dict[str, str] = {}
+        for name in sorted(self._running):
+            master, _ = self._slaves.get(name, (name, 0))
+            found.setdefault(master, name)
+        return list(found.values())
 
     def _config(self, name: str, directory: Path) -> BrokerConfig:
         settings = {"brokerName": name, "namesrvAddr": self.name_server}
-        config, ignored = read_config(self._settings | settings, directory / name)
+        if name in self._slaves:
+            master, number = self._slaves[name]
+            settings |= {"brokerName": master, "brokerRole": "SLAVE", "brokerId": str(number)}
+        root = directory / name.replace("/", "-slave-")
+        config, ignored = read_config(self._settings | settings, root)
         if ignored:
             raise BadArgument(f"`settings` has keys without effect: {', '.join(ignored)}")
         before = self._brokers.get(name)
@@ -237,7 +297,7 @@ class Cluster:
         """What the group has still to do, at all brokers that run."""
         found = [
             await left_at(self._brokers[name], self.broker_address(name), peers, group)
-            for name in list(self._running)
+            for name in self._asked()
         ]
         if all(each is None for each in found):
             return ["no consumer of it was ever connected"]
@@ -255,7 +315,7 @@ class Cluster:
         await self.start_name_server()
         stack.push_async_callback(self._stop_name_server)
         stack.push_async_callback(self._stop_brokers)
-        for name in self.broker_names:
+        for name in (*self.broker_names, *self._slaves):
             await self.start_broker(name)
         loop = asyncio.get_running_loop()
         stack.enter_context(

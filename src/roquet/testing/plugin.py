@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "roquet_cluster(brokers=1, settings={}): how many brokers the fixture roquet_cluster has,"
-        " and their settings under the keys of Apache's broker.conf",
+        "roquet_cluster(brokers=1, replicas=0, settings={}): how many brokers the fixture"
+        " roquet_cluster has, how many slaves each of them, and their settings under the keys of"
+        " Apache's broker.conf",
     )
 
 

@@ -25,6 +25,7 @@ from roquet.protocol.bodies.subscription_data import SubscriptionCheck, Subscrip
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
+from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.headers.sending import SendMessageHeaderV2
 from roquet.protocol.messages.record import split_records
@@ -164,6 +165,23 @@ async def _(trial: Trial) -> None:
     reply = await trial.pull(consumer_group="strangers")
     assert reply.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     await trial.change("true")
+    assert (await trial.pull(consumer_group="strangers")).code == ResponseCode.PULL_NOT_FOUND
+
+
+@effect("autoCreateTopicMax")
+async def _(trial: Trial) -> None:
+    await trial.change(1)
+    assert await trial.send("Fresh") == ResponseCode.SYSTEM_ERROR
+    await trial.change(10_000)
+    assert await trial.send("Fresh") == ResponseCode.SUCCESS
+
+
+@effect("autoCreateGroupMax")
+async def _(trial: Trial) -> None:
+    await trial.change(1)
+    reply = await trial.pull(consumer_group="strangers")
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    await trial.change(10_000)
     assert (await trial.pull(consumer_group="strangers")).code == ResponseCode.PULL_NOT_FOUND
 
 
@@ -321,6 +339,20 @@ async def _(trial: Trial) -> None:
     assert await trial.pulled_count(max_msg_bytes=500_000) in range(1, 9)
 
 
+@effect("checkCRCOnRead")
+async def _(trial: Trial) -> None:
+    trial.bed.put(b"rotten")
+    log = trial.bed.broker.store._log
+    # As if it had not been written by this process.
+    log.written_from = log.end
+    log.files[0].mapping[88] ^= 1
+    assert await trial.pulled_count() == 0
+    await trial.change("false")
+    assert (await trial.pull()).body
+    await trial.change("true")
+    assert await trial.pulled_count() == 0
+
+
 @effect("accessMessageInMemoryMaxRatio", {"memory_size": 100_000})
 async def _(trial: Trial) -> None:
     for _ in range(10):
@@ -328,6 +360,14 @@ async def _(trial: Trial) -> None:
     assert await trial.pulled_count() == 10
     await trial.change(1)  # A thousand bytes: the first ones have to come from disk.
     assert await trial.pulled_count() == 8
+
+
+@effect("slaveReadEnable", {"memory_size": 0})
+async def _(trial: Trial) -> None:
+    trial.bed.put()
+    assert field_texts((await trial.pull()).fields)["suggestWhichBrokerId"] == "0"
+    await trial.change("true")
+    assert field_texts((await trial.pull()).fields)["suggestWhichBrokerId"] == "1"
 
 
 @effect("maxTransferCountOnMessageInDisk", {"memory_size": 0})

@@ -10,6 +10,7 @@ from roquet.broker.upkeep import _scrub, learn, start_upkeep
 from roquet.protocol.bodies.topic_config import TopicConfig
 from tests.support.broker_bed import broker_bed
 from tests.support.eventually import eventually
+from tests.support.full_disk import FullDisk
 
 
 async def test_damage_that_nobody_reads_is_found_and_told(
@@ -49,3 +50,28 @@ async def test_upkeep_saves_what_changed(tmp_path: Path) -> None:
         bed.broker.topics.update(TopicConfig(topic_name="orders"))
         file = tmp_path / "config" / "topics.json"
         await eventually(lambda: file.exists() and b'"orders"' in file.read_bytes())
+
+
+@pytest.mark.slow
+async def test_keys_that_a_full_disk_has_no_room_for_are_told_of_once_and_filed_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roquet.broker.upkeep._TICK_S", 0.001)
+    disk = FullDisk("index")
+    disk.is_full = True
+    async with broker_bed(tmp_path, disk=disk) as bed:
+        tried = 0
+        file_keys = bed.broker.store.file_keys
+
+        def counted() -> bool:
+            nonlocal tried
+            tried += 1
+            return file_keys()
+
+        monkeypatch.setattr(bed.broker.store, "file_keys", counted)
+        bed.put(b"hello", properties={"KEYS": "k"})
+        start_upkeep(bed.broker)
+        await eventually(lambda: tried > 2)
+        assert caplog.text.count("keys are not filed") == 1
+        disk.is_full = False
+        await eventually(lambda: any((tmp_path / "index").iterdir()))

@@ -10,9 +10,18 @@ from tests.support.snapshots import check_snapshot
 from tests.unit.cli.conftest import Shop
 
 
-def test_what_is_printed(at: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("broker", "config", "get", "broker-a", "brokerName", "flush*Timeout")
-    check_snapshot(monkeypatch, "broker_config_get", *words)
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("broker_config_get", ("config", "get", "broker-a", "brokerName", "flush*Timeout")),
+        ("broker_config_set", ("config", "set", "broker-b", "fileReservedTime=72")),
+        ("broker_writes_allow", ("writes", "allow", "broker-a")),
+    ],
+)
+def test_what_is_printed(
+    at: Shop, monkeypatch: pytest.MonkeyPatch, name: str, words: tuple[str, ...]
+) -> None:
+    check_snapshot(monkeypatch, name, "broker", *words)
 
 
 def test_a_broker_tells_its_status(at: Shop) -> None:

@@ -76,7 +76,7 @@ def test_when_one_ends_by_itself_all_end(tmp_path: Path, names: str) -> None:
     brokers.start()
     first, second = brokers.children
     os.kill(first, signal.SIGKILL)
-    wait_until(brokers._has_ended)
+    wait_until(lambda: brokers.has_ended)
     assert "roquet broker: ended by itself: group-0 (exit code -9)" in brokers.log_tail()
     assert not Path(f"/proc/{second}").exists()
 

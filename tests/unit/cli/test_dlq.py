@@ -5,10 +5,13 @@ import time
 
 import pytest
 
+from roquet.client.admin.topics import TopicSettings
 from roquet.client.blocking.consumers import PushConsumer
 from roquet.client.errors import ClientError
+from roquet.client.group.start_offset import StartFrom
 from roquet.client.push.outcome import DeadLetter
 from roquet.client.received import ReceivedMessage
+from roquet.protocol.messages.message import Message
 from tests.support.command_line import roquet
 from tests.support.eventually import wait_until
 from tests.support.snapshots import check_snapshot
@@ -41,14 +44,25 @@ def dead(graves: Shop, at: Shop) -> Shop:
     return at
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("dlq_list", ("dlq", "list")), ("dlq_resend", ("dlq", "resend", "morgue", "--dry-run"))],
-)
-def test_what_is_printed(
-    dead: Shop, monkeypatch: pytest.MonkeyPatch, name: str, words: tuple[str, ...]
-) -> None:
-    check_snapshot(monkeypatch, name, *words)
+def test_what_is_printed_before_they_are_sent(dead: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_snapshot(monkeypatch, "dlq_resend", "dlq", "resend", "morgue", "--dry-run")
+
+
+def test_groups_are_listed(dead: Shop) -> None:
+    groups = json.loads(roquet("dlq", "list", "--json").stdout)["groups"]
+    assert {"morgue": 5}.items() <= {each["group"]: each["dead_letters"] for each in groups}.items()
+
+
+def test_what_is_printed_of_one(dead: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who dies first is not known."""
+    topic = TopicSettings(read_queue_count=1, write_queue_count=1)
+    dead.admin.create_topic("wills", topic, broker="broker-a")
+    dead.producer.send(Message("wills", b"all to you", keys=("w1",)))
+    consumer = PushConsumer(dead.name_server, "heirs", give_up, start_from=StartFrom.FIRST)
+    consumer.subscribe("wills")
+    with consumer:
+        wait_until(lambda: dead.admin.dead_letters("heirs"))
+    check_snapshot(monkeypatch, "dlq_show", "dlq", "show", "heirs")
 
 
 def test_dead_letters_say_where_they_came_from_and_why_they_died(dead: Shop) -> None:

@@ -15,6 +15,9 @@ from tests.unit.cli.conftest import Shop
     ("name", "words"),
     [
         ("group_list", ("group", "list")),
+        ("group_names", ("group", "list", "--names")),
+        ("group_create", ("group", "create", "billing")),
+        ("group_delete", ("group", "delete", "billing", "--dry-run")),
         ("group_show", ("group", "show", "billing")),
         ("group_members_away", ("group", "members", "billing")),
     ],

@@ -21,6 +21,7 @@ from tests.unit.cli.conftest import Shop
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("message_tail", ("message", "tail", "orders", "--last", "2")),
         ("message_by_key", ("message", "by-key", "orders", "key3")),
         ("message_by_time", ("message", "by-time", "orders", "--from", "1h", "--count", "2")),
         ("message_by_offset", ("message", "by-offset", "orders", "broker-b:1", "1")),
@@ -175,5 +176,5 @@ def test_a_trace_tells_what_became_of_a_message(
     finished = roquet("message", "trace", message_id, "--json")
     assert finished.exit_code == 0, finished.stderr
     (event,) = json.loads(finished.stdout)["trace"]
-    assert (event["event"], event["outcome"]) == ("sent, normal", "stored")
+    assert (event["event"], event["outcome"]) == ("sent", "stored, normal")
     assert event["group"] == "roquet-cli"

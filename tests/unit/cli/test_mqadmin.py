@@ -6,6 +6,7 @@ import pytest
 
 from roquet.cli.mqadmin import COMMANDS
 from tests.support.command_line import roquet
+from tests.support.eventually import wait_until
 from tests.support.snapshots import settled
 from tests.unit.cli.conftest import ORDERS_A, Shop
 
@@ -34,10 +35,12 @@ def mqadmin(*words: str) -> str:
     ],
 )
 def test_a_question_gets_the_same_answer_by_both_names(at: Shop, theirs: str, ours: str) -> None:
-    their_answer = mqadmin(*theirs.split(), "-n", at.name_server, "--json")
-    our_answer = roquet(*ours.split(), "--json").stdout
-    # A second may pass between them.
-    assert settled(their_answer) == settled(our_answer)
+    def are_same() -> bool:
+        their_answer = mqadmin(*theirs.split(), "-n", at.name_server, "--json")
+        return settled(their_answer) == settled(roquet(*ours.split(), "--json").stdout)
+
+    # The cluster is young: more is registered meanwhile.
+    wait_until(are_same)
 
 
 def test_topics_are_made_and_changed_and_deleted(at: Shop) -> None:

@@ -29,6 +29,8 @@ def committed(shop: Shop, group: str = "billing") -> list[int | None]:
     ("name", "words"),
     [
         ("offset_show", ("offset", "show", "billing")),
+        ("offset_skip", ("offset", "skip", "billing", "orders", "--dry-run")),
+        ("offset_clone", ("offset", "clone", "billing", "other", "orders", "--dry-run")),
         ("offset_reset", ("offset", "reset", "billing", "orders", "--to-start", "--dry-run")),
     ],
 )

@@ -15,6 +15,9 @@ from tests.unit.cli.conftest import Shop
     [
         ("topic_list", ("topic", "list", "--counts")),
         ("topic_show", ("topic", "show", "orders")),
+        ("topic_route", ("topic", "route", "orders")),
+        ("topic_change", ("topic", "change", "orders", "--queues", "2")),
+        ("topic_delete", ("topic", "delete", "orders", "--dry-run")),
     ],
 )
 def test_what_is_printed(

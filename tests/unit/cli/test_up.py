@@ -87,3 +87,15 @@ def test_a_directory_with_large_files_is_gone_on_with(tmp_path: Path) -> None:
     with OurCluster(tmp_path, "--dir", str(tmp_path / "kept")):
         pass
     assert {path.stat().st_size for path in (store / "commitlog").iterdir()} == {32 << 20}
+
+
+@pytest.mark.slow
+def test_slaves_are_registered_beside_their_masters(tmp_path: Path) -> None:
+    with OurCluster(tmp_path, "--brokers", "2", "--replicas", "1") as cluster:
+        with BlockingPeer(cluster.name_server) as peer:
+            reply = peer.call(RequestCode.GET_BROKER_CLUSTER_INFO)
+        table = read_body(ClusterInfo, reply.body).broker_addr_table
+        masters = [table[name].broker_addrs[0] for name in ("broker-a", "broker-b")]
+        slaves = [table[name].broker_addrs[1] for name in ("broker-a", "broker-b")]
+        assert cluster.broker == ",".join(masters)
+        assert cluster.said_ready.endswith(f" slave={','.join(slaves)}")

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-import os
 import resource
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+import socket
+from contextlib import AsyncExitStack
 
 import pytest
 
 from roquet.clock import SystemClock
+from roquet.net import listening
 from roquet.net.connection import Connection
 from roquet.net.crowd import Bounds
 from roquet.net.errors import AddressTaken
@@ -26,6 +26,7 @@ from tests.support.echo_server import (
     running_echo_server,
 )
 from tests.support.eventually import eventually
+from tests.support.few_descriptors import few_descriptors_left
 from tests.support.raw_peer import RawPeer
 
 
@@ -307,6 +308,20 @@ async def test_connections_leave_descriptors_for_files(caplog: pytest.LogCapture
             assert echoed_text(await third.ask(echo_request("third"))) == "third"
 
 
+async def test_a_lack_of_descriptors_is_told_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listening, "_PAUSE_S", 0.005)
+    async with running_echo_server() as server:
+        with socket.socket() as peer, few_descriptors_left(0):
+            peer.connect(("127.0.0.1", server.port))
+            for _ in range(20):
+                await asyncio.sleep(0.005)
+        assert caplog.text.count("nobody can connect") == 1
+        async with await RawPeer.connect(server.port) as late:
+            assert echoed_text(await late.ask(echo_request("late"))) == "late"
+
+
 @pytest.mark.parametrize(
     ("limit", "descriptor", "is_one_of_the_last"),
     [
@@ -322,20 +337,6 @@ def test_a_quarter_of_all_descriptors_but_not_more_than_thousands_are_for_files(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     assert is_scarce(descriptor) == is_one_of_the_last
-
-
-@contextmanager
-def few_descriptors_left(count: int) -> Iterator[None]:
-    # Numbers that are free may lie between those that are taken, so they are tried.
-    free = [os.dup(0) for _ in range(count)]
-    for each in free:
-        os.close(each)
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_parked_requests_over_the_limit_are_refused() -> None:

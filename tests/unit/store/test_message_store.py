@@ -1,3 +1,4 @@
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
@@ -384,6 +385,8 @@ def test_the_directory_looks_as_apache_wants_it(tmp_path: Path) -> None:
         for path in root.rglob("*")
         if path.is_file() and path.parent.name != "index"
     }
+    # Ours, which Apache does not look at.
+    assert sizes.pop("checksummed.json") == sizes.pop("checksummed.json.bak")
     assert sizes == {
         "checkpoint": 4096,
         "lock": 4,
@@ -399,6 +402,7 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
     def open_descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
+    gc.collect()  # What others left behind is not to go meanwhile.
     before = open_descriptors()
     store = open_store(tmp_path)
     for number in range(100):

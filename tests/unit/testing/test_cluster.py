@@ -236,3 +236,23 @@ def test_a_blocking_cluster_that_cannot_start_ends_its_thread() -> None:
     with pytest.raises(BadArgument):
         cluster.open()
     assert not cluster._thread.is_running
+
+
+@pytest.mark.parametrize("count", [-1, 9])
+def test_a_broker_has_a_few_slaves_at_most(count: int) -> None:
+    with pytest.raises(BadArgument, match="`replicas` has to be 0 to 8"):
+        Cluster(replicas=count)
+
+
+async def test_a_master_without_slaves_is_not_killed(cluster: Cluster) -> None:
+    with pytest.raises(BadArgument, match="has no slaves"):
+        await cluster.kill_master()
+
+
+def test_a_blocking_cluster_has_slaves_too() -> None:
+    with BlockingCluster(replicas=1) as cluster, Producer(cluster.name_server, "shop") as producer:
+        topic = cluster.new_topic(queues=1)
+        producer.send(Message(topic, b"hello"))
+        cluster.copied()
+        cluster.kill_master()
+        assert [each.body for each in cluster.received(topic)] == [b"hello"]

@@ -12,11 +12,13 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import final
 
+from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
+from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import ReadLimits
 
@@ -42,11 +44,13 @@ class DelayLevels:
         self,
         store: MessageStore,
         clock: Clock,
+        steps: ClockSteps,
         delays_ms: tuple[int, ...],
         state: DurableState[DelayOffsetTable],
     ) -> None:
         self._store = store
         self._clock = clock
+        self._steps = steps
         self.state = state
         # A broker that was set up with more levels may have left messages in their queues.
         queue_ids = {*range(len(delays_ms)), *store.queues().get(SCHEDULE_TOPIC, ())}
@@ -119,7 +123,7 @@ class DelayLevels:
         """How many messages are due, from the first on."""
         count = 0
         for entry in self._store.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count_max):
-            if self._due_ms(level, level.offset + count, entry.tags_code, now_ms) > now_ms:
+            if self._due_ms(level, level.offset + count, entry, now_ms) > now_ms:
                 break
             count += 1
         return count
@@ -132,15 +136,17 @@ class DelayLevels:
         # The log may have expired below us.
         level.offset = max(level.offset, store.min_offset(SCHEDULE_TOPIC, queue_id))
         (first,) = store.entries(SCHEDULE_TOPIC, queue_id, level.offset, 1)
-        return self._due_ms(level, level.offset, first.tags_code, now_ms)
+        return self._due_ms(level, level.offset, first, now_ms)
 
-    def _due_ms(self, level: _Level, offset: int, due_ms: int, now_ms: int) -> int:
+    def _due_ms(self, level: _Level, offset: int, entry: QueueEntry, now_ms: int) -> int:
         """When a message is due by the clock as it goes now.
 
         No message waits longer than its level says. One that seems to was stored before the
-        clock was set back, as was everything before it. How long it has waited is not known, so
-        all that is stored by now waits the whole time once more, by a clock that nobody sets back.
+        clock was set back, in an earlier run, as was everything before it. How long it has waited
+        is not known, so all that is stored by now waits the whole time once more, by a clock that
+        nobody sets back.
         """
+        due_ms = entry.tags_code + self._steps.since(entry.physical_offset)
         if due_ms - now_ms <= level.delay_ms:
             return due_ms
         if offset >= level.suspect_end:

@@ -3,12 +3,13 @@
 import asyncio
 from typing import Final, final
 
+from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timers import Timers
 from roquet.clock import Clock
 
-# Times of delivery are by the wall clock, which somebody may set forward meanwhile.
+# Times of delivery are by the wall clock, which somebody may set meanwhile.
 _SLEEP_S_MAX: Final = 1.0
 
 
@@ -16,8 +17,11 @@ _SLEEP_S_MAX: Final = 1.0
 class Delays:
     """Belongs to the event loop. What takes the messages to their places is in `delivering.py`."""
 
-    def __init__(self, clock: Clock, levels: DelayLevels, timers: Timers) -> None:
+    def __init__(
+        self, clock: Clock, steps: ClockSteps, levels: DelayLevels, timers: Timers
+    ) -> None:
         self._clock = clock
+        self._steps = steps
         self.levels = levels
         self.timers = timers
         self._sources: list[DelayLevels | Timers] = [levels, timers]
@@ -26,6 +30,7 @@ class Delays:
 
     def deliver(self, part: DeliverySlice) -> None:
         """Hands over what is due; see `DelayLevels` and `Timers`."""
+        self._steps.look()
         # Whoever was second comes first: one that is behind must not stop the other.
         self._sources.reverse()
         for source in self._sources:
@@ -36,6 +41,10 @@ class Delays:
         """Nothing is due before this; None if nothing waits."""
         times = [source.next_due_ms() for source in self._sources]
         return min((due_ms for due_ms in times if due_ms is not None), default=None)
+
+    def accept(self) -> None:
+        """To be called before a message is stored that has to wait."""
+        self._steps.look()
 
     def ring(self, due_ms: int) -> None:
         """A message that can be read now is due at that time."""

@@ -69,6 +69,7 @@ def append_waiting(broker: Broker, waiting: NewMessage) -> Appended:
     """Stores what `postponed` made. Raises Refused; then nothing was stored."""
     if waiting.topic == TIMER_TOPIC:
         broker.topics.find_or_create(TIMER_TOPIC, _TIMER_QUEUE_COUNT)
+    broker.delays.accept()
     appended = append_message(broker, waiting)
     due_ms = appended.store_timestamp  # A timer has to be looked at soon.
     if waiting.topic == SCHEDULE_TOPIC:

@@ -18,6 +18,7 @@ what Apache has delivered.
 from collections.abc import Sequence
 from typing import Final, final
 
+from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timer_wheel import TimerWheel
 from roquet.broker.tables.durable_state import DurableState
@@ -57,12 +58,18 @@ class Timers:
     """Belongs to the event loop. `state` is what `timers.json` has, or will have."""
 
     def __init__(
-        self, store: MessageStore, clock: Clock, state: DurableState[TimerProgress]
+        self,
+        store: MessageStore,
+        clock: Clock,
+        steps: ClockSteps,
+        state: DurableState[TimerProgress],
     ) -> None:
         self._store = store
         self._clock = clock
+        self._steps = steps
         self.state = state
-        self._wheel = TimerWheel()
+        # By era, as `ClockSteps` has it: in each, times are by the clock as it was then.
+        self._wheels: dict[int, TimerWheel] = {}
         # What lies before it was looked at before the start, and partly delivered.
         self._loaded_end = min(state.value.next_offset, self._max_offset)
         self._delivered_until_s = state.value.delivered_until_s
@@ -71,7 +78,7 @@ class Timers:
 
     @property
     def pending_count(self) -> int:
-        return len(self._wheel) + self._max_offset - self._offset
+        return sum(map(len, self._wheels.values())) + self._max_offset - self._offset
 
     def deliver(self, part: DeliverySlice) -> None:
         """Hands over records that are due, and looks at new ones.
@@ -79,36 +86,60 @@ class Timers:
         What the receiver raises passes through, and the records it was raised for come again.
         """
         self._follow()
-        now_s = self._clock.now_ms() // 1000
+        now_ms = self._clock.now_ms()
         while not part.is_over:
-            offsets = self._wheel.due(now_s, part.batch_count)
-            if not offsets:
+            era = self._most_overdue(now_ms)
+            if era is None:
                 break
+            wheel = self._wheels[era]
+            offsets = wheel.due(self._second(era, now_ms), part.batch_count)
             first, count = offsets[0], _run_length(offsets)
             result = self._read(first, count, part.size_left)
             part.hand_over(result.records)
             # An expired message is passed over, and perhaps others that are not in the run.
-            self._wheel.remove(max(1, min(count, result.next_offset - first)))
+            wheel.remove(max(1, min(count, result.next_offset - first)))
+            if not wheel:
+                del self._wheels[era]
 
     def next_due_ms(self) -> int | None:
         """No message is due before this; None if none waits."""
         if self._offset < self._max_offset:
             return self._clock.now_ms()
-        next_s = self._wheel.next_s
-        return None if next_s is None else next_s * 1000
+        times = (
+            wheel.next_s * 1000 + self._steps.since(era)
+            for era, wheel in self._wheels.items()
+            if wheel.next_s is not None
+        )
+        return min(times, default=None)
 
     def propose(self) -> None:
         """Lets the file follow, as soon as what was delivered is on disk."""
         if self._offset < self._loaded_end:
             return  # The file is still needed to tell what was delivered before the start.
-        next_s = self._wheel.next_s
-        first_offset = self._wheel.first_offset
+        wheels = self._wheels.values()
+        # The smallest of all: a second is over when it is for every message that waits.
+        next_s = min((each.next_s for each in wheels if each.next_s is not None), default=1)
+        firsts = (each.first_offset for each in wheels if each.first_offset is not None)
         progress = TimerProgress(
-            delivered_until_s=0 if next_s is None else next_s - 1,
-            first_offset=self._offset if first_offset is None else first_offset,
+            delivered_until_s=next_s - 1,
+            first_offset=min(firsts, default=self._offset),
             next_offset=self._offset,
         )
         self.state.propose(progress, self._store.log_end)
+
+    def _second(self, era: int, now_ms: int) -> int:
+        """What the clock would say now, had nobody set it since then."""
+        return (now_ms - self._steps.since(era)) // 1000
+
+    def _most_overdue(self, now_ms: int) -> int | None:
+        """The era of the message that should have come first; None if none is due."""
+        late_s = {
+            era: self._second(era, now_ms) - wheel.next_s
+            for era, wheel in self._wheels.items()
+            # Looking takes the minutes apart that are due: the next second is that of a message.
+            if wheel.due(self._second(era, now_ms), 1) and wheel.next_s is not None
+        }
+        return max(late_s, key=late_s.__getitem__, default=None)
 
     def _follow(self) -> None:
         """Looks at some messages that it has not looked at yet."""
@@ -128,7 +159,8 @@ class Timers:
             return  # It was sent to this topic by hand, and waits for nothing.
         is_old = head.queue_offset < self._loaded_end
         if not (is_old and due_s <= self._delivered_until_s):
-            self._wheel.add(due_s, head.queue_offset)
+            era = self._steps.era_of(head.physical_offset)
+            self._wheels.setdefault(era, TimerWheel()).add(due_s, head.queue_offset)
 
     def _read(self, offset: int, count: int, size: int) -> ReadResult:
         return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, ReadLimits(count, size))

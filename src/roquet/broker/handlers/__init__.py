@@ -16,6 +16,7 @@ from roquet.broker.handlers import (
     pulling,
     queries,
     relays,
+    replicas,
     replies,
     resets,
     retries,
@@ -44,4 +45,5 @@ ROUTES = (
     *runtime.ROUTES,
     *cleaning.ROUTES,
     *accounts.ROUTES,
+    *replicas.ROUTES,
 )

@@ -12,6 +12,14 @@ def invalid(command: Command, remark: str) -> Refused:
     return Refused(ResponseCode.INVALID_PARAMETER if is_new else ResponseCode.SYSTEM_ERROR, remark)
 
 
+def check_takes_messages(broker: Broker, command: Command) -> None:
+    """Apache's slaves of 5.x refuse a send in other words than those of 4.9."""
+    if broker.config.is_slave:
+        is_new = command.version >= VERSION_5_0_0
+        code = ResponseCode.SYSTEM_BUSY if is_new else ResponseCode.SERVICE_NOT_AVAILABLE
+        raise Refused(code, "this is a slave: messages are taken by its master")
+
+
 def check_is_master(broker: Broker) -> None:
     """A slave copies its tables from the master: what is changed here would be lost."""
     if broker.config.is_slave:

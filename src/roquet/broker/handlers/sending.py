@@ -11,7 +11,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import append_waiting, postponed
 from roquet.broker.errors import BadName, ClosedTopic
 from roquet.broker.handlers.needs import SENDING
-from roquet.broker.handlers.refusals import invalid
+from roquet.broker.handlers.refusals import check_takes_messages, invalid
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.appending import append_batch, append_draft, refusal
 from roquet.broker.messages.batch_properties import batch_properties
@@ -50,6 +50,7 @@ _DELAY_MARK: Final = "DELAY\x01"
 def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     header = request.header
     broker.statistics.sends.ordinary += 1
+    check_takes_messages(broker, request.command)
     if header.batch:
         return _send_batch(broker, request)
     topic = checked_topic(broker, request)

@@ -63,6 +63,8 @@ def plain_limits(
 ) -> ReadLimits | None:
     """What pulls in the very words of this one may bring; None if they are not plain."""
     config = broker.config
+    if config.slaves_are_read:
+        return None  # Where to pull from next is decided for each one.
     if not config.permission & topic.perm & _READ or not group.consume_enable:
         return None
     try:

@@ -11,6 +11,7 @@ from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.store.errors import StoreUnavailable
+from roquet.store.log_copy import Grown
 from roquet.store.message_store import Appended, AppendedBatch
 
 
@@ -34,6 +35,13 @@ def append_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatc
     broker.statistics.count_put(topic, len(batch.sizes), appended.size)
     _announce(broker, topic, batch.queue_id, appended.physical_offsets[0] + appended.size)
     return appended
+
+
+def announce_copied(broker: Broker, grown: Grown) -> None:
+    """Wakes those who wait at a slave."""
+    end = broker.store.log_end
+    for topic, queue_id in grown.queues:
+        _announce(broker, topic.decode(), queue_id, end)
 
 
 def refusal(error: TooLarge | StoreUnavailable) -> Refused:

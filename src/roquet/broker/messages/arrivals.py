@@ -44,13 +44,16 @@ class Sleeper:
 class Arrivals:
     """Belongs to the event loop, like everything it wakes."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, on_awaited: Callable[[], None] = lambda: None) -> None:
+        """`on_awaited` hears of the first message that cannot be read yet."""
         self._clock = clock
-        self._by_queue: dict[QueueName, set[Sleeper]] = {}
+        self._on_awaited = on_awaited
+        # Not sets: whoever waited longest is served first, and a run can be repeated.
+        self._by_queue: dict[QueueName, dict[Sleeper, None]] = {}
         # Deadlines are rounded up to ticks, so that one timer serves any number of pulls and a
         # pull that is woken early leaves nothing behind.
-        self._by_tick: dict[int, set[Sleeper]] = {}
-        self._arrived: set[QueueName] = set()
+        self._by_tick: dict[int, dict[Sleeper, None]] = {}
+        self._arrived: dict[QueueName, None] = {}
         # Queues with messages that cannot be read yet, and where in the log the last one ends.
         self._awaited: dict[QueueName, int] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -62,8 +65,8 @@ class Arrivals:
             sleeper.give_up()
             return
         sleeper.last_tick = int((self._clock.monotonic_s() + timeout_s) / _TICK_S) + 1
-        self._by_queue.setdefault(sleeper.queue, set()).add(sleeper)
-        self._by_tick.setdefault(sleeper.last_tick, set()).add(sleeper)
+        self._by_queue.setdefault(sleeper.queue, {})[sleeper] = None
+        self._by_tick.setdefault(sleeper.last_tick, {})[sleeper] = None
         if sleeper.look():
             self.forget(sleeper)
         elif self._timer is None:
@@ -82,10 +85,12 @@ class Arrivals:
         if queue in self._by_queue:
             if not self._arrived:
                 asyncio.get_running_loop().call_soon(self._wake_arrived)
-            self._arrived.add(queue)
+            self._arrived[queue] = None
 
     def announce_when_safe(self, topic: str, queue_id: int, end: int) -> None:
         """The same for a message that can be read when the log is safe up to its `end`."""
+        if not self._awaited:
+            self._on_awaited()
         self._awaited[QueueName(topic, queue_id)] = end
 
     def log_is_safe(self, safe_end: int) -> None:
@@ -112,7 +117,7 @@ class Arrivals:
             sleeper.give_up()
 
     def _wake_arrived(self) -> None:
-        arrived, self._arrived = self._arrived, set()
+        arrived, self._arrived = self._arrived, {}
         for queue in arrived:
             for sleeper in tuple(self._by_queue.get(queue, ())):
                 if sleeper.look():
@@ -132,9 +137,9 @@ class Arrivals:
             self._set_timer()
 
 
-def _discard(table: dict[K, set[Sleeper]], key: K, sleeper: Sleeper) -> None:
+def _discard(table: dict[K, dict[Sleeper, None]], key: K, sleeper: Sleeper) -> None:
     members = table.get(key)
     if members is not None:
-        members.discard(sleeper)
+        members.pop(sleeper, None)
         if not members:
             del table[key]

@@ -9,6 +9,7 @@ import msgspec
 
 from roquet.broker.broker import Broker
 from roquet.broker.messages.arrivals import QueueName, Sleeper
+from roquet.broker.replication.decisions import MASTER_ID, suggested_broker
 from roquet.net.router import Answer, Parked, Reply, Request
 from roquet.protocol.codes import PullFlag, ResponseCode
 from roquet.protocol.frame import SERIALIZER_JSON
@@ -22,7 +23,7 @@ _SUSPEND: Final = int(PullFlag.SUSPEND)
 _FOUND: Final = ReadStatus.FOUND
 _SUCCESS: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
-_MASTER_ID: Final = 0
+_MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
 # What a 5.x broker remarks when the pull has to go on elsewhere.
 _RESET: Final = "OFFSET_RESET"
 
@@ -66,7 +67,12 @@ def _look(broker: Broker, pull: PullMessageHeader, limits: ReadLimits) -> _Findi
         )
         return _Finding(ResponseCode.PULL_OFFSET_MOVED, bounds, is_reset=True)
     result = store.read(pull.topic, pull.queue_id, pull.queue_offset, limits)
-    return _Finding(_code(result.status, pull), result)
+    code = _code(result.status, pull)
+    if code is _MOVED and broker.config.is_slave and not broker.config.slave_checks_offsets:
+        # The master may well have what is missing here: only that one may move a reader.
+        result.next_offset = pull.queue_offset
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY
+    return _Finding(code, result)
 
 
 def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
@@ -125,17 +131,29 @@ def _reply(broker: Broker, request: Request[PullMessageHeader], finding: _Findin
         if command.serializer == SERIALIZER_JSON:
             return found_reply(
                 command.opaque,
-                _MASTER_ID,
+                _suggested_broker(broker, pull, result),
                 result.next_offset,
                 result.min_offset,
                 result.max_offset,
                 result.body,
             )
     header = PullMessageReplyHeader(
-        suggest_which_broker_id=_MASTER_ID,
+        suggest_which_broker_id=_suggested_broker(broker, pull, result),
         next_begin_offset=result.next_offset,
         min_offset=result.min_offset,
         max_offset=result.max_offset,
     )
     remark = _RESET if finding.is_reset else result.status.value
     return Reply(finding.code, header, result.body, remark=remark)
+
+
+def _suggested_broker(broker: Broker, pull: PullMessageHeader, result: ReadResult) -> int:
+    if not broker.config.slaves_are_read:
+        return MASTER_ID
+    store = broker.store
+    last = store.entries(pull.topic, pull.queue_id, result.next_offset - 1, 1)
+    lag_size = store.log_end - last[0].physical_offset if last else 0
+    return suggested_broker(
+        broker.groups.find(pull.consumer_group),
+        is_behind=lag_size > broker.config.store.in_memory_size,
+    )

@@ -1,15 +1,22 @@
 """Is it safe? One answer for everybody who has stored something and must not say so too early.
 
-With async flush everything is safe at once. With sync flush it is when the disk has it. Each round
-of the flush thread makes everything before one physical offset durable; that is handed to the
-event loop once per round, and moves the end of what is safe. Records are appended in the order of
-the log, so all who wait stand in one line, and the moving end lets them go from its head. Their
-deadlines are in the same order.
+There are two conditions, and a broker awaits none, one or both of them:
 
-What it means to each when the disk takes too long (late), or has failed:
+    sync flush     the disk has it. Each round of the flush thread makes everything before one
+                   physical offset durable; that is handed to the event loop once per round.
+    SYNC_MASTER    a slave has it, and said so (`replication/copies`). Without a slave that is near
+                   enough nobody waits for one.
 
-    who waits            late                                       failed
-    send                 SAY_SO: its reply, FLUSH_DISK_TIMEOUT      SERVICE_NOT_AVAILABLE
+Each is an end that moves on. Records are appended in the order of the log, so all who wait stand in
+one line, and the moving ends let them go from its head. Their deadlines are in the same order.
+
+What it means to each when the disk takes too long, or a slave does (late), or there is no slave,
+or the disk has failed:
+
+    who waits            late, or no slave                          failed
+    send                 SAY_SO: its reply, FLUSH_DISK_TIMEOUT,     SERVICE_NOT_AVAILABLE
+                         FLUSH_SLAVE_TIMEOUT or
+                         SLAVE_NOT_AVAILABLE
     send-back            REFUSE: SYSTEM_ERROR, the client then      SYSTEM_ERROR, likewise
                          sends the message itself
     copy of a reply      IGNORE: its reply all the same, for the    SERVICE_NOT_AVAILABLE
@@ -20,7 +27,8 @@ What it means to each when the disk takes too long (late), or has failed:
     check-back           FORGET: its producer is not asked in this  never asked
                          round, but in the next
 
-Late means that nobody knows: it may still get there. Failed is forever: the broker has to stop.
+Late means that nobody knows: it may still get there. Without a slave it is as safe as it gets, so
+those who would WAIT_ON or FORGET go on. Failed is forever: the broker has to stop.
 """
 
 import asyncio
@@ -32,6 +40,7 @@ from typing import Any, Final, final
 
 import msgspec
 
+from roquet.broker.replication.copies import EVERYTHING, Copies, do_nothing
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
@@ -44,7 +53,11 @@ from roquet.store.errors import SyncFailed
 log = logging.getLogger(__name__)
 
 _SWEEP_S: Final = 0.5
-_LATE_REMARK: Final = "not on disk in time, but it may still get there"
+_LATE_REMARKS: Final = {
+    ResponseCode.FLUSH_DISK_TIMEOUT: "not on disk in time, but it may still get there",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "not confirmed by a slave in time, but stored",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but there is no slave to confirm it",
+}
 _FAILED_REMARK: Final = "the disk has failed"
 
 
@@ -62,7 +75,7 @@ class _WaitingReplies(msgspec.Struct, gc=False):
     """The frames are encoded already. They say whom they answer: nothing else has to be kept."""
 
     end: int
-    deadline_s: float
+    since_s: float
     late: Late
     connection: Connection
     frames: bytes
@@ -71,11 +84,11 @@ class _WaitingReplies(msgspec.Struct, gc=False):
     def release(self) -> None:
         self.connection.pay(self.frames, self.count)
 
-    def be_late(self) -> None:
-        if self.late is Late.IGNORE:
+    def be_late(self, why: ResponseCode) -> None:
+        if self.late in (Late.IGNORE, Late.WAIT_ON):
             self.release()
         else:
-            self._pay_each(lambda reply: _late_reply(reply, self.late))
+            self._pay_each(lambda reply: _late_reply(reply, self.late, why))
 
     def fail(self) -> None:
         failed = _failed(self.late)
@@ -89,15 +102,16 @@ class _WaitingReplies(msgspec.Struct, gc=False):
 
 class _WaitingCall(msgspec.Struct):
     end: int
-    deadline_s: float
+    since_s: float
     late: Late
     then: Callable[[], None]
 
     def release(self) -> None:
         self.then()
 
-    def be_late(self) -> None:
-        assert self.late is Late.FORGET
+    def be_late(self, why: ResponseCode) -> None:
+        if why is ResponseCode.SLAVE_NOT_AVAILABLE:
+            self.then()
 
     def fail(self) -> None:
         pass
@@ -114,20 +128,36 @@ class Safety:
         *,
         is_awaited: bool,
         on_safe: Callable[[int], None] = lambda _end: None,
+        copies: Copies | None = None,
+        copy_timeout_s: float = 0.0,
+        on_copy_awaited: Callable[[], None] = do_nothing,
     ) -> None:
-        """`on_safe` is told, once for all who waited, up to where the log is safe."""
+        """`on_safe` is told, once for all who waited, up to where the log can be read.
+
+        `is_awaited` says whether the disk is, and with `copies` a slave is, too; `on_copy_awaited`
+        is called when somebody waits for it.
+        """
         self._clock = clock
         self._timeout_s = timeout_s
         self._on_safe = on_safe
+        self._is_disk_awaited = is_awaited
+        self._copies = copies
+        self._copy_timeout_s = copy_timeout_s
+        if copies is not None:
+            copies.on_change = self.settle_soon
+        self._on_copy_awaited = on_copy_awaited
         # False if everything is safe as soon as it is stored.
-        self.is_awaited: Final = is_awaited
+        self.is_awaited: Final = is_awaited or copies is not None
         self._loop = asyncio.get_running_loop()
         self._line: deque[_WaitingReplies | _WaitingCall] = deque()
         # Those at the head of the line whose deadline is over, and who wait on.
         self._overdue: deque[_WaitingReplies | _WaitingCall] = deque()
         self._safe_end = 0
+        # What the disk has, as far as the loop was told.
+        self._disk_end = 0 if is_awaited else EVERYTHING
         self._flushed_end = 0
         self._is_handing_over = False
+        self._is_settling = False
         self._timer: asyncio.TimerHandle | None = None
         # Whoever keeps the broker alive waits for this, and ends it.
         self.has_failed = asyncio.Event()
@@ -166,20 +196,21 @@ class Safety:
     ) -> None:
         # Stored they are, whether or not their sender is still there to hear of it.
         connection.owe(count)
-        deadline_s = self._clock.monotonic_s() + self._timeout_s
-        self._line.append(_WaitingReplies(end, deadline_s, late, connection, frames, count))
+        since_s = self._clock.monotonic_s()
+        self._stand_in_line(_WaitingReplies(end, since_s, late, connection, frames, count))
+
+    def _stand_in_line(self, waiting: _WaitingReplies | _WaitingCall) -> None:
+        self._line.append(waiting)
         if self._timer is None:
             self._set_timer()
+        self.settle_soon()
 
     def when_safe(self, end: int, then: Callable[[], None], late: Late = Late.WAIT_ON) -> None:
         """Calls `then` when all records before `end` are safe, and never if that never comes."""
         if not self.is_awaited or end <= self._safe_end:
             then()
         elif not self.has_failed.is_set():
-            deadline_s = self._clock.monotonic_s() + self._timeout_s
-            self._line.append(_WaitingCall(end, deadline_s, late, then))
-            if self._timer is None:
-                self._set_timer()
+            self._stand_in_line(_WaitingCall(end, self._clock.monotonic_s(), late, then))
 
     def close(self) -> None:
         """Whoever still waits hears nothing any more."""
@@ -196,7 +227,7 @@ class Safety:
         if not self._is_handing_over:
             # Rounds that end before the loop has looked are handed over together.
             self._is_handing_over = True
-            self._loop.call_soon_threadsafe(self._move_end)
+            self._loop.call_soon_threadsafe(self._take_flushed)
 
     def flush_postponed(self, reason: str) -> None:
         log.warning("nothing is synced until there are descriptors again: %s", reason)
@@ -209,15 +240,44 @@ class Safety:
     def damaged(self, damage: Damage) -> None:
         log.error("damage at physical offset %d: %s", damage.physical_offset, damage.reason)
 
-    def _move_end(self) -> None:
+    def _take_flushed(self) -> None:
         # First, so that a round which ends from now on is handed over again.
         self._is_handing_over = False
-        # Nothing but the disk has to have it. This is the only place that says so.
-        end = self._safe_end = self._flushed_end
-        for line in (self._overdue, self._line):
-            while line and line[0].end <= end:
+        if self._is_disk_awaited:
+            self._disk_end = self._flushed_end
+        self._settle()
+
+    def settle_soon(self) -> None:
+        """Somebody waits for a slave, or no longer has to; all of one turn of the loop together."""
+        if self._copies is not None and not self._is_settling:
+            self._is_settling = True
+            self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        """Lets those go whose wait is over. This is the only place that says what is safe."""
+        self._is_settling = False
+        copies = self._copies
+        confirmed_end = EVERYTHING if copies is None else copies.confirmed_end
+        self._safe_end = min(self._disk_end, confirmed_end)
+        self._release(self._overdue)
+        self._release(self._line)
+        if copies is not None and self._line:
+            self._on_copy_awaited()
+        self._show()
+
+    def _release(self, line: deque[_WaitingReplies | _WaitingCall]) -> None:
+        copies = self._copies
+        while line and line[0].end <= self._disk_end:
+            if line[0].end <= self._safe_end:
                 line.popleft().release()
-        self._on_safe(end)
+            elif copies is not None and not copies.is_awaited(line[0].end):
+                line.popleft().be_late(ResponseCode.SLAVE_NOT_AVAILABLE)
+            else:
+                return
+
+    def _show(self) -> None:
+        shown_end = EVERYTHING if self._copies is None else self._copies.shown_end
+        self._on_safe(min(self._disk_end, shown_end))
 
     def _fail(self, error: SyncFailed) -> None:
         log.error("no message is acknowledged any more: %s", error)
@@ -233,14 +293,30 @@ class Safety:
         self._timer = None
         now_s = self._clock.monotonic_s()
         line = self._line
-        while line and line[0].deadline_s <= now_s:
+        while line and (why := self._why_late(line[0], now_s)) is not None:
             late = line.popleft()
+            if self._copies is not None:
+                self._copies.give_up(late.end)
             if late.late is Late.WAIT_ON:
                 self._overdue.append(late)
             else:
-                late.be_late()
+                late.be_late(why)
         if line:
             self._set_timer()
+        if self._copies is not None:
+            self._show()
+
+    def _why_late(
+        self, waiting: _WaitingReplies | _WaitingCall, now_s: float
+    ) -> ResponseCode | None:
+        """What the sender is told; None if there is time left."""
+        is_on_disk = waiting.end <= self._disk_end
+        timeout_s = self._copy_timeout_s if is_on_disk else self._timeout_s
+        if now_s < waiting.since_s + timeout_s:
+            return None
+        if self._copies is not None and waiting.end > self._copies.confirmed_end:
+            return ResponseCode.FLUSH_SLAVE_TIMEOUT
+        return ResponseCode.FLUSH_DISK_TIMEOUT
 
 
 def _failed(late: Late) -> Reply:
@@ -249,9 +325,9 @@ def _failed(late: Late) -> Reply:
     return Reply(code, remark=_FAILED_REMARK)
 
 
-def _late_reply(reply: Command, late: Late) -> Command:
+def _late_reply(reply: Command, late: Late, why: ResponseCode) -> Command:
     if late is Late.SAY_SO:
-        reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
+        reply.code = why
         return reply
     assert late is Late.REFUSE
-    return reply_to(reply, ResponseCode.SYSTEM_ERROR, remark=_LATE_REMARK)
+    return reply_to(reply, ResponseCode.SYSTEM_ERROR, remark=_LATE_REMARKS[why])

@@ -40,8 +40,11 @@ def read_config(settings: Mapping[str, str], root: Path) -> ReadConfig:
     known = {_ALIASES.get(key, key): text for key, text in settings.items()}
     store = StoreConfig(**{"root": root} | _values(_STORE, known))
     config = BrokerConfig(store=store, tls=tls, **_values(_BROKER, known))
-    # Apache's masters have id 0, whatever their file says.
-    config = replace(config, broker_id=0)
+    if not config.is_slave:
+        # Apache's masters have id 0, whatever their file says.
+        config = replace(config, broker_id=0)
+    elif config.broker_id == 0:
+        raise ConfigError("brokerId", "0", "expected a number above 0 with brokerRole=SLAVE")
     return ReadConfig(config, [key for key in known if key not in _STORE and key not in _BROKER])
 
 
@@ -82,7 +85,7 @@ def config_texts(config: BrokerConfig) -> dict[str, str]:
             "bindAddress": config.bind_host,
             "brokerIP1": advertised_host,
             "brokerIP2": config.ha_advertised_host or advertised_host,
-            "haListenPort": str(config.listen_port + 1),
+            "haListenPort": str(config.ha_port),
             "storePathCommitLog": str(config.store.layout.commit_log),
         }
     )
@@ -149,6 +152,15 @@ _BROKER: Final = {
     "configBlackList": _Setting("locked_settings", kind.KEYS),
     "syncFlushTimeout": _Setting("sync_timeout_ms", kind.INTERVAL_MS),
     "registerBrokerTimeoutMills": _Setting("register_timeout_ms", kind.INTERVAL_MS),
+    "haListenPort": _Setting("ha_listen_port", kind.PORT),
+    "haMasterAddress": _Setting("ha_master_address", kind.ADDRESS),
+    "haSendHeartbeatInterval": _Setting("ha_heartbeat_interval_ms", kind.INTERVAL_MS),
+    "haHousekeepingInterval": _Setting("ha_silence_ms_max", kind.INTERVAL_MS),
+    "haTransferBatchSize": _Setting("ha_frame_size_max", kind.COUNT),
+    "haSlaveFallbehindMax": _Setting("ha_lag_size_max", kind.COUNT),
+    "slaveTimeout": _Setting("slave_timeout_ms", kind.INTERVAL_MS),
+    "slaveReadEnable": _Setting("slaves_are_read", kind.TRUTH),
+    "offsetCheckInSlave": _Setting("slave_checks_offsets", kind.TRUTH),
     "autoCreateTopicEnable": _Setting("create_topics", kind.TRUTH),
     "autoCreateSubscriptionGroup": _Setting("create_groups", kind.TRUTH),
     "autoCreateTopicMax": _Setting("created_topic_count_max", kind.COUNT),
@@ -188,6 +200,7 @@ _STORE: Final = {
     "messageIndexEnable": _Setting("index_keys", kind.TRUTH),
     "maxMessageSize": _Setting("body_size_max", kind.COUNT),
     "enabledAppendPropCRC": _Setting("write_checksums", kind.TRUTH),
+    "checkCRCOnRead": _Setting("check_reads", kind.TRUTH),
     "messageDelayLevel": _Setting("delay_levels_ms", kind.DELAYS),
     "flushDiskType": _Setting("flush_mode", kind.one_of(FlushMode)),
     "flushIntervalCommitLog": _Setting("flush_interval_ms", kind.INTERVAL_MS),
@@ -208,8 +221,9 @@ _STORE: Final = {
     "cleanFileForciblyEnable": _Setting("clean_by_force", kind.TRUTH),
 }
 
-# How releases before 4.5 spelled it. Apache ignores it now; we need not.
+# How releases before 4.5 spelled it, which Apache ignores now, and what 5.x calls it.
 _ALIASES: Final = {
+    "haMaxGapNotInSync": "haSlaveFallbehindMax",
     "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
     "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
 }
@@ -222,6 +236,7 @@ CHANGEABLE: Final = frozenset(
         "autoCreateTopicEnable",
         "autoCreateTopicMax",
         "brokerPermission",
+        "checkCRCOnRead",
         "cleanFileForciblyEnable",
         "consumerFallbehindThreshold",
         "deleteWhen",
@@ -243,6 +258,7 @@ CHANGEABLE: Final = frozenset(
         "registerNameServerPeriod",
         "rejectTransactionMessage",
         "shortPollingTimeMills",
+        "slaveReadEnable",
         "startAcceptSendRequestTimeStamp",
         "storeReplyMessageEnable",
         "transactionCheckInterval",

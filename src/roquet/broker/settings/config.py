@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from roquet.access.own_account import OwnAccount
+from roquet.broker.ports import HA_PORT_DISTANCE
 from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls_settings import TlsSettings
@@ -72,6 +73,18 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     locked_settings: tuple[str, ...] = ("configBlackList", "brokerConfigPath")  # configBlackList
     # How long a sender waits for the disk before it is told that nobody knows.
     sync_timeout_ms: int = 5_000  # syncFlushTimeout
+
+    # Copies. A port of 0 is the one above `listen_port`.
+    ha_listen_port: int = 0  # haListenPort
+    ha_master_address: str | None = None  # haMasterAddress
+    ha_heartbeat_interval_ms: int = 5_000  # haSendHeartbeatInterval
+    ha_silence_ms_max: int = 20_000  # haHousekeepingInterval
+    ha_frame_size_max: int = 32_768  # haTransferBatchSize
+    # A slave that is so far behind is not waited for; how long one that is nearer is.
+    ha_lag_size_max: int = 256 << 20  # haSlaveFallbehindMax
+    slave_timeout_ms: int = 3_000  # slaveTimeout
+    slaves_are_read: bool = False  # slaveReadEnable
+    slave_checks_offsets: bool = False  # offsetCheckInSlave
 
     create_topics: bool = True  # autoCreateTopicEnable
     create_groups: bool = True  # autoCreateSubscriptionGroup
@@ -138,3 +151,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_slave(self) -> bool:
         return self.role is BrokerRole.SLAVE
+
+    @property
+    def waits_for_slaves(self) -> bool:
+        return self.role is BrokerRole.SYNC_MASTER
+
+    @property
+    def ha_port(self) -> int:
+        """Where slaves find the log."""
+        return self.ha_listen_port or self.listen_port + HA_PORT_DISTANCE

@@ -108,17 +108,15 @@ _KEYS: Final = {
         liteTtlCheckInterval maxClientEventCount maxLiteSubscriptionCount
         maxLmqConsumeQueueNum minLiteTTl
     """,
-    "details of replication, which is refused as a whole": """
+    "details of failover and of replication in 5.x, which are refused as a whole": """
         brokerElectionPriority brokerHeartbeatInterval brokerNotActiveTimeoutMillis
         channelNotActiveInterval checkSyncStateSetPeriod cleanOfflineBrokerInterval
         controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers dLegerSelfId
         enableAutoInSyncReplicas fetchControllerAddrByDnsLookup forwardTimeout
-        haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress
-        haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
-        haSlaveFallbehindMax haTransferBatchSize isBrokerContainer isInBrokerContainer
-        lockInStrictMode maxHaTransferByteInSecond maxSlaveResendLength offsetCheckInSlave
+        haFlowControlEnable haMaxTimeSlaveNotCatchup isBrokerContainer isInBrokerContainer
+        lockInStrictMode maxHaTransferByteInSecond maxSlaveResendLength
         preferredLeaderId replicasPerDiskPartition sendHeartbeatTimeoutMillis skipPreOnline
-        slaveReadEnable slaveTimeout storePathBrokerIdentity storePathDLedgerCommitLog
+        storePathBrokerIdentity storePathDLedgerCommitLog
         storePathEpochFile syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod
         syncControllerMetadataPeriod syncFromLastFile syncMasterFlushOffsetWhenStartup
     """,

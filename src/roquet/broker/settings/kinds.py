@@ -14,6 +14,7 @@ from roquet.broker.errors import ConfigError
 from roquet.net.address_server import read_source
 from roquet.net.errors import BadAddress
 from roquet.net.own_addresses import is_wildcard
+from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
 from roquet.settings.truth import is_plain_truth, read_truth, truth_text
 from roquet.store.consume_queue import ENTRY_SIZE
@@ -107,6 +108,13 @@ def _read_addresses(text: str) -> tuple[str, ...]:
     return _read_words(text)
 
 
+def _read_address(text: str) -> str | None:
+    if not text:
+        return None
+    split_address(text)
+    return text
+
+
 def _read_words(text: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, text.split(";"))))
 
@@ -157,6 +165,7 @@ OWN_ACCOUNT: Final = SettingKind(
     is_secret=True,
 )
 DIRECTORY: Final = SettingKind("one directory", _read_directory)
+ADDRESS: Final = SettingKind("host:port", _read_address)
 ADDRESSES: Final = SettingKind(
     "host:port;host:port, or http://host:port/path", _read_addresses, ";".join
 )

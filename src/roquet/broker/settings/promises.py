@@ -7,20 +7,20 @@ from roquet.settings.promises import (
     is_anything,
     is_false,
     is_more_than_one,
-    is_one_of,
     is_other_than,
 )
 from roquet.settings.truth import read_truth
 
 _ACCOUNTS: Final = "set it to false, and use aclEnable, with accounts in a file"
-_ALONE: Final = "take it out; each broker stands alone, so keep its disk on redundant storage"
+_ALONE: Final = "take it out; no broker steps in for another one by itself"
+_ONE_COPY: Final = "take it out; brokerRole=SYNC_MASTER waits for one slave"
 _NAMED: Final = "set it to false, and name the servers in namesrvAddr"
 _PAGE: Final = "set it to false, and name the page: namesrvAddr=http://host:8080/rocketmq/nsaddr"
 _ROCKSDB: Final = "what Apache keeps there is not seen: let Apache work it off, then take it out"
 _NO_LIGHT_QUEUES: Final = "set it to false, and use topics"
 
 _USERS: Final = Promise(read_truth, "users and policies in a database", _ACCOUNTS)
-_REPLICAS: Final = Promise(is_more_than_one, "copies on other brokers", _ALONE)
+_REPLICAS: Final = Promise(is_more_than_one, "copies on several brokers", _ONE_COPY)
 _FAIL_OVER: Final = Promise(read_truth, "that another broker steps in", _ALONE)
 _IN_ROCKSDB: Final = Promise(read_truth, "messages in a RocksDB database", _ROCKSDB)
 
@@ -35,15 +35,12 @@ PROMISES: Final = {
         is_false, "that lite pull consumers are kept out", "set it to true"
     ),
     # Copies.
-    "brokerRole": Promise(
-        is_one_of("sync_master", "slave"), "copies on other brokers", "set it to ASYNC_MASTER"
-    ),
     "inSyncReplicas": _REPLICAS,
     "minInSyncReplicas": _REPLICAS,
     "totalReplicas": _REPLICAS,
-    "allAckInSyncStateSet": Promise(read_truth, "copies on other brokers", _ALONE),
-    "duplicationEnable": Promise(read_truth, "copies on other brokers", _ALONE),
-    "asyncLearner": Promise(read_truth, "a copy of another broker", _ALONE),
+    "allAckInSyncStateSet": Promise(read_truth, "that all copies are waited for", _ONE_COPY),
+    "duplicationEnable": Promise(read_truth, "two masters with one log", _ALONE),
+    "asyncLearner": Promise(read_truth, "a copy that nobody counts", _ONE_COPY),
     "enableDLegerCommitLog": _FAIL_OVER,
     "enableControllerMode": _FAIL_OVER,
     "enableSlaveActingMaster": _FAIL_OVER,

@@ -45,6 +45,13 @@ class DurableState(Generic[B]):
                 self.change_count += 1
                 self.on_change()
 
+    def take_over(self, value: B) -> None:
+        """What the master has saved, and a slave saves, too."""
+        if value != self.value:
+            self.value = value
+            self.change_count += 1
+            self.on_change()
+
     def to_bytes(self) -> bytes:
         return write_body(self.value)
 

@@ -90,6 +90,17 @@ class GroupTable:
             subscription_group_table=dict(self._groups),
         )
 
+    def follow(self, table: GroupConfigTable) -> list[str]:
+        """Takes over what the master has, if that has changed; returns what was left out."""
+        if table.data_version == self.version:
+            return []
+        for group in self._groups.keys() - table.subscription_group_table.keys():
+            del self._groups[group]
+        left_out = self._take_over(table)
+        self.change_count += 1
+        self.on_change()
+        return left_out
+
     def to_bytes(self) -> bytes:
         """The content of `subscriptionGroup.json`."""
         return write_body(self.snapshot())

@@ -11,6 +11,9 @@ what clients commit is left aside: they still say where they were before.
 
 How far each group has pulled is kept in memory alone: operators see by it what is on its way.
 
+A slave follows the table of its master. What was committed at the slave itself, while the master
+was away, is its own: it never goes back, and the master is told when it is there again.
+
 Handlers check topic, group and queue before they commit: the table takes any name.
 """
 
@@ -33,13 +36,25 @@ class _QueueOfGroup(NamedTuple):
     queue_id: int
 
 
+class OwnOffset(NamedTuple):
+    """What a slave knows, and its master does not."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
 @final
 class OffsetTable:
     """Counts its changes, so that whoever saves it leaves the disk alone when there are none."""
 
-    __slots__ = ("_by_group", "_pulled", "_resets", "change_count")
+    __slots__ = ("_by_group", "_is_slave", "_own", "_pulled", "_resets", "change_count")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_slave: bool = False) -> None:
+        self._is_slave = is_slave
+        # Of a slave: what was committed here and not at the master.
+        self._own: set[_QueueOfGroup] = set()
         self._by_group: dict[str, dict[str, dict[int, int]]] = {}
         self._resets: dict[_QueueOfGroup, int] = {}
         self._pulled: dict[tuple[str, str, int], int] = {}
@@ -54,10 +69,14 @@ class OffsetTable:
             raise BadOffset(topic, queue_id, offset)
         if self._resets and (group, topic, queue_id) in self._resets:
             return False
+        if self._is_slave:
+            self._own.add(_QueueOfGroup(group, topic, queue_id))
         return self._put(group, topic, queue_id, offset)
 
     def advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Takes the offset if it is further on than what is known."""
+        """Takes the offset if it is further on than what is known. A slave is told otherwise."""
+        if self._is_slave:
+            return
         known = self.queues(group, topic).get(queue_id, -1)
         if offset > known and queue_id >= 0:
             self.commit(group, topic, queue_id, offset)
@@ -155,8 +174,25 @@ class OffsetTable:
             }
         )
 
+    def follow(self, table: ConsumerOffsetTable) -> list[OwnOffset]:
+        """Takes over what the master knows; what it does not know, and has to be told."""
+        own = {queue: self.find(*queue) or 0 for queue in self._own}
+        self.merge(table)
+        behind = []
+        for queue, offset in own.items():
+            if (self.find(*queue) or 0) < offset:
+                self._put(*queue, offset)
+                behind.append(OwnOffset(*queue, offset))
+            else:
+                self._own.discard(queue)
+        return behind
+
+    def told(self, own: OwnOffset) -> None:
+        """The master knows it now, and says itself what becomes of it."""
+        self._own.discard(_QueueOfGroup(own.group, own.topic, own.queue_id))
+
     def merge(self, table: ConsumerOffsetTable) -> list[str]:
-        """Takes over what the master knows; returns the keys that no topic and group can have."""
+        """Takes over what is in it; returns the keys that no topic and group can have."""
         left_out = []
         for key, queues in table.offset_table.items():
             topic, _, group = key.partition(_SEPARATOR)
@@ -196,5 +232,6 @@ class OffsetTable:
     def _forget(self, is_gone: Callable[[tuple[str, str, int]], bool]) -> None:
         for queue in [queue for queue in self._resets if is_gone(queue)]:
             del self._resets[queue]
+        self._own = {queue for queue in self._own if not is_gone(queue)}
         for place in [place for place in self._pulled if is_gone(place)]:
             del self._pulled[place]

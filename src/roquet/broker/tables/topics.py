@@ -182,6 +182,17 @@ class TopicTable:
         """What name servers are to be told has changed, though no topic has."""
         self._changed()
 
+    def follow(self, table: TopicConfigTable) -> list[str]:
+        """Takes over what the master has, if that has changed; returns what was left out."""
+        if table.data_version == self.version:
+            return []
+        for topic in self._topics.keys() - self._built_in - table.topic_config_table.keys():
+            del self._topics[topic]
+        left_out = self._take_over(table)
+        self.change_count += 1
+        self.on_change()
+        return left_out
+
     def to_bytes(self) -> bytes:
         """The content of `topics.json`."""
         return write_body(self.snapshot())

@@ -141,7 +141,8 @@ class _Round:
         self._rules = Rules(
             config.transaction_timeout_ms,
             config.transaction_check_count_max,
-            config.store.reserved_hours * _HOUR_MS,
+            # A clock that was set forward by days must not make all of them old at once.
+            config.store.reserved_hours * _HOUR_MS + max(0, broker.clock.jumped_ms()),
         )
         self._counts: Counter[CheckDecision] = Counter()
         # By group: those that nobody could be asked about, and those that are given up.

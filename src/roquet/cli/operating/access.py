@@ -13,10 +13,10 @@ import msgspec
 
 from roquet.cli.operating.config_file import ConfigFile, TlsTable, config_path, read_config_file
 from roquet.client.admin.config import ADMIN_TIMEOUT_S, AdminOptions
+from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 
-ADDRESS_VARIABLE: Final = "NAMESRV_ADDR"
 ACCESS_KEY_VARIABLE: Final = "ROQUET_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "ROQUET_SECRET_KEY"  # noqa: S105  The name of one.
 # Where `roquet up` puts it.
@@ -48,8 +48,8 @@ def define_access(parser: ArgumentParser) -> None:
         "-n",
         "--name-server",
         metavar="ADDRESSES",
-        help=f"host:port of name servers, joined by ';'; else {ADDRESS_VARIABLE}, the file"
-        f" ~/.config/roquet.toml, or {ADDRESS_DEFAULT}.",
+        help="host:port of name servers, joined by ';', or http://... that names them; else"
+        f" {ENVIRONMENT_NAME}, the file ~/.config/roquet.toml, or {ADDRESS_DEFAULT}.",
     )
     options.add_argument("--namespace", help="Topics and groups are those inside of it.")
     options.add_argument(
@@ -89,8 +89,8 @@ def _name_server(
 ) -> tuple[str, str]:
     if given.name_server:
         return given.name_server, "-n"
-    if named := environment.get(ADDRESS_VARIABLE):
-        return named, ADDRESS_VARIABLE
+    if named := environment.get(ENVIRONMENT_NAME):
+        return named, ENVIRONMENT_NAME
     if file.name_server:
         return file.name_server, str(config_path(environment))
     return ADDRESS_DEFAULT, "nobody named another"

@@ -10,7 +10,7 @@ from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.groups import GroupMembers
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.topics import TopicStatistics
-from roquet.client.errors import GroupNotFound, TopicNotFound
+from roquet.client.errors import ClientError, GroupNotFound, TopicNotFound
 
 T = TypeVar("T")
 
@@ -30,10 +30,27 @@ class Sample:
     brokers: tuple[BrokerInfo, ...]
     topics: Mapping[str, TopicStatistics]
     groups: Mapping[str, GroupSample]
+    # Why topics and groups are not there.
+    problem: str | None = None
 
 
 async def take_sample(admin: AsyncAdmin) -> Sample:
-    """What is deleted meanwhile is not in it. Raises ClientError."""
+    """Of a cluster with a broker that is gone it is the brokers. Raises ClientError without those.
+
+    What is deleted meanwhile is not in it.
+    """
+    brokers = tuple(await admin.brokers())
+    time_s = asyncio.get_running_loop().time()
+    try:
+        topics, groups = await _topics_and_groups(admin)
+    except ClientError as error:
+        return Sample(time_s, brokers, {}, {}, str(error))
+    return Sample(time_s, brokers, topics, groups)
+
+
+async def _topics_and_groups(
+    admin: AsyncAdmin,
+) -> tuple[Mapping[str, TopicStatistics], Mapping[str, GroupSample]]:
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def each(names: list[str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
@@ -52,10 +69,5 @@ async def take_sample(admin: AsyncAdmin) -> Sample:
     async def group(name: str) -> GroupSample:
         return GroupSample(await admin.progress(name), await admin.members(name))
 
-    brokers, topics, groups = await asyncio.gather(admin.brokers(), admin.topics(), admin.groups())
-    return Sample(
-        asyncio.get_running_loop().time(),
-        tuple(brokers),
-        await each(topics, admin.topic_statistics),
-        await each(groups, group),
-    )
+    topics, groups = await asyncio.gather(admin.topics(), admin.groups())
+    return await each(topics, admin.topic_statistics), await each(groups, group)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roquet.cli.operating.commands import Session
-from roquet.cli.operating.failures import DONE
+from roquet.cli.operating.failures import DONE, FAILED
 from roquet.cli.operating.stopping import until_stopped
 from roquet.cli.top.board import Board, Key, View
 from roquet.cli.top.sampling import Sample, take_sample
@@ -49,9 +49,11 @@ async def watch(session: Session) -> int:
     if given.once or given.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         before = await take_sample(session.admin)
         await asyncio.sleep(given.interval.total_seconds())
-        table = board.table(before, await take_sample(session.admin))
-        session.finish(Report({}, [table]))
-        return DONE
+        now = await take_sample(session.admin)
+        session.finish(Report({}, [board.table(before, now)]))
+        if now.problem is not None:
+            session.reporter.say(now.problem)
+        return DONE if now.problem is None else FAILED
     await until_stopped(_Screen(session, board).run())
     return DONE
 
@@ -100,7 +102,7 @@ class _Screen:
                 except ClientError as error:
                     self._problem = str(error)
                 else:
-                    self._before, self._now, self._problem = self._now, sample, None
+                    self._before, self._now, self._problem = self._now, sample, sample.problem
                 self._is_changed.set()
             await asyncio.sleep(self._session.given.interval.total_seconds())
 

@@ -33,6 +33,7 @@ from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
+from roquet.client.admin.traces import TraceEvent
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.cluster.name_servers import name_server_source
@@ -44,7 +45,6 @@ from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.client.trace.records import TraceRecord
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import Heartbeat
 from roquet.protocol.codes import Permission
@@ -329,7 +329,7 @@ class AsyncAdmin(Openable):
             async for message in messages:
                 yield message
 
-    async def trace(self, message_id: str, *, topic: str | None = None) -> list[TraceRecord]:
+    async def trace(self, message_id: str, *, topic: str | None = None) -> list[TraceEvent]:
         """What became of a message, as traced clients wrote it down in the usual topic or in
         another; oldest first, and empty if none of them did.
         """

@@ -80,7 +80,7 @@ async def name_server_errors(servers: AdminServers) -> dict[str, str | None]:
             return refused.remark or f"it answered {refused.code}"
         return None
 
-    addresses = servers.config.name_servers
+    addresses = sorted(servers.name_servers.addresses)
     return dict(zip(addresses, await asyncio.gather(*map(error, addresses)), strict=True))
 
 

@@ -50,7 +50,7 @@ class AdminServers:
         self.routes = instance.routes
         self.puller = Puller(instance.requests, instance.routes, TOOLS_GROUP, config.namespace)
         self.config = config
-        self._name_servers = instance.names
+        self.name_servers = instance.names
 
     def wire_name(self, name: str) -> str:
         return wrapped(self.config.namespace, name)
@@ -64,7 +64,7 @@ class AdminServers:
 
     async def ask_names(self, code: RequestCode, header: Header) -> Command:
         """One of the name servers, for all of them know the same."""
-        reply = await self._name_servers.call(code, header, self.config.timeout_s)
+        reply = await self.name_servers.call(code, header, self.config.timeout_s)
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused("the name server", reply.code, reply.remark)
         return reply
@@ -75,7 +75,7 @@ class AdminServers:
             return await asyncio.gather(
                 *(
                     self.brokers.ask(address, code, header)
-                    for address in self._name_servers.addresses
+                    for address in self.name_servers.addresses
                 )
             )
         except Unreachable as error:

@@ -59,7 +59,8 @@ class Brokers:
         *,
         asks_slaves: bool = False,
     ) -> None:
-        """With `asks_slaves` a slave may say what a queue has, as long as its master is gone."""
+        """With `asks_slaves` a slave says what a queue has, and keeps offsets, while its master is
+        gone."""
         self._requests = requests
         self._routes = routes
         self._timeout_s = timeout_s
@@ -81,7 +82,7 @@ class Brokers:
         # 4.9 does not know that this was no question about a beginning.
         if offset or reply.version >= VERSION_5_0_0 or reply.language == OUR_LANGUAGE:
             return offset
-        kept = await self.kept_offsets(self.master(queue.broker_name))
+        kept = await self.kept_offsets(self._replica(queue.broker_name))
         return kept.get(f"{queue.topic}@{group}", {}).get(queue.queue_id)
 
     async def committed_or_young(
@@ -107,7 +108,8 @@ class Brokers:
             commit_offset=offset,
             broker_name=queue.broker_name,
         )
-        await self.ask_master(queue.broker_name, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        address = self._replica(queue.broker_name)
+        await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def min_offset(self, queue: QueueRef, *, address: str | None = None) -> int:
         header = GetMinOffsetHeader(
@@ -235,7 +237,7 @@ class Brokers:
         )
         code = RequestCode.QUERY_CONSUMER_OFFSET
         try:
-            return await self.ask(address or self.master(queue.broker_name), code, header)
+            return await self.ask(address or self._replica(queue.broker_name), code, header)
         except RequestRefused as refused:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return None

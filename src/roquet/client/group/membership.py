@@ -110,7 +110,7 @@ class Membership:
             clock,
             InstanceName(name, config.unit, is_shared=config.instance_name is not None),
         )
-        self.brokers = Brokers(instance.requests, instance.routes)
+        self.brokers = Brokers(instance.requests, instance.routes, asks_slaves=True)
         self.puller = Puller(
             instance.requests,
             instance.routes,

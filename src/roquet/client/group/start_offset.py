@@ -18,6 +18,7 @@ from enum import Enum, auto
 
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.group.offsets import OffsetKeeper
+from roquet.client.moments import timestamp_ms
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.names import RETRY_PREFIX
 
@@ -55,7 +56,7 @@ async def start_offset(
         return kept
     if queue.topic.startswith(RETRY_PREFIX) or start is StartFrom.FIRST:
         return 0
-    if isinstance(start, datetime) and (moment_ms := round(start.timestamp() * 1000)) <= now_ms:
+    if isinstance(start, datetime) and (moment_ms := timestamp_ms(start)) <= now_ms:
         return await brokers.offset_at(queue, moment_ms)
     if is_new_topic or await _has_kept(keeper, queue, siblings):
         return await brokers.min_offset(queue)

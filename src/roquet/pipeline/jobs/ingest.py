@@ -6,7 +6,6 @@ publishes them once a micro-batch. Offsets of the consumer group follow what is 
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,6 @@ from threading import Event
 from typing import Final, NamedTuple, final
 
 import msgspec
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -222,7 +220,7 @@ def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event
                 if stop is not None and stop.is_set():
                     return False
             publisher.see(query)
-        except (StreamingQueryException, Py4JError) as error:
+        except StreamingQueryException as error:
             if publisher.failure is not None:
                 raise publisher.failure from None
             if attempt == _ATTEMPTS_MAX or not is_slow_start(str(error)):
@@ -232,9 +230,7 @@ def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event
         else:
             return True
         finally:
-            # Where Java is gone, so is the query.
-            with suppress(Py4JError):
-                query.stop()
+            query.stop()
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -38,6 +38,11 @@ _PLAIN_WIDTH: Final = 1000
 # Where people say percent, the name ends so.
 _RATIO: Final = "_ratio"
 
+# Columns that have a colour.
+_PROBLEM: Final = "problem"
+_SEVERITY: Final = "severity"
+_SEVERITY_STYLES: Final = {"problem": "red", "warning": "yellow", "fine": "green"}
+
 _Number: Final = int | float | timedelta | None
 Fact = int | float | str | bool | datetime | timedelta | Mapping[str, str] | None
 
@@ -274,7 +279,7 @@ def _pairs_view(facts: Mapping[str, Fact]) -> Table:
     view.add_column(no_wrap=True)
     view.add_column(overflow="fold")
     for name, value in facts.items():
-        view.add_row(Text(heading(name)), Text(cell(name, value)))
+        view.add_row(Text(heading(name)), _cell_text(name, value))
     return view
 
 
@@ -286,7 +291,7 @@ def _table_view(table: ReportTable) -> Table:
         view.add_column(heading(name), justify="right" if is_number else "left", overflow="fold")
     for row in table.rows:
         # A name may look like markup, and is none.
-        view.add_row(*map(Text, map(cell, table.columns, row)))
+        view.add_row(*map(_cell_text, table.columns, row))
     return view
 
 
@@ -295,6 +300,14 @@ def _paragraphs(table: ReportTable) -> Iterator[RenderableType]:
         if index:
             yield ""
         yield _pairs_view(dict(zip(table.columns, row, strict=True)))
+
+
+def _cell_text(name: str, value: Fact) -> Text:
+    """What somebody has to act on is seen first."""
+    if name == _PROBLEM and value is not None:
+        return Text(cell(name, value), style="red")
+    style = _SEVERITY_STYLES.get(str(value), "") if name == _SEVERITY else ""
+    return Text(cell(name, value), style=style)
 
 
 def cell(name: str, value: Fact) -> str:

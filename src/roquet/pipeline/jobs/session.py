@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -63,9 +63,7 @@ def spark_session(
         try:
             yield session
         finally:
-            # Where Java is gone, nothing is left to be stopped.
-            with suppress(Py4JError):
-                session.stop()
+            session.stop()
     except PipelineError as error:
         error.add_note(f"what Spark printed is in {output}")
         raise

@@ -5,7 +5,7 @@
     index/20261115202523142                       keys, named by local time
     config/*.json                                 state of the broker
     checkpoint  abort  lock
-    deleted-queues.json                           ours; Apache ignores it
+    deleted-queues.json  checksummed.json         ours; Apache ignores them
     cut/00000000001073742000                      ours: what was cut off the log there
 
 A file is made aside (`commitlog.new`, next to the directory) and renamed when it has its
@@ -52,6 +52,10 @@ class StoreLayout(msgspec.Struct, frozen=True):
     @property
     def deletions(self) -> Path:
         return self.root / "deleted-queues.json"
+
+    @property
+    def checksummed(self) -> Path:
+        return self.root / "checksummed.json"
 
     @property
     def cut(self) -> Path:

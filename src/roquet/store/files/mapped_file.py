@@ -32,6 +32,7 @@ class MappedFile:
         "end",
         "is_touched",
         "is_verified",
+        "must_have_checksums",
         "path",
         "reserved_size",
         "size",
@@ -53,6 +54,8 @@ class MappedFile:
         self.reserved_size = 0
         # Whether all its records were checked, or written, since it was opened.
         self.is_verified = False
+        # Whether some of its records are known to have been written with checksums.
+        self.must_have_checksums = False
         # Whether somebody asked for the mapping since memory was given back.
         self.is_touched = False
 

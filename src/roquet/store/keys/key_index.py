@@ -80,6 +80,12 @@ class KeyIndex:
             self.is_following = False
         self.unfiled.clear()
 
+    def fall_behind(self, next_offset: int) -> None:
+        """The log goes on from there, and nobody notes down where its records are."""
+        if self.is_following:
+            self.is_following = False
+            self.next_offset = next_offset
+
     def file_backlog(self, log: CommitLog, limit_s: float) -> None:
         """File all that the log has and the index has not, or as much as the time allows.
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from roquet.disk import Disk, SystemDisk
+from roquet.store.checksummed import NOTHING_KNOWN, ChecksummedRanges
 from roquet.store.damage import DamagedRange
 from roquet.store.errors import BadRecord, BadStoreDirectory, FileGone
 from roquet.store.files.mapped_file import MappedFile
@@ -71,6 +72,8 @@ class StoreRange(msgspec.Struct, frozen=True):
     begin: int
     end: int
     segments: tuple[Segment, ...]
+    # Where a record without a checksum is damaged.
+    checksummed: ChecksummedRanges = NOTHING_KNOWN
 
     @property
     def files(self) -> list[LogFile]:
@@ -97,9 +100,9 @@ class StoreRange(msgspec.Struct, frozen=True):
                 found = (
                     part
                     for each in segments
-                    for part in _Walk(mapped, each, run_size, check=check).between(
-                        self.begin, self.end
-                    )
+                    for part in _Walk(
+                        mapped, each, self.checksummed, run_size, check=check
+                    ).between(self.begin, self.end)
                 )
                 yield from _joined(mapped, found, run_size)
 
@@ -115,8 +118,17 @@ class _Good(NamedTuple):
 class _Walk:
     """Through one segment, from its start on."""
 
-    def __init__(self, file: MappedFile, segment: Segment, run_size: int, *, check: bool) -> None:
+    def __init__(
+        self,
+        file: MappedFile,
+        segment: Segment,
+        checksummed: ChecksummedRanges,
+        run_size: int,
+        *,
+        check: bool,
+    ) -> None:
         self._file = file
+        self._checksummed = checksummed
         self._end = segment.end - file.start
         self._run_size = run_size
         self._check = check
@@ -147,14 +159,17 @@ class _Walk:
         start = self._position
         count = 0
         while self._position < min(stop, start + self._run_size):
+            part = self._checksummed.part_at(self._file.start + self._position)
+            size_max = min(start + self._run_size, part.end - self._file.start) - self._position
             found, self._position, fault = scan_whole(
                 self._file.mapping,
                 self._file.start,
                 self._position,
                 stop,
                 self._end,
-                start + self._run_size - self._position,
+                size_max,
                 self._check,
+                part.must_have,
             )
             count += found
             if fault is None and not found:
@@ -170,7 +185,8 @@ class _Walk:
         if is_blank(file, position):
             return 0, None
         try:
-            record = read_log_record(file.mapping, position, file.start)
+            must_have = self._checksummed.part_at(file.start + position).must_have
+            record = read_log_record(file.mapping, position, file.start, must_have)
         except BadRecord as bad:
             return 0, bad.reason
         if position + record.size > self._end:
@@ -181,7 +197,7 @@ class _Walk:
     def _pass_over(self, reason: str) -> DamagedRange:
         """Go to the next good record."""
         file, start = self._file, self._position
-        after = find_record(file, start + 1)
+        after = find_record(file, start + 1, self._checksummed)
         self._position = self._end
         if after is not None:
             self._position = min(after.physical_offset - file.start, self._end)

@@ -46,7 +46,8 @@ from roquet.store.reading.queue_reading import (
     store_time_of,
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
-from roquet.store.recovery.checkpoint import Checkpoint, load_checkpoint
+from roquet.store.recovery.checkpoint import Checkpoint, load_checkpoint, load_noted_end
+from roquet.store.recovery.checksum_notes import load_checksummed
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.recovery import is_lost_in_between
 
@@ -154,6 +155,7 @@ class StoreReader:
                 each for each in self.broken_queues if topics is None or each[0] in topics
             ),
             segments=tuple(segments if include_all else needed(segments, extents.values())),
+            checksummed=self._log.checksummed,
         )
 
     # The log
@@ -315,7 +317,14 @@ class StoreReader:
     # How it works
 
     def _load(self) -> None:
+        layout = self._layout
+        # Before the log and the notes: what a broker writes meanwhile is not judged by them.
+        noted_end = load_noted_end(self._disk, layout.checkpoint)
+        is_ours = noted_end == self.checkpoint.durable_end
         self._log.load(is_writable=False)
+        self._log.expect_checksums(
+            load_checksummed(self._disk, layout.checksummed, noted_end, self._log, is_ours=is_ours)
+        )
         for topic, queue_id in queues_on_disk(self._disk, self._layout):
             self._load_queue(topic, queue_id)
         self._log.end = self._find_end()

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from roquet.store.checksummed import NOTHING_KNOWN, ChecksummedRanges
 from roquet.store.offline.log_range import LogFile, Segment, StoreRange
 
 # A record with this bit in its system flag was prepared or rolled back, and is in no queue.
@@ -63,6 +64,8 @@ class StoreSnapshot(msgspec.Struct, frozen=True):
     broken_queues: tuple[tuple[str, int], ...]
     # In the order of the log, without those that hold nothing of what was asked for.
     segments: tuple[Segment, ...]
+    # Where a record without a checksum is damaged.
+    checksummed: ChecksummedRanges = NOTHING_KNOWN
 
     @property
     def size(self) -> int:
@@ -81,7 +84,7 @@ class StoreSnapshot(msgspec.Struct, frozen=True):
         """
         first = bisect_right(self.segments, begin, key=_end_of_segment)
         last = bisect_left(self.segments, end, key=_start_of_segment) if begin < end else first
-        return StoreRange(begin, end, self.segments[first:last])
+        return StoreRange(begin, end, self.segments[first:last], self.checksummed)
 
     def splits(self, split_size: int) -> list[tuple[int, int]]:
         """Ranges of about `split_size` bytes that together give everything.

@@ -67,15 +67,17 @@ def _known_records(
     """The first record of each step through a file, past its start, that is surely one."""
     end = min(file.end, log.end)
     for wanted in range(file.start + step, end, step):
-        record = _known_record(queues, file, wanted, min(wanted + step, end))
+        record = _known_record(log, queues, file, wanted, min(wanted + step, end))
         if record is not None:
             yield record
 
 
-def _known_record(queues: Queues, file: MappedFile, start: int, end: int) -> LogRecord | None:
+def _known_record(
+    log: CommitLog, queues: Queues, file: MappedFile, start: int, end: int
+) -> LogRecord | None:
     """A record that its queue leads to: the queue does not know what somebody put into a body."""
     for _ in range(_TRIES):
-        record = find_record(file, start - file.start)
+        record = find_record(file, start - file.start, log.checksummed)
         if record is None or record.physical_offset >= end:
             return None
         queue = queues.get((record.topic, record.queue_id))

@@ -6,6 +6,7 @@ cdef struct File:
     int64_t start  # in the log
     int64_t size
     bint is_verified
+    bint must_have_checksums
     int64_t fresh_from
 
 
@@ -26,7 +27,13 @@ cdef class Gathering:
     cdef int ask_for(self, limits) except -1
     cdef int begin(self, bytes entries, int64_t offset, queue) except -1
     cpdef bint take_usual(
-        self, mapping, int64_t file_start, int64_t end, bint is_verified, int64_t fresh_from
+        self,
+        mapping,
+        int64_t file_start,
+        int64_t end,
+        bint is_verified,
+        bint must_have_checksums,
+        int64_t fresh_from,
     ) except -1
     cdef bytes whole_body(self)
     cdef const uint8_t* _find_entry(self) except? NULL

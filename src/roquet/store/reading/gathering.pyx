@@ -87,13 +87,20 @@ cdef class Gathering:
         return entry_offset(entry), entry_size(entry)
 
     cpdef bint take_usual(
-        self, mapping, int64_t file_start, int64_t end, bint is_verified, int64_t fresh_from
+        self,
+        mapping,
+        int64_t file_start,
+        int64_t end,
+        bint is_verified,
+        bint must_have_checksums,
+        int64_t fresh_from,
     ) except -1:
         """Take records that lie in this file, up to an unusual one; whether there were any.
 
         The log ends at `end`, or later. Unless the file is verified, only records that have a
         checksum, and a right one, are usual. If it is, those from `fresh_from` on are taken as
-        they are, and all others have to be right.
+        they are, and all others have to be right, unless they were found to be so moments ago.
+        Where some must have checksums, none without is usual.
         """
         cdef Py_buffer view
         cdef File file
@@ -104,6 +111,7 @@ cdef class Gathering:
             file.start = file_start
             file.size = min(view.len, end - file_start)
             file.is_verified = is_verified
+            file.must_have_checksums = must_have_checksums
             file.fresh_from = fresh_from
             while self._take_run(&file):
                 pass
@@ -201,7 +209,9 @@ cdef class Gathering:
             prefetch(record.start + line)
             line += _LINE_SIZE
 
-    cdef bint _is_usual_record(self, Span place, const File* file) noexcept:
+    cdef bint _is_usual_record(
+        self, Span place, const File* file
+    ) noexcept:
         """Whether a usual record of this very message lies there and nowhere else."""
         cdef Span topic = span_of(self.topic)
         cdef RecordParts record
@@ -219,15 +229,18 @@ cdef class Gathering:
         )
 
 
-cdef inline bint _is_right(const RecordParts* record, const File* file) noexcept:
+cdef inline bint _is_right(
+    const RecordParts* record, const File* file
+) noexcept:
     """Whether its bytes are those that were written, as far as that is asked."""
-    if file.is_verified and file.start + (record.start - file.data) >= file.fresh_from:
+    cdef int64_t physical_offset = file.start + (record.start - file.data)
+    if file.is_verified and physical_offset >= file.fresh_from:
         return True
     if ends_in_checksum(record):
         # It covers the body: whether the CRC of the body is right was seen once, and that is enough.
         return has_right_checksum(record) and (file.is_verified or has_right_body(record))
     # In a file that nobody has looked at, it may have lost its checksum.
-    return file.is_verified and has_right_body(record)
+    return file.is_verified and not file.must_have_checksums and has_right_body(record)
 
 
 cdef inline Span _place_of(const uint8_t* entry, const File* file) noexcept:

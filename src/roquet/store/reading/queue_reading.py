@@ -3,7 +3,8 @@
 An entry says where a record lies. Before the record is handed out it has to say the same of
 itself: its place, its size, its topic, its queue and its offset in it. So a damaged entry
 never leads to a wrong message; as a rule it is repaired on the spot. Checksums are compared, too,
-but for what was written moments ago: a disk may forget what it knew when the store was opened.
+unless they were a second ago, but for what this process wrote moments ago: a disk may forget what
+it knew when the store was opened.
 """
 
 from collections.abc import Callable
@@ -17,14 +18,14 @@ from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry
 from roquet.store.damage import Damage
 from roquet.store.errors import BadRecord
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.reading.entry_repair import find_by_neighbours, is_message
 from roquet.store.reading.gathering import Gathering
 from roquet.store.recovery.dispatch import code_of
 
 # At most this many entries are looked at for one read when a filter drops most of them.
 SCAN_COUNT_MIN: Final = 800
-# What most reads want, and what our own memory holds: no disk had a chance to change it. With
-# checksums compared, reading takes twice as long for small records, three times for a kilobyte.
+# What most reads want, and what our own memory holds: no disk had a chance to change it.
 FRESH_SIZE: Final = KEPT_SIZE
 
 
@@ -104,6 +105,7 @@ class MessageReader:
     def obey(self, config: StoreConfig) -> None:
         self._config = config
         self._in_memory_size = config.in_memory_size
+        self._check_reads = config.check_reads
         # Of what is in memory and, less, of what has to come from disk: count and size.
         self._bounds_in_memory = config.read_count_max_in_memory, config.read_size_max_in_memory
         self._bounds_on_disk = config.read_count_max_on_disk, config.read_size_max_on_disk
@@ -141,6 +143,18 @@ class MessageReader:
             gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
         return gathering
 
+    def _take_usual(self, gathering: Gathering, file: MappedFile) -> bool:
+        log = self._log
+        end = log.end
+        return gathering.take_usual(
+            file.mapping,
+            file.start,
+            end,
+            file.is_verified,
+            file.must_have_checksums,
+            max(end - FRESH_SIZE, log.written_from) if self._check_reads else 0,
+        )
+
     def _collect(
         self, queue: ConsumeQueue, entries: bytes, limits: ReadLimits, result: ReadResult
     ) -> None:
@@ -150,9 +164,7 @@ class MessageReader:
         while (entry := gathering.next_entry()) is not None:
             physical_offset, size = entry
             file = log.file_at(physical_offset)
-            if file is not None and gathering.take_usual(
-                file.mapping, file.start, log.end, file.is_verified, log.end - FRESH_SIZE
-            ):
+            if file is not None and self._take_usual(gathering, file):
                 continue
             gathering.take(self._look_closer(queue, gathering.offset, physical_offset, size))
         result.next_offset = gathering.offset

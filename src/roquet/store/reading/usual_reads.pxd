@@ -10,7 +10,7 @@ cdef struct QueueBounds:
 cdef class UsualReads:
     cdef LogTail _log
     cdef dict _queues
-    cdef bint _is_sync
+    cdef bint _is_sync, _check_reads
     cdef int64_t _in_memory_size, _fresh_size
     # Of what is in memory and, less, of what has to come from disk.
     cdef Py_ssize_t _count_max_in_memory, _count_max_on_disk

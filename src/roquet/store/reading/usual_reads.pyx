@@ -30,6 +30,7 @@ cdef class UsualReads:
         self._fresh_size = FRESH_SIZE
 
     def obey(self, config):
+        self._check_reads = config.check_reads
         self._in_memory_size = config.in_memory_size
         self._count_max_in_memory = config.read_count_max_in_memory
         self._size_max_in_memory = config.read_size_max_in_memory
@@ -72,7 +73,10 @@ cdef class UsualReads:
             file.start,
             self._log.end,
             file.is_verified,
-            self._log.end - self._fresh_size,
+            file.must_have_checksums,
+            max(self._log.end - self._fresh_size, self._log.written_from)
+            if self._check_reads
+            else 0,
         )
         return found if found.count and found._find_entry() is NULL else None
 

@@ -72,7 +72,7 @@ class CheckpointFile:
             checkpoint.index_timestamp,
         )
         if checkpoint.durable_end or self._value.durable_end:
-            sector[_DURABLE_AT:] = _packed_end(checkpoint)
+            sector[_DURABLE_AT:] = _packed(checkpoint.durable_end, checkpoint.log_timestamp)
         self._disk.write(descriptor, 0, bytes(sector))
         self._disk.sync(descriptor)
         self._value = checkpoint
@@ -86,7 +86,7 @@ class CheckpointFile:
             return
         value = msgspec.structs.replace(self._value, durable_end=end)
         try:
-            self._disk.write(self._opened(), _DURABLE_AT, _packed_end(value))
+            self._disk.write(self._opened(), _DURABLE_AT, _packed(end, value.log_timestamp))
         except OSError as error:
             if not is_full(error):
                 raise
@@ -123,27 +123,40 @@ class CheckpointFile:
 
 def load_checkpoint(disk: Disk, path: Path) -> Checkpoint:
     """Zeros, which stand for "nothing is known", if there is none, or only a part of one."""
-    if not disk.exists(path):
+    sector = _load_sector(disk, path)
+    if len(sector) < _LAYOUT.size:
         return Checkpoint()
+    checkpoint = Checkpoint(*_LAYOUT.unpack_from(sector))
+    end, log_timestamp = _noted(sector)
+    if log_timestamp != checkpoint.log_timestamp:
+        return checkpoint
+    return msgspec.structs.replace(checkpoint, durable_end=end)
+
+
+def load_noted_end(disk: Disk, path: Path) -> int:
+    """The end of ours, whoever owned the log since; 0 if nobody noted one."""
+    return _noted(_load_sector(disk, path))[0]
+
+
+def _load_sector(disk: Disk, path: Path) -> bytes:
+    if not disk.exists(path):
+        return b""
     descriptor = disk.open(path, writable=False)
     try:
-        content = disk.read(descriptor, 0, _SECTOR_SIZE)
+        return disk.read(descriptor, 0, _SECTOR_SIZE)
     finally:
         disk.close(descriptor)
-    if len(content) < _LAYOUT.size:
-        return Checkpoint()
-    checkpoint = Checkpoint(*_LAYOUT.unpack_from(content))
-    return msgspec.structs.replace(checkpoint, durable_end=_durable_end(content, checkpoint))
 
 
-def _durable_end(sector: bytes, checkpoint: Checkpoint) -> int:
+def _noted(sector: bytes) -> tuple[int, int]:
+    """Our end, and the timestamp of the log as it was then; zeros if there is none."""
     if len(sector) < _SECTOR_SIZE:
-        return 0
-    end, _ = _DURABLE.unpack_from(sector, _DURABLE_AT)
-    value = msgspec.structs.replace(checkpoint, durable_end=end)
-    return end if end > 0 and sector[_DURABLE_AT:] == _packed_end(value) else 0
+        return 0, 0
+    end, log_timestamp = _DURABLE.unpack_from(sector, _DURABLE_AT)
+    is_right = end > 0 and sector[_DURABLE_AT:] == _packed(end, log_timestamp)
+    return (end, log_timestamp) if is_right else (0, 0)
 
 
-def _packed_end(checkpoint: Checkpoint) -> bytes:
-    packed = _DURABLE.pack(checkpoint.durable_end, checkpoint.log_timestamp)
+def _packed(end: int, log_timestamp: int) -> bytes:
+    packed = _DURABLE.pack(end, log_timestamp)
     return packed + _CRC.pack(crc32(packed))

@@ -4,6 +4,7 @@ The append of a master has the queue in its hands already and asks only for the 
 Keys are not handed on one by one: the key index follows the log on its own (`key_index.py`).
 """
 
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from roquet.protocol import names
@@ -13,6 +14,7 @@ from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.tags import tags_code_of
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, pack_entry, unpack_entries
 from roquet.store.errors import StoreError
+from roquet.store.files.mapped_file import MappedFile
 from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord, QueueRun, Stretch
 from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.deletions import Deletions
@@ -77,11 +79,17 @@ class EntriesMissing(StoreError):
         self.physical_offset = physical_offset
 
 
+def _close(files: Iterable[MappedFile]) -> None:
+    for file in files:
+        file.close()
+
+
 @final
 class Dispatcher:
     """Makes the queues agree with the records it is given, in the order of the log.
 
-    It is given all good records from `dispatched_from` on; the log begins at `log_start`.
+    It is given all good records from `dispatched_from` on; the log begins at `log_start`. Files
+    of queues that begin again are left to `retire`: another thread may be syncing them.
     """
 
     def __init__(
@@ -92,6 +100,7 @@ class Dispatcher:
         *,
         log_start: int,
         dispatched_from: int,
+        retire: Callable[[Iterable[MappedFile]], None] = _close,
     ) -> None:
         self._queues = queues
         self._deletions = deletions
@@ -100,6 +109,7 @@ class Dispatcher:
         self._delay_levels_ms = delay_levels_ms
         self._log_start = log_start
         self._dispatched_from = dispatched_from
+        self._retire = retire
         # Records that no queue can take, because their own members contradict the log; in the
         # order in which that was noticed.
         self.misfits: list[int] = []
@@ -149,8 +159,7 @@ class Dispatcher:
             return None
         if queue_offset == 0 and queue.max_offset > 0:
             # Apache deleted the topic and made it again: what it had before is no longer its own.
-            for file in self._queues.remove(queue):
-                file.close()
+            self._retire(self._queues.remove(queue))
             queue = self._queues.find_or_add(run.topic, run.queue_id)
         elif queue_offset > queue.max_offset and self._is_gap(queue, queue_offset, physical_offset):
             queue.append_blanks(queue_offset)

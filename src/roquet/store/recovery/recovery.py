@@ -43,6 +43,8 @@ class RecoveryReport(msgspec.Struct, frozen=True):
     damages: tuple[DamagedRange, ...]
     # Physical offsets of records that contradict their queue.
     misfits: tuple[int, ...]
+    # Why it is not known any more which records were written with checksums; empty if it is.
+    lost_notes: str = ""
 
 
 def recover(
@@ -56,12 +58,11 @@ def recover(
     distrust_queues: Callable[[], None],
     keep_aside: Callable[[int], Path | None],
 ) -> RecoveryReport:
-    """Log and queues are loaded from their files here. Raises BadStoreDirectory, or OSError.
+    """The log is loaded, the queues are loaded here. Raises BadStoreDirectory, or OSError.
 
     `distrust_queues` takes back what the checkpoint says of the queues. `keep_aside` is told the
     end of the log before what lies behind it is cut off, and says where that is from now on.
     """
-    log.load()
     suspect_from = queues.load()
     if suspect_from is not None and log.files:
         # Should this recovery be cut off, the next one finds queues that are sound, but not whole.

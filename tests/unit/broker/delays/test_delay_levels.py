@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.slice import SLICE_SIZE_MAX, DeliverySlice
 from roquet.broker.tables.durable_state import DurableState
@@ -44,10 +45,11 @@ def levels_of(
     clock: FakeClock,
     offsets: dict[int, int] | None = None,
     delays_ms: tuple[int, ...] = DELAYS_MS,
+    steps: ClockSteps | None = None,
 ) -> DelayLevels:
     """As a broker starts that finds `offsets` in its file."""
     state = DurableState(DelayOffsetTable(offset_table=offsets or {}))
-    return DelayLevels(store, clock, delays_ms, state)
+    return DelayLevels(store, clock, steps or ClockSteps(store, clock), delays_ms, state)
 
 
 def test_a_message_is_due_when_its_level_says(
@@ -295,3 +297,42 @@ def test_files_of_apache_are_read(name: str) -> None:
     state = DurableState(DelayOffsetTable())
     state.load(golden_state(name, "delayOffset.json"))
     assert state.value.offset_table[1] > 0
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600, 1])
+@pytest.mark.parametrize("flush_mode", FlushMode)
+def test_a_clock_that_is_set_changes_nothing_for_those_who_wait(
+    tmp_path: Path, clock: FakeClock, receiver: Receiver, seconds: float, flush_mode: FlushMode
+) -> None:
+    store = open_store(tmp_path, clock=clock, delay_levels_ms=DELAYS_MS, flush_mode=flush_mode)
+    steps = ClockSteps(store, clock)
+    levels = levels_of(store, clock, steps=steps)
+    put_delayed(store, b"before", level=2)
+    clock.advance(2)
+    clock.jump(seconds)
+    steps.look()
+    put_delayed(store, b"behind", level=2)
+    store.flush()
+    for passed_s, bodies in (
+        (2.9, []),
+        (0.1, [b"before"]),
+        (1.9, [b"before"]),
+        (0.1, [b"before", b"behind"]),
+    ):
+        clock.advance(passed_s)
+        levels.deliver(DeliverySlice(receiver, clock))
+        assert receiver.bodies == bodies
+    store.close()
+
+
+def test_those_of_earlier_runs_go_by_the_clock(
+    store: MessageStore, clock: FakeClock, receiver: Receiver
+) -> None:
+    put_delayed(store, b"long ago", level=3)
+    steps = ClockSteps(store, clock)
+    levels = levels_of(store, clock, steps=steps)
+    put_delayed(store, b"of this run", level=2)
+    clock.jump(10)
+    steps.look()
+    levels.deliver(DeliverySlice(receiver, clock))
+    assert receiver.bodies == [b"long ago"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.slice import DeliverySlice
@@ -36,10 +37,12 @@ def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
 
 
 def delays_of(store: MessageStore, clock: FakeClock | SystemClock) -> Delays:
+    steps = ClockSteps(store, clock)
     return Delays(
         clock,
-        DelayLevels(store, clock, LEVELS_MS, DurableState(DelayOffsetTable())),
-        Timers(store, clock, DurableState(TimerProgress())),
+        steps,
+        DelayLevels(store, clock, steps, LEVELS_MS, DurableState(DelayOffsetTable())),
+        Timers(store, clock, steps, DurableState(TimerProgress())),
     )
 
 
@@ -138,3 +141,20 @@ async def test_both_files_follow_the_disk(
     delays.confirm(store.synced_end)
     assert delays.levels.state.value.offset_table[1] == 1
     assert delays.timers.state.value.next_offset == 1
+
+
+def test_a_clock_that_is_set_is_noticed_before_anything_is_delivered(
+    delays: Delays, store: MessageStore, clock: FakeClock
+) -> None:
+    receiver = Receiver()
+    put_delayed(store, b"a minute", level=2)
+    put_timer(store, START_MS + 90_000)
+    clock.jump(3600)
+    delays.deliver(DeliverySlice(receiver, clock))
+    assert receiver.bodies == []
+    clock.advance(60)
+    delays.deliver(DeliverySlice(receiver, clock))
+    assert receiver.bodies == [b"a minute"]
+    clock.advance(31)
+    delays.deliver(DeliverySlice(receiver, clock))
+    assert receiver.bodies == [b"a minute", b"timer"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.slice import SLICE_SIZE_MAX, DeliverySlice
 from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress, out_ms
 from roquet.broker.tables.durable_state import DurableState
@@ -35,10 +36,14 @@ def receiver() -> Receiver:
 
 
 def timers_of(
-    store: MessageStore, clock: FakeClock, progress: TimerProgress | None = None
+    store: MessageStore,
+    clock: FakeClock,
+    progress: TimerProgress | None = None,
+    steps: ClockSteps | None = None,
 ) -> Timers:
     """As a broker starts that finds `progress` in its file."""
-    return Timers(store, clock, DurableState(progress or TimerProgress()))
+    state = DurableState(progress or TimerProgress())
+    return Timers(store, clock, steps or ClockSteps(store, clock), state)
 
 
 def deliver(timers: Timers, receiver: Receiver, clock: FakeClock) -> None:
@@ -300,3 +305,45 @@ def test_a_start_delivers_what_apache_has_not_delivered(
     clock.advance(60)
     deliver(timers, receiver, clock)
     assert receiver.bodies == [b"-1", b"1"]
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600])
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_clock_that_is_set_changes_nothing_for_those_who_wait(
+    store: MessageStore, clock: FakeClock, receiver: Receiver, seconds: int, is_followed: bool
+) -> None:
+    put_timer(store, START_MS + 20_000, b"of an earlier run")
+    steps = ClockSteps(store, clock)
+    timers = timers_of(store, clock, steps=steps)
+    put_timer(store, START_MS + 10_000, b"before")
+    if is_followed:
+        deliver(timers, receiver, clock)
+    clock.jump(seconds)
+    steps.look()
+    put_timer(store, clock.now_ms() + 12_000, b"behind")
+    # What came in an earlier run goes by the clock on the wall.
+    early = [b"of an earlier run"] if seconds > 0 else []
+    for passed_s, bodies in ((9, []), (2, [b"before"]), (2, [b"before", b"behind"])):
+        clock.advance(passed_s)
+        deliver(timers, receiver, clock)
+        assert receiver.bodies == early + bodies
+    assert timers.pending_count == (0 if early else 1)
+
+
+def test_what_waits_by_an_older_clock_is_not_said_to_be_delivered(
+    store: MessageStore, clock: FakeClock, receiver: Receiver
+) -> None:
+    steps = ClockSteps(store, clock)
+    timers = timers_of(store, clock, steps=steps)
+    put_timer(store, START_MS + 600_000, b"before")
+    clock.jump(3600)
+    steps.look()
+    put_timer(store, clock.now_ms() + 1_000, b"behind")
+    clock.advance(3)
+    deliver(timers, receiver, clock)
+    assert receiver.bodies == [b"behind"]
+    progress = saved(timers, store)
+    assert progress.delivered_until_s < (START_MS + 600_000) // 1000
+    # After a start the clock on the wall is all there is: it is late, but it comes.
+    deliver(timers_of(store, clock, progress), receiver, clock)
+    assert b"before" in receiver.bodies

@@ -69,6 +69,7 @@ VOLATILE = {
     "indexLastUpdateTimestamp",
     "lastTimestamp",
     "lastUpdateTimestamp",
+    "masterCommitLogMaxOffset",
     "mappingDataVersion",
     "maxTimeStamp",
     "minTimeStamp",

@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 
 from roquet.broker.messages.safety import Late, Safety
+from roquet.broker.replication.copies import EVERYTHING, Copies, Slave
 from roquet.net.errors import Refused
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
@@ -343,3 +344,136 @@ async def test_a_closed_line_leaves_no_timer_and_nobody_behind(line: Line) -> No
     in_flush_thread(line.safety, 100)
     await asyncio.sleep(0.6)  # longer than a sweep takes to come
     assert line.called == []
+
+
+# --- copies ---
+
+
+class CopiedLine(Line):
+    """The same for a broker that waits for a slave, and for the disk only if it says so."""
+
+    def __init__(self, bed: BrokerBed, *, is_disk_awaited: bool = False) -> None:
+        super().__init__(bed, is_awaited=is_disk_awaited)
+        self.log_end = 1000
+        self.wake_count = 0
+        self.copies = Copies(10_000, lambda: self.log_end)
+        self.safety = Safety(
+            self.clock,
+            TIMEOUT_S,
+            is_awaited=is_disk_awaited,
+            on_safe=self.safe_ends.append,
+            copies=self.copies,
+            copy_timeout_s=TIMEOUT_S - 2,
+            on_copy_awaited=self.wake,
+        )
+
+    def wake(self) -> None:
+        self.wake_count += 1
+
+    def join(self, confirmed_end: int = 0) -> Slave:
+        slave = Slave("somewhere:1", confirmed_end, confirmed_end)
+        self.copies.join(slave)
+        return slave
+
+    async def outcome(self) -> tuple[int, int]:
+        reply = await self.client.replied()
+        return reply.code, reply.opaque
+
+
+@pytest.fixture
+async def copied(bed: BrokerBed) -> AsyncIterator[CopiedLine]:
+    line = CopiedLine(bed)
+    yield line
+    line.safety.close()
+
+
+async def test_a_send_waits_for_a_slave_that_is_woken(copied: CopiedLine) -> None:
+    slave = copied.join()
+    assert copied.reply(100, Late.SAY_SO) is OWED
+    await eventually(lambda: copied.wake_count)
+    copied.copies.confirm(slave, 99)
+    await asyncio.sleep(0)
+    assert copied.client.connection.parked_count == 1
+    copied.copies.confirm(slave, 100)
+    assert await copied.outcome() == (ResponseCode.SUCCESS, 1)
+
+
+async def test_without_a_slave_a_send_hears_so_at_once(copied: CopiedLine) -> None:
+    copied.safety.send_when_safe(copied.client.connection, 300, stored_frames(copied, 1, 2), 2)
+    assert await copied.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 1)
+    assert await copied.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 2)
+
+
+async def test_a_slave_that_is_too_far_behind_is_none(copied: CopiedLine) -> None:
+    copied.join()
+    copied.reply(10_000, Late.SAY_SO)
+    assert await copied.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 1)
+
+
+async def test_a_slave_that_leaves_is_waited_for_no_longer(copied: CopiedLine) -> None:
+    slave = copied.join()
+    copied.reply(100, Late.SAY_SO)
+    await eventually(lambda: copied.wake_count)
+    copied.copies.leave(slave)
+    assert await copied.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 1)
+
+
+@pytest.mark.slow
+async def test_a_send_hears_when_a_slave_takes_too_long(copied: CopiedLine) -> None:
+    copied.join()
+    copied.reply(100, Late.SAY_SO)
+    copied.clock.advance(TIMEOUT_S - 2)
+    assert await copied.outcome() == (ResponseCode.FLUSH_SLAVE_TIMEOUT, 1)
+
+
+async def test_without_a_slave_a_send_back_is_an_error_and_others_go_on(
+    copied: CopiedLine,
+) -> None:
+    copied.reply(100, Late.REFUSE)
+    copied.reply(200, Late.IGNORE, opaque=2)
+    copied.reply(300, Late.WAIT_ON, opaque=3)
+    copied.when_safe("a", 400)
+    copied.when_safe("b", 500, Late.FORGET)
+    assert await copied.outcome() == (ResponseCode.SYSTEM_ERROR, 1)
+    assert await copied.outcome() == (ResponseCode.SUCCESS, 2)
+    assert await copied.outcome() == (ResponseCode.SUCCESS, 3)
+    await eventually(lambda: copied.called == ["a", "b"])
+
+
+async def test_both_the_disk_and_a_slave_have_to_have_it(bed: BrokerBed) -> None:
+    line = CopiedLine(bed, is_disk_awaited=True)
+    slave = line.join()
+    line.reply(100, Late.SAY_SO)
+    line.reply(200, Late.SAY_SO, opaque=2)
+    line.copies.confirm(slave, 200)
+    await asyncio.sleep(0)
+    assert line.client.connection.parked_count == 2
+    in_flush_thread(line.safety, 100)
+    assert await line.outcome() == (ResponseCode.SUCCESS, 1)
+    assert line.client.connection.parked_count == 1
+    line.copies.leave(slave)
+    in_flush_thread(line.safety, 200)
+    assert await line.outcome() == (ResponseCode.SUCCESS, 2)
+    line.safety.close()
+
+
+async def test_without_a_slave_the_disk_is_still_waited_for(bed: BrokerBed) -> None:
+    line = CopiedLine(bed, is_disk_awaited=True)
+    line.reply(100, Late.SAY_SO)
+    await asyncio.sleep(0)
+    assert line.client.connection.parked_count == 1
+    in_flush_thread(line.safety, 100)
+    assert await line.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 1)
+    line.safety.close()
+
+
+async def test_readers_see_what_a_slave_has_and_everything_without_one(
+    copied: CopiedLine,
+) -> None:
+    slave = copied.join(900)
+    await eventually(lambda: copied.safe_ends == [1000])  # What was readable before stays so.
+    copied.log_end = 1500
+    copied.copies.confirm(slave, 1200)
+    await eventually(lambda: copied.safe_ends[-1] == 1200)
+    copied.copies.leave(slave)
+    await eventually(lambda: copied.safe_ends[-1] == EVERYTHING)

@@ -73,6 +73,7 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
         # These are from 5.x, options of the Java machine, or ours.
         assert ours.keys() - theirs.keys() == {
             "bindAddress",
+            "checkCRCOnRead",
             "configBlackList",
             "diskSpaceCleanForciblyRatio",
             "diskSpaceWarningLevelRatio",
@@ -121,6 +122,20 @@ def test_the_settings_of_real_brokers_can_be_read(server: str) -> None:
             {"accept_sends_from_ms": 4102444800000},
         ),
         ("msgTraceTopicName", "traces", {"trace_topic": "traces"}),
+        ("brokerRole", "SYNC_MASTER", {"role": BrokerRole.SYNC_MASTER}),
+        ("brokerRole", "SLAVE", {"role": BrokerRole.SLAVE, "broker_id": 1}),
+        ("haListenPort", "11111", {"ha_port": 11111}),
+        ("haListenPort", "0", {"ha_port": 10912}),
+        ("haMasterAddress", "10.1.2.3:10912", {"ha_master_address": "10.1.2.3:10912"}),
+        ("haMasterAddress", "", {"ha_master_address": None}),
+        ("haSendHeartbeatInterval", "1000", {"ha_heartbeat_interval_ms": 1000}),
+        ("haHousekeepingInterval", "7000", {"ha_silence_ms_max": 7000}),
+        ("haTransferBatchSize", "65536", {"ha_frame_size_max": 65536}),
+        ("haSlaveFallbehindMax", "1024", {"ha_lag_size_max": 1024}),
+        ("haMaxGapNotInSync", "1024", {"ha_lag_size_max": 1024}),
+        ("slaveTimeout", "500", {"slave_timeout_ms": 500}),
+        ("slaveReadEnable", "true", {"slaves_are_read": True}),
+        ("offsetCheckInSlave", "true", {"slave_checks_offsets": True}),
     ],
 )
 def test_a_setting_of_the_broker_is_read(key: str, text: str, expected: dict[str, Any]) -> None:
@@ -158,6 +173,7 @@ def test_a_setting_of_the_store_is_read(key: str, text: str, expected: dict[str,
     [
         ("brokerName", " "),
         ("brokerRole", "MASTER"),
+        ("haMasterAddress", "somewhere"),
         ("brokerPermission", "8"),
         ("listenPort", "65535"),
         ("listenPort", "-1"),
@@ -189,12 +205,18 @@ def test_a_value_that_cannot_be_is_named_with_its_key(key: str, text: str) -> No
 
 
 def test_unknown_settings_are_named() -> None:
-    settings = {"brokerName": "a", "forceRegister": "x", "noSuchThing": "1"}
-    assert read_config(settings, ROOT).ignored == ["forceRegister", "noSuchThing"]
+    settings = {"brokerName": "a", "noSuchOther": "x", "noSuchThing": "1"}
+    assert read_config(settings, ROOT).ignored == ["noSuchOther", "noSuchThing"]
 
 
 def test_a_master_has_id_0() -> None:
     assert read(brokerId="3").broker_id == 0
+    assert read(brokerId="3", brokerRole="SYNC_MASTER").broker_id == 0
+
+
+def test_a_slave_needs_an_id_of_its_own() -> None:
+    with pytest.raises(ConfigError, match="expected a number above 0 with brokerRole=SLAVE"):
+        read(brokerRole="SLAVE")
 
 
 def test_what_is_false_only_to_java_is_named() -> None:
@@ -209,7 +231,7 @@ def test_of_every_key_of_a_real_broker_it_is_said_what_happens_to_it(server: str
 
 
 def test_nothing_that_is_obeyed_or_refused_is_called_harmless() -> None:
-    obeyed = config_texts(DEFAULT).keys() - {"haListenPort"}
+    obeyed = config_texts(DEFAULT).keys()
     assert HARMLESS.keys().isdisjoint(obeyed | PROMISES.keys())
 
 
@@ -275,6 +297,8 @@ def test_what_is_written_is_read_back() -> None:
         bind_address="10.1.2.3",
         advertised_host="10.1.2.4",
         ha_advertised_host="10.1.2.5",
+        ha_listen_port=11912,
+        ha_master_address="10.1.2.6:10912",
         name_servers=("a:1", "b:2"),
         sql_filters=True,
         register_interval_ms=20_000,
@@ -282,7 +306,7 @@ def test_what_is_written_is_read_back() -> None:
     lines = write_properties_text(config_texts(config))
     read_back, ignored = read_config(read_properties_text(lines), ROOT)
     assert read_back == config
-    assert ignored == ["haListenPort"]
+    assert ignored == []
 
 
 def test_what_nobody_set_is_written_as_it_works() -> None:

@@ -14,7 +14,6 @@ TEXTS = {
     "asyncLearner": ("true", "false"),
     "authenticationEnabled": ("True", "no"),
     "authorizationEnabled": ("true", "false"),
-    "brokerRole": ("SYNC_MASTER", "ASYNC_MASTER"),
     "configManagerVersion": ("v2", "v1"),
     "duplicationEnable": ("true", "false"),
     "enableConsumeQueueExt": ("true", "false"),
@@ -60,8 +59,3 @@ def test_a_promise_that_cannot_be_kept_is_refused_with_a_remedy(key: str) -> Non
 def test_who_promises_nothing_may_start(key: str) -> None:
     _, text = TEXTS[key]
     assert read_config({key: text}, Path("somewhere"))
-
-
-def test_a_slave_is_refused_too() -> None:
-    with pytest.raises(PromiseNotKept):
-        read_config({"brokerRole": "SLAVE"}, Path("somewhere"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.errors import BadOffset
-from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.offsets import OffsetTable, OwnOffset
 from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
 from roquet.protocol.errors import BadBody
 from roquet.protocol.lenient_json import strict_json
@@ -260,3 +260,57 @@ def test_what_is_forgotten_was_never_pulled(forget: Callable[[OffsetTable], None
     made.note_pulled("g", "t", 0, 7)
     forget(made)
     assert made.pulled("g", "t", 0) == 0
+
+
+# --- a slave ---
+
+
+def of_master(offset: int) -> ConsumerOffsetTable:
+    return ConsumerOffsetTable(offset_table={"t@g": {0: offset}})
+
+
+def test_a_slave_follows_its_master_also_back() -> None:
+    slave = OffsetTable(is_slave=True)
+    assert slave.follow(of_master(5)) == []
+    assert slave.follow(of_master(3)) == []
+    assert slave.find("g", "t", 0) == 3
+
+
+def test_what_was_committed_at_the_slave_does_not_go_back_and_is_told() -> None:
+    slave = OffsetTable(is_slave=True)
+    slave.follow(of_master(5))
+    slave.commit("g", "t", 0, 9)
+    assert slave.follow(of_master(5)) == [OwnOffset("g", "t", 0, 9)]
+    assert slave.find("g", "t", 0) == 9
+    # Until that has worked.
+    assert slave.follow(of_master(5)) == [OwnOffset("g", "t", 0, 9)]
+
+
+def test_what_the_master_was_told_is_its_own_affair() -> None:
+    slave = OffsetTable(is_slave=True)
+    slave.commit("g", "t", 0, 9)
+    (own,) = slave.follow(of_master(5))
+    slave.told(own)
+    assert slave.follow(of_master(2)) == []
+    assert slave.find("g", "t", 0) == 2
+
+
+def test_a_master_that_is_further_is_followed() -> None:
+    slave = OffsetTable(is_slave=True)
+    slave.commit("g", "t", 0, 9)
+    assert slave.follow(of_master(11)) == []
+    assert slave.follow(of_master(4)) == []
+    assert slave.find("g", "t", 0) == 4
+
+
+def test_a_pull_commits_nothing_at_a_slave() -> None:
+    slave = OffsetTable(is_slave=True)
+    slave.advance("g", "t", 0, 9)
+    assert slave.find("g", "t", 0) is None
+
+
+def test_a_deleted_topic_is_not_told() -> None:
+    slave = OffsetTable(is_slave=True)
+    slave.commit("g", "t", 0, 9)
+    slave.forget_topic("t")
+    assert slave.follow(ConsumerOffsetTable()) == []

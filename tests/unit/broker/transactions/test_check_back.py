@@ -294,6 +294,16 @@ async def test_producers_that_do_not_read_are_not_asked_and_it_does_not_count(
     assert read_record(question.body).properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
+async def test_a_clock_that_is_set_forward_makes_no_transaction_old(
+    bed: BrokerBed, producer: BedClient
+) -> None:
+    await begin(bed, producer, "a")
+    bed.clock.jump(100 * 3600)
+    await round_after(bed, 6)
+    assert given_up(bed) == []
+    assert len(await producer.all_asked()) == 1
+
+
 async def test_who_never_answers_is_given_up(bed: BrokerBed, producer: BedClient) -> None:
     await begin(bed, producer, "a")
     for _ in range(4):
@@ -527,9 +537,10 @@ async def test_rounds_come_in_the_interval_that_is_configured(tmp_path: Path) ->
 
 
 async def test_a_slave_asks_nobody(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path) as bed:
+        await begin(bed, await member(bed, "one"), "a")
     async with broker_bed(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as bed:
         producer = await member(bed, "one")
-        await begin(bed, producer, "a")
         await round_after(bed, 60)
         assert await producer.all_asked() == []
         assert HALF_TOPIC not in bed.broker.topics

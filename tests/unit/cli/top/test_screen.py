@@ -5,7 +5,10 @@ import signal
 
 import pytest
 
+from roquet.testing.blocking import BlockingCluster
 from tests.support.command_line import roquet
+from tests.support.dead_broker import dead_broker
+from tests.support.snapshots import check_snapshot
 from tests.support.terminal import Terminal
 from tests.unit.cli.conftest import Shop
 
@@ -46,3 +49,20 @@ def test_without_a_terminal_there_is_one_table(at: Shop) -> None:
     ]
     assert (orders["messages"], orders["rate"]) == (5, 0.0)
     assert "billing" in roquet("top", "--once", "--interval", "10ms").stdout
+
+
+def test_brokers_are_seen_while_one_of_them_is_gone(roquet_cluster: BlockingCluster) -> None:
+    address = roquet_cluster.name_server
+    with dead_broker(address, "broker-z"):
+        words = ("-n", address, "--interval", "10ms", "--timeout", "2", "--json")
+        finished = roquet("top", "brokers", *words)
+    assert finished.exit_code == 1
+    problems = {each["broker"]: each["problem"] for each in json.loads(finished.stdout)["brokers"]}
+    assert problems["broker-a"] is None
+    assert "cannot be asked" in problems["broker-z"]
+    assert "cannot be asked" in finished.stderr
+
+
+@pytest.mark.parametrize("view", ["topics", "groups", "brokers"])
+def test_what_is_printed(at: Shop, monkeypatch: pytest.MonkeyPatch, view: str) -> None:
+    check_snapshot(monkeypatch, f"top_{view}", "top", view, "--once", "--interval", "10ms")

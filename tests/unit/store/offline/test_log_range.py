@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from roquet.store.damage import DamagedRange
 from roquet.store.errors import BadStoreDirectory, FileGone
 from roquet.store.offline import snapshotting
 from roquet.store.offline.log_range import Run
@@ -41,6 +42,20 @@ def test_only_the_files_of_a_range_are_opened(snapshot: StoreSnapshot) -> None:
         part = snapshot.range(begin, end)
         list(part.read(disk=disk))
         assert disk.opened == expected == [each.path for each in part.files]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_garbage_over_a_checksum_is_damage(snapshot: StoreSnapshot, check: bool) -> None:
+    sent = pickle.loads(pickle.dumps(snapshot))  # noqa: S301  As it comes to a task of Spark.
+    size = draft(b"000").size
+    with snapshot.files[0].path.open("r+b") as file:
+        file.seek(2 * size - 20)
+        file.write(b"name\x01some values\x02a\x01b")
+    found = list(sent.range(0, 4096).read(check=check))
+    damages = [each for each in found if isinstance(each, DamagedRange)]
+    expected = [DamagedRange(size, 2 * size, "its checksum is damaged")]
+    # Who wants no checks gets none.
+    assert damages == (expected if check else [])
 
 
 def test_runs_are_no_larger_than_asked_for(snapshot: StoreSnapshot) -> None:

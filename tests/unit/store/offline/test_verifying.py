@@ -15,6 +15,7 @@ from roquet.store.offline.verifying import Verification, verify
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.golden_stores import STORE_NAMES, unpack_store
+from tests.support.other_owner import owned_by_another
 from tests.support.stores import crash, open_store, opened
 
 COUNT = 60
@@ -119,6 +120,21 @@ def test_a_damaged_record_is_told_once_with_its_range(root: Path, tmp_path: Path
 
 
 @pytest.mark.slow
+def test_garbage_over_a_checksum_is_told(root: Path) -> None:
+    log_file = root / "commitlog" / f"{0:020d}"
+    content = bytearray(log_file.read_bytes())
+    first_size = int.from_bytes(content[:4])
+    content[first_size - 20 : first_size] = b"name\x01some values\x02a\x01b"
+    log_file.write_bytes(content)
+    faults = verified(root).faults
+    assert [fault.reason for fault in faults if fault.part == "log"] == ["its checksum is damaged"]
+
+
+def test_what_another_broker_wrote_needs_no_checksums(root: Path) -> None:
+    owned_by_another(root, lambda store: store.append(draft(b"theirs", has_checksum=False)))
+    assert fault_texts(root) == []
+
+
 def test_every_byte_of_an_entry_is_compared(root: Path) -> None:
     path = root / "consumequeue" / "Topic1" / "0" / f"{0:020d}"
     for position in range(20):

@@ -22,17 +22,52 @@ ENTRY = struct.Struct(">qiq")
 class Stored:
     """Three records at the start of a file of the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, file_start: int = FILE_START) -> None:
+        self.file_start = file_start
         drafts = [draft(b"%d" % number * 5) for number in range(3)]
         self.records: list[bytes] = []
         self.entries = b""
         self.mapping = mmap(-1, 4096)
         position = 0
         for number, each in enumerate(drafts):
-            each.write(self.mapping, position, OFFSET + number, FILE_START + position, 1)
+            each.write(self.mapping, position, OFFSET + number, file_start + position, 1)
             self.records.append(self.mapping[position : position + each.size])
-            self.entries += ENTRY.pack(FILE_START + position, each.size, number)
+            self.entries += ENTRY.pack(file_start + position, each.size, number)
             position += each.size
+
+    def damage(self, number: int) -> None:
+        """In the body of one of them."""
+        self.mapping[sum(map(len, self.records[:number])) + 88] ^= 1
+
+    def moved(self, distance: int) -> "Stored":
+        """The same, damage and all, elsewhere in the log."""
+        other = Stored(self.file_start + distance)
+        for number, (here, there) in enumerate(zip(self.records, other.records, strict=True)):
+            start = sum(map(len, self.records[:number]))
+            if self.mapping[start : start + len(here)] != here:
+                other.damage(number)
+            assert len(here) == len(there)
+        return other
+
+
+def take_usual(
+    gathering: Gathering,
+    mapping: mmap,
+    file_start: int,
+    end: int,
+    *,
+    is_verified: bool,
+    must_have_checksums: bool = False,
+) -> bool:
+    """Nothing is fresh."""
+    return gathering.take_usual(
+        mapping,
+        file_start,
+        end,
+        is_verified,
+        must_have_checksums,
+        LOG_END,
+    )
 
 
 @pytest.fixture
@@ -51,7 +86,7 @@ def gathered(
         OFFSET,
         QUEUE,
     )
-    gathering.take_usual(stored.mapping, FILE_START, LOG_END, True, 0)
+    take_usual(gathering, stored.mapping, stored.file_start, LOG_END, is_verified=True)
     return gathering
 
 
@@ -70,7 +105,7 @@ def test_more_records_than_fit_a_run_are_all_taken(stored: Stored) -> None:
             draft(b"x").write(mapping, number * size, number, number * size, 1)
         entries = b"".join(ENTRY.pack(number * size, size, 0) for number in range(count))
         gathering = Gathering(ReadLimits(count, 1 << 30), entries, 0, QUEUE)
-        assert gathering.take_usual(mapping, 0, LOG_END, True, 0)
+        assert take_usual(gathering, mapping, 0, LOG_END, is_verified=True)
         assert gathering.body() == mapping[:]
     assert gathering.count == count
 
@@ -159,14 +194,14 @@ def test_a_record_that_does_not_end_in_its_file_is_not_taken(stored: Stored) -> 
     with mmap(-1, size - 1) as mapping:
         mapping[:] = stored.records[0][:-1]
         gathering = Gathering(ReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
-        assert not gathering.take_usual(mapping, FILE_START, LOG_END, True, 0)
+        assert not take_usual(gathering, mapping, FILE_START, LOG_END, is_verified=True)
 
 
 def test_what_others_found_is_taken_in_its_place(stored: Stored) -> None:
     gathering = Gathering(ReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
     gathering.take(b"instead")
     gathering.take(b"")
-    gathering.take_usual(stored.mapping, FILE_START, LOG_END, True, 0)
+    take_usual(gathering, stored.mapping, FILE_START, LOG_END, is_verified=True)
     assert gathering.body() == b"instead" + stored.records[2]
     assert (gathering.count, gathering.size) == (2, 7 + len(stored.records[2]))
 
@@ -178,7 +213,7 @@ def test_what_lies_behind_the_end_of_the_log_is_not_taken(
     end = FILE_START + len(stored.records[0]) + len(stored.records[1])
     for cut, count in ((0, 2), (1, 1), (end, 0)):
         gathering = Gathering(ReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
-        gathering.take_usual(stored.mapping, FILE_START, end - cut, is_verified, 0)
+        take_usual(gathering, stored.mapping, FILE_START, end - cut, is_verified=is_verified)
         assert gathering.count == count
 
 
@@ -217,5 +252,23 @@ def unverified(record: bytes) -> bytes:
         mapping[: len(record)] = record
         entry = ENTRY.pack(FILE_START, len(record), 0)
         gathering = Gathering(ReadLimits(9, 9999), entry, OFFSET, QUEUE)
-        gathering.take_usual(mapping, FILE_START, LOG_END, False, 0)
+        take_usual(gathering, mapping, FILE_START, LOG_END, is_verified=False)
         return gathering.body()
+
+
+@pytest.mark.parametrize("must_have_checksums", [False, True])
+def test_where_all_have_checksums_one_without_is_left_to_others(must_have_checksums: bool) -> None:
+    record = draft(b"hello", has_checksum=False).pack(OFFSET, FILE_START, 1)
+    with mmap(-1, 4096) as mapping:
+        mapping[: len(record)] = record
+        entry = ENTRY.pack(FILE_START, len(record), 0)
+        gathering = Gathering(ReadLimits(9, 9999), entry, OFFSET, QUEUE)
+        taken = take_usual(
+            gathering,
+            mapping,
+            FILE_START,
+            LOG_END,
+            is_verified=True,
+            must_have_checksums=must_have_checksums,
+        )
+    assert taken is not must_have_checksums

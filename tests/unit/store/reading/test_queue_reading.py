@@ -240,6 +240,37 @@ def test_a_record_that_rots_below_a_running_store_is_not_handed_out(
     store.close()
 
 
+def flip_body(store: MessageStore, physical_offset: int) -> None:
+    """On the disk, below a running store."""
+    file = store._log.file_at(physical_offset)
+    assert file is not None
+    with file.path.open("r+b") as opened_file:
+        opened_file.seek(physical_offset - file.start + 88)
+        opened_file.write(b"\xff")
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash], ids=["clean", "crash"])
+def test_after_a_start_the_last_records_come_from_disk_too(
+    tmp_path: Path, end: Callable[[MessageStore], None]
+) -> None:
+    store = open_store(tmp_path)
+    append(store, 5)
+    end(store)
+    listener = RecordingListener()
+    with opened(tmp_path, listener=listener) as store:
+        flip_body(store, 3 * draft(b"000").size)
+        assert bodies(store) == [b"000", b"001", b"002", b"004"]
+        assert len(listener.damages) == 1
+
+
+def test_records_are_taken_as_they_are_if_that_is_wanted(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        append(store, 5)
+    with opened(tmp_path, check_reads=False) as store:
+        flip_body(store, 3 * draft(b"000").size)
+        assert store.usual_reads.read(b"TopicA", 0, 0, EVERYTHING) is not None
+
+
 def test_a_hole_in_the_queue_files_is_stepped_over(store: MessageStore) -> None:
     append(store, 25)
     queue = store._queues.find(b"TopicA", 0)

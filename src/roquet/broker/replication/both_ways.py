@@ -1,0 +1,21 @@
+"""What a link does at the same time: one task for each direction, and both end together."""
+
+import asyncio
+from collections.abc import Coroutine
+
+
+async def both_ways(*directions: Coroutine[None, None, None]) -> None:
+    """Until one of them fails, and raises what that raised. None of them returns by itself.
+
+    Not a TaskGroup: that of Python 3.11 forgets that it was cancelled when a task fails just then.
+    """
+    tasks = [asyncio.ensure_future(each) for each in directions]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        # They are at a socket or a pause, so this takes no time.
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,139 @@
+"""A slave's side of replication: one link to its master, made again whenever it is lost."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final, final
+
+from roquet.broker.replication.both_ways import both_ways
+from roquet.broker.replication.errors import LinkClosed, LinkError, reason_of
+from roquet.broker.replication.frames import FrameReader, encode_report
+from roquet.broker.settings.config import BrokerConfig
+from roquet.clock import Clock
+from roquet.net.errors import NetError
+from roquet.net.peers import CONNECT_TIMEOUT_S, split_address
+from roquet.store.errors import StoreError
+from roquet.store.log_copy import Grown, LogCopy
+from roquet.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_RETRY_PAUSE_S: Final = 1.0
+_LOOK_PAUSE_S: Final = 0.1
+_REMINDER_S: Final = 600.0
+_BUFFER_SIZE: Final = 512 * 1024
+_NO_MASTER: Final = (
+    "nothing is copied: no name server knows a living master of this name, and haMasterAddress"
+    " names none"
+)
+
+
+@final
+class MasterLink:
+    """Belongs to the event loop. `on_grown` hears which queues have new messages."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MessageStore,
+        *,
+        master_address: Callable[[], str | None],
+        on_grown: Callable[[Grown], None],
+    ) -> None:
+        """`master_address` says where the master sends its log, None if nobody knows."""
+        self._clock = clock
+        self._store = store
+        self._copy: LogCopy = store.follow()
+        self._master_address = master_address
+        self._on_grown = on_grown
+        self._report_s = config.ha_heartbeat_interval_ms / 1000
+        self._silence_s_max = config.ha_silence_ms_max / 1000
+        self._has_news = asyncio.Event()
+        self._heard_at_s = 0.0
+        self._said = ""
+        self._said_at_s = 0.0
+        # Where the log comes from now; None without a link.
+        self.master: str | None = None
+
+    def report_soon(self) -> None:
+        """More is stored, or safe, than the master was told."""
+        self._has_news.set()
+
+    async def follow(self) -> None:
+        """Never returns."""
+        while True:
+            address = self._master_address()
+            if address is None:
+                self._say(_NO_MASTER)
+                # The name servers are asked by others, who do not tell.
+                await asyncio.sleep(_LOOK_PAUSE_S)
+                continue
+            try:
+                await self._copy_from(address)
+            except (LinkError, NetError, StoreError, OSError) as error:
+                self._say(f"master {address}: {reason_of(error)}")
+            await asyncio.sleep(_RETRY_PAUSE_S)
+
+    async def _copy_from(self, address: str) -> None:
+        """Raises LinkError, NoCopy, StoreUnavailable, BadAddress and OSError."""
+        host, port = split_address(address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as sock:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await asyncio.get_running_loop().sock_connect(sock, (host, port))
+            log.info("following master %s from %d on", address, self._copy.begin())
+            self._heard_at_s = self._clock.monotonic_s()
+            self.master = address
+            try:
+                await both_ways(self._report(sock), self._receive(sock))
+            finally:
+                self.master = None
+
+    async def _receive(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        frames = FrameReader()
+        buffer = memoryview(bytearray(_BUFFER_SIZE))
+        while True:
+            size = await loop.sock_recv_into(sock, buffer)
+            if not size:
+                raise LinkClosed("it has closed the link; its log says why")
+            self._heard_at_s = self._clock.monotonic_s()
+            for physical_offset, data in frames.pieces(buffer[:size]):
+                self._copy.write(physical_offset, data)
+            self._take_over()
+            await asyncio.sleep(0)  # Others have their turn.
+
+    def _take_over(self) -> None:
+        grown = self._copy.grow()
+        for damage in grown.damages:
+            log.error("damaged part of the master's log: %s", damage)
+        if grown.queues:
+            self._on_grown(grown)
+            self._said = ""
+            self._has_news.set()
+
+    async def _report(self, sock: socket.socket) -> None:
+        """Says how far the log has come whenever it has, and as a sign of life."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._has_news.clear()
+            # With sync flush, what is confirmed survives a power cut here, too.
+            await loop.sock_sendall(sock, encode_report(self._store.stored_end))
+            timer = loop.call_later(self._report_s, self._has_news.set)
+            try:
+                await self._has_news.wait()
+            finally:
+                timer.cancel()
+            if self._clock.monotonic_s() - self._heard_at_s > self._silence_s_max:
+                raise LinkClosed(f"it has said nothing for {self._silence_s_max:g} s")
+
+    def _say(self, text: str) -> None:
+        """Not every second."""
+        now_s = self._clock.monotonic_s()
+        if text != self._said or now_s - self._said_at_s >= _REMINDER_S:
+            log.warning("%s", text)
+            self._said, self._said_at_s = text, now_s

@@ -1,0 +1,116 @@
+"""What a slave copies besides the log: topics, groups, offsets, how far delays are delivered.
+
+A slave asks its master for all of them every ten seconds, as Apache's do, in this order; a table
+that did not come is asked for next time. What the master does not know is told to it: offsets that
+consumers committed at the slave while the master was away.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar, final
+
+import msgspec
+
+from roquet.broker.replication.errors import MasterRefused
+from roquet.broker.tables.durable_state import DurableState
+from roquet.broker.tables.groups import GroupTable
+from roquet.broker.tables.offsets import OffsetTable, OwnOffset
+from roquet.broker.tables.topics import TopicTable
+from roquet.errors import RoquetError
+from roquet.net.peers import Peers
+from roquet.protocol.bodies.body import Body, read_body
+from roquet.protocol.bodies.group_config import GroupConfigTable
+from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, DelayOffsetTable
+from roquet.protocol.bodies.topic_config import TopicConfigTable
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import Header, fields_of
+from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S: Final = 3.0
+PERIOD_S: Final = 10.0
+_TIMEOUT_S: Final = 3.0
+_NAME_SIZE_SHOWN: Final = 100
+
+B = TypeVar("B", bound=Body)
+
+
+class SlaveTables(msgspec.Struct):
+    """Those of the slave."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    delay_offsets: DurableState[DelayOffsetTable]
+
+
+@final
+class TableCopy:
+    """Belongs to the event loop. `master_address` is where clients find the master."""
+
+    def __init__(
+        self, peers: Peers, tables: SlaveTables, master_address: Callable[[], str | None]
+    ) -> None:
+        self._peers = peers
+        self._tables = tables
+        self._master_address = master_address
+        self._said = ""
+
+    async def copy(self) -> None:
+        """All tables, once. What goes wrong is said, and is over by the next time or is not."""
+        address = self._master_address()
+        if address is None:
+            return  # The link says so.
+        try:
+            await self._copy_from(address)
+        except RoquetError as error:
+            # Not every ten seconds.
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("not all tables of master %s were copied: %s", address, error)
+        else:
+            self._said = ""
+
+    async def _copy_from(self, address: str) -> None:
+        """Raises NetError, MasterRefused and BadBody."""
+        tables = self._tables
+        topics = await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+        _say_left_out("topics", tables.topics.follow(topics))
+        offsets = await self._table(
+            address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable
+        )
+        for own in tables.offsets.follow(offsets):
+            await self._tell(address, own)
+        tables.delay_offsets.take_over(
+            await self._table(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+        )
+        groups = await self._table(
+            address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable
+        )
+        _say_left_out("groups", tables.groups.follow(groups))
+
+    async def _table(self, address: str, code: RequestCode, kind: type[B]) -> B:
+        return read_body(kind, (await self._ask(address, code)).body)
+
+    async def _tell(self, address: str, own: OwnOffset) -> None:
+        header = UpdateConsumerOffsetHeader(
+            consumer_group=own.group,
+            topic=own.topic,
+            queue_id=own.queue_id,
+            commit_offset=own.offset,
+        )
+        await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        self._tables.offsets.told(own)
+
+    async def _ask(self, address: str, code: RequestCode, header: Header | None = None) -> Command:
+        reply = await self._peers.call(address, Command(code, fields=fields_of(header)), _TIMEOUT_S)
+        if reply.code != ResponseCode.SUCCESS:
+            raise MasterRefused(code, reply.code, reply.remark)
+        return reply
+
+
+def _say_left_out(what: str, names: Iterable[str]) -> None:
+    for name in names:
+        log.warning("%s of the master: left out %r", what, name[:_NAME_SIZE_SHOWN])

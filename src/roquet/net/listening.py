@@ -1,0 +1,123 @@
+"""Sockets that others connect to, and the pause when there is no descriptor for one more.
+
+Event loops can do this, too, but what they do without descriptors is their own: one logs a
+traceback each second, another may close the listening socket for good.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import Any, Final, Self, final
+
+from roquet.disk import is_short_of_descriptors
+
+BACKLOG: Final = 1024
+# At most this many are accepted before others get their turn.
+_ACCEPT_COUNT_MAX: Final = 64
+# So long nobody is accepted when there is no descriptor; who connects waits in the backlog.
+_PAUSE_S: Final = 1.0
+# The peer is gone again, or there is none.
+_NOBODY: Final = frozenset((errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPROTO))
+
+
+@final
+class Listener:
+    """Made by `open`. `new_protocol` is asked for each connection.
+
+    `on_shortage` is told of each pause.
+    """
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        new_protocol: Callable[[], asyncio.Protocol],
+        on_shortage: Callable[[OSError], None],
+    ) -> None:
+        self._sockets = sockets
+        self._new_protocol = new_protocol
+        self._on_shortage = on_shortage
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        for each in sockets:
+            self._resume(each)
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        new_protocol: Callable[[], asyncio.Protocol],
+        on_shortage: Callable[[OSError], None],
+    ) -> Self:
+        """Listens at all addresses of a host. Raises OSError."""
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        sockets: list[socket.socket] = []
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                sockets.append(_listening(family, address))
+        except OSError:
+            for each in sockets:
+                each.close()
+            raise
+        return cls(sockets, new_protocol, on_shortage)
+
+    async def close(self) -> None:
+        """Returns when those that were accepted are known to their protocols."""
+        for pause in self._pauses.values():
+            pause.cancel()
+        while self._sockets:
+            listening = self._sockets.pop()
+            self._loop.remove_reader(listening)
+            listening.close()
+        while self._opening:
+            await asyncio.wait(self._opening)
+
+    def _resume(self, listening: socket.socket) -> None:
+        self._pauses.pop(listening, None)
+        self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPT_COUNT_MAX):
+            try:
+                accepted, _ = listening.accept()
+            except OSError as error:
+                if error.errno in _NOBODY:
+                    return
+                if not is_short_of_descriptors(error):
+                    raise
+                self._loop.remove_reader(listening)
+                self._pauses[listening] = self._loop.call_later(_PAUSE_S, self._resume, listening)
+                self._on_shortage(error)
+                return
+            task = self._loop.create_task(self._open(accepted))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, accepted: socket.socket) -> None:
+        try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(self._new_protocol, accepted)
+        except OSError:
+            # The peer is gone.
+            accepted.close()
+
+
+def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # What lingers of connections that have ended is no hindrance.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.setblocking(False)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening

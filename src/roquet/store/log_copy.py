@@ -1,0 +1,164 @@
+"""The log of another store, taken over byte by byte: how a slave grows.
+
+Bytes come as they lie in the other log, cut anywhere. They are written at once, behind the end of
+this log; what is behind the end is read by nobody, and gone after a crash. As soon as a record is
+there as a whole, and good, it is entered into its queue and the end moves past it:
+
+    | records, in queues        | bytes of a record that is not whole yet |
+    log start            log end                              received end
+
+So everything that knows where a log ends, the sync of the disk among it, knows whole records only.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple, final
+
+from roquet.protocol.messages.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from roquet.store.commit_log import CommitLog
+from roquet.store.damage import DamagedRange
+from roquet.store.errors import BadRecord, NoCopy, refusal_of
+from roquet.store.files.mapped_file import MappedFile
+from roquet.store.flushing import Flusher
+from roquet.store.keys.key_index import KeyIndex
+from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord, is_blank
+from roquet.store.recovery.dispatch import Dispatcher
+
+_unpack_head = Struct(">ii").unpack_from
+_HEAD_SIZE: Final = 8
+_MAGICS: Final = (MAGIC_V1, MAGIC_V2)
+
+
+class Grown(NamedTuple):
+    """What whole records brought."""
+
+    queues: set[tuple[bytes, int]]
+    damages: list[DamagedRange]
+
+
+@final
+class LogCopy:
+    """Made by `MessageStore.follow`, and used by the owner of the store."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        dispatcher: Dispatcher,
+        index: KeyIndex | None,
+        flusher: Flusher,
+        *,
+        is_sync: bool,
+    ) -> None:
+        self._log = log
+        self._dispatcher = dispatcher
+        self._index = index
+        self._flusher = flusher
+        self._is_sync = is_sync
+        self.received_end = log.end
+
+    def begin(self) -> int:
+        """Forget what is not whole; where the other log has to go on."""
+        self.received_end = self._log.end
+        return self.received_end
+
+    def write(self, physical_offset: int, data: memoryview) -> None:
+        """Raises NoCopy for what does not continue the log, and StoreUnavailable."""
+        log = self._log
+        if physical_offset != self.received_end:
+            self._begin_at(physical_offset)
+        file_end = log.file_start + log.file_size
+        room = file_end - physical_offset or log.file_size
+        if len(data) > room:
+            raise NoCopy(
+                f"{len(data)} bytes at {physical_offset} are more than a file has room for: "
+                "mappedFileSizeCommitLog has to be that of the master"
+            )
+        log.copy(physical_offset, data)
+        self.received_end = physical_offset + len(data)
+
+    def grow(self) -> Grown:
+        """Take over what is whole by now. Raises NoCopy, and StoreUnavailable without space."""
+        grown = Grown(set(), [])
+        if self._index is not None:
+            self._index.fall_behind(self._log.end)
+        try:
+            while (bad := self._grow_to_bad(grown)) is not None:
+                damage = self._damage(bad)
+                if damage is None:
+                    break
+                grown.damages.append(damage)
+                self._log.end = damage.end
+        except OSError as error:
+            raise refusal_of(error) from error
+        if self._is_sync and grown.queues:
+            self._flusher.want()
+        return grown
+
+    def _begin_at(self, physical_offset: int) -> None:
+        """A copy that has nothing yet begins where the other log does."""
+        log = self._log
+        if log.end != log.start or self.received_end != log.end:
+            raise NoCopy(f"the copy goes on at {self.received_end}, not at {physical_offset}")
+        if physical_offset % log.file_size:
+            raise NoCopy(
+                f"no file of {log.file_size} bytes begins at {physical_offset}: "
+                "mappedFileSizeCommitLog has to be that of the master"
+            )
+        self._flusher.retire(log.begin_at(physical_offset))
+        if self._index is not None:
+            self._index.next_offset = physical_offset
+
+    def _grow_to_bad(self, grown: Grown) -> BadRecord | None:
+        """Take over records up to one that is bad, or not whole; None if all are there."""
+        log = self._log
+        start = log.end
+        try:
+            for stretch in log.stretches(start, self.received_end):
+                self._dispatcher.dispatch_all(stretch)
+                grown.queues.update((run.topic, run.queue_id) for run in stretch.runs)
+                grown.queues.update((each.topic, each.queue_id) for each in stretch.others)
+                log.last_store_timestamp = stretch.last_timestamp
+                log.end = stretch.end
+        except BadRecord as bad:
+            # There may be a blank before it, which `stretches` does not mention.
+            log.end = max(log.end, bad.physical_offset)
+            return bad
+        self._pass_blank()
+        return None
+
+    def _pass_blank(self) -> None:
+        file = self._log.file_at(self._log.end)
+        if file is not None and file.end <= self.received_end and self._log.end > file.start:
+            assert is_blank(file, self._log.end - file.start)
+            self._log.end = file.end
+
+    def _damage(self, bad: BadRecord) -> DamagedRange | None:
+        """What is to be passed over; None if there may be more to come."""
+        file = self._log.file_at(bad.physical_offset)
+        assert file is not None, "what is bad was read from a file"
+        if self._is_unfinished(file, bad.physical_offset):
+            return None
+        after = self._next_good(bad.physical_offset)
+        if after is None:
+            return None
+        file.is_verified = False
+        return DamagedRange(bad.physical_offset, after.physical_offset, bad.reason)
+
+    def _is_unfinished(self, file: MappedFile, physical_offset: int) -> bool:
+        """Whether this may be the beginning of a record. Raises NoCopy for a misplaced blank."""
+        received = self.received_end - physical_offset
+        if received < _HEAD_SIZE:
+            return True
+        size, magic = _unpack_head(file.mapping, physical_offset - file.start)
+        if magic == MAGIC_BLANK:
+            raise NoCopy(
+                f"a file of the master ends at {physical_offset + size}, and none of ours: "
+                "mappedFileSizeCommitLog has to be that of the master"
+            )
+        is_possible = RECORD_SIZE_MIN <= size <= file.end - physical_offset
+        return magic in _MAGICS and is_possible and size > received
+
+    def _next_good(self, physical_offset: int) -> LogRecord | None:
+        found = self._log.find_record(physical_offset + 1)
+        if found is None or found.physical_offset + found.size > self.received_end:
+            return None
+        return found

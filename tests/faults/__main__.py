@@ -1,0 +1,81 @@
+"""Runs one rig: `python -m tests.faults kill --seed 7 --count 1000 --record`."""
+
+import argparse
+import logging
+import random
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.faults.catalog import RIGS
+from tests.faults.findings import Findings
+from tests.faults.rig import Rig
+from tests.faults.runs import Run, record
+
+
+def main() -> int:
+    arguments = _arguments()
+    rig = RIGS[arguments.rig]
+    reason = rig.missing()
+    if reason is not None:
+        sys.exit(f"{rig.name} cannot run here: {reason}")
+    if arguments.record:
+        _check_committed()
+    seed = random.randrange(2**32) if arguments.seed is None else arguments.seed
+    count = arguments.count or rig.many
+    command = f"python -m tests.faults {rig.name} --seed {seed} --count {count}"
+    _say(command)
+    logging.disable(logging.CRITICAL)  # What clients say of thousands of faults is read by nobody.
+    with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="roquet-faults-") as directory:
+        findings = rig.run(Path(directory), seed, count)
+    _say(findings.said())
+    if arguments.record:
+        record(_run_of(rig, command, findings))
+    return 1 if findings.violations else 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("rig", choices=sorted(RIGS))
+    parser.add_argument("--seed", type=int, help="repeats a run; without it one is chosen")
+    parser.add_argument("--count", type=int, help="how many faults; without it, hours of them")
+    parser.add_argument("--dir", help="where servers keep their files; they are gone afterwards")
+    parser.add_argument("--record", action="store_true", help="write the run into the table")
+    return parser.parse_args()
+
+
+def _check_committed() -> None:
+    """A run that is written down names the code it was made with."""
+    if _git(
+        "status", "--porcelain", "--untracked-files=no", "src", "tests", ":!tests/faults/runs.json"
+    ):
+        sys.exit("commit what has changed first: a recorded run names its commit")
+
+
+def _run_of(rig: Rig, command: str, findings: Findings) -> Run:
+    return Run(
+        rig=rig.name,
+        fault=rig.fault,
+        counts=dict(findings.counts),
+        figures={name: round(value, 3) for name, value in findings.figures.items()},
+        violations=findings.violations,
+        date=datetime.now(UTC).date().isoformat(),
+        commit=_git("rev-parse", "--short=10", "HEAD"),
+        command=command,
+    )
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(("git", *words), capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""All rigs, by name."""
+
+from typing import Final
+
+from tests.faults.bad_disks import FAILED_SYNC, FULL_DISK
+from tests.faults.bad_peers import DESCRIPTORS, HOSTILE_BYTES, STOPPED_READERS
+from tests.faults.changes import REBALANCE_STORM, ROLLING_RESTART
+from tests.faults.changing_hands import CHANGING_HANDS
+from tests.faults.damage import APACHE_DAMAGE, DAMAGE
+from tests.faults.killing import KILL
+from tests.faults.long_logs import LONG_LOG
+from tests.faults.power_cuts import POWER_CUT, STORE_POWER_CUT
+from tests.faults.rig import Rig
+from tests.faults.simulation.schedules import SIMULATION
+from tests.faults.soak import SOAK
+
+RIGS: Final[dict[str, Rig]] = {
+    rig.name: rig
+    for rig in (
+        KILL,
+        POWER_CUT,
+        STORE_POWER_CUT,
+        DAMAGE,
+        APACHE_DAMAGE,
+        FAILED_SYNC,
+        FULL_DISK,
+        DESCRIPTORS,
+        HOSTILE_BYTES,
+        STOPPED_READERS,
+        REBALANCE_STORM,
+        ROLLING_RESTART,
+        CHANGING_HANDS,
+        LONG_LOG,
+        SOAK,
+        SIMULATION,
+    )
+}

@@ -1,0 +1,73 @@
+"""A broker with a long log is killed, and how long it takes until the next one serves.
+
+Nothing was marked as safe when it died, and as much as there is has to be looked at again.
+"""
+
+import time
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from roquet.clock import SystemClock
+from roquet.protocol.messages.record_batches import DraftBatch
+from roquet.store.config import StoreConfig
+from roquet.store.message_store import MessageStore
+from tests.faults.findings import Findings, percentile
+from tests.faults.rig import Rig
+from tests.support.drafts import draft
+from tests.support.our_cluster import OurBroker
+from tests.support.quick_disk import QuickDisk
+from tests.support.stores import crash
+
+_MEBIBYTE: Final = 1 << 20
+_BODY_SIZE: Final = 900
+_BATCH_COUNT: Final = 500
+_QUEUE_COUNT: Final = 8
+_RESTARTS: Final = 10
+_FILE_SIZE: Final = 1 << 30
+
+
+def restart(directory: Path, seed: int, count: int) -> Findings:
+    """`count` is the size of the log in MiB."""
+    findings = Findings()
+    broker = OurBroker(
+        directory / "broker", configuration={"mappedFileSizeCommitLog": str(_FILE_SIZE)}
+    )
+    findings.counts["MiB of log"] = count
+    findings.counts["messages"] = _fill(broker.store_directory, Random(seed), count * _MEBIBYTE)
+    times_s = []
+    for _ in range(_RESTARTS):
+        begun_s = time.monotonic()
+        broker.start()
+        times_s.append(time.monotonic() - begun_s)
+        broker.kill()
+        findings.counts["restarts"] += 1
+    findings.figures["restart p99 s"] = percentile(times_s, 99)
+    return findings
+
+
+def _fill(root: Path, chance: Random, size: int) -> int:
+    """How many messages make a log of this size, whose owner died."""
+    config = StoreConfig(root=root, commit_log_file_size=_FILE_SIZE)
+    store = MessageStore.open(config, SystemClock(), QuickDisk())
+    number = 0
+    while store.log_end < size:
+        queue_id = chance.randrange(_QUEUE_COUNT)
+        drafts = [
+            draft(
+                chance.randbytes(_BODY_SIZE),
+                topic="long",
+                queue_id=queue_id,
+                properties={"KEYS": str(number + each)},
+            )
+            for each in range(_BATCH_COUNT)
+        ]
+        store.append_batch(DraftBatch(drafts))
+        number += _BATCH_COUNT
+    crash(store)
+    return number
+
+
+LONG_LOG: Final = Rig(
+    "long-log", "a broker with a long log is killed; the count is MiB", restart, few=16, many=1000
+)

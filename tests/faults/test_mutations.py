@@ -1,0 +1,129 @@
+"""Bugs put in on purpose, all over broker and client: each has to be found by the simulation.
+
+A rig that finds nothing may be blind. Bugs of the store alone are in `tests/crash`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from roquet.broker.delays.delay_levels import DelayLevels
+from roquet.broker.messages.arrivals import Arrivals
+from roquet.broker.messages.safety import Safety
+from roquet.broker.tables.queue_locks import LockTable, QueueKey
+from roquet.broker.transactions.pending_halves import PendingHalves
+from roquet.client.push.offset_book import OffsetBook
+from roquet.net.connection import Connection
+from roquet.store.commit_log import CommitLog
+from roquet.store.flushing import Flusher
+from roquet.store.message_store import MessageStore
+from tests.faults.simulation.schedules import run_schedule
+from tests.faults.simulation.world import Fault, cut_power, fail_a_sync, replace_members
+
+SEEDS_MAX = 60
+PROMPTLY_S = 5.0
+
+
+class Mutation(NamedTuple):
+    """`faults` are those that bring the bug to light; `invariant` is what it breaks."""
+
+    bug: str
+    put_in: Callable[[pytest.MonkeyPatch], None]
+    faults: Sequence[Fault]
+    invariant: str
+    patience_s: float = 30.0
+
+
+def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    def at_once(
+        _self: Safety, connection: Connection, _end: int, frames: bytes, _count: int
+    ) -> None:
+        connection.send(frames)
+
+    patch.setattr(Safety, "send_when_safe", at_once)
+
+
+def skip_the_sync(patch: pytest.MonkeyPatch) -> None:
+    def sync(self: CommitLog) -> int:
+        self.synced_end = self.end
+        return self.end
+
+    patch.setattr(CommitLog, "sync", sync)
+
+
+def show_what_is_not_safe(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageStore, "_max_offset", lambda _self, queue: queue.max_offset)
+
+
+def swallow_errors_of_the_disk(patch: pytest.MonkeyPatch) -> None:
+    def round_(_self: Flusher, sync: Callable[[], None]) -> None:
+        with suppress(OSError):
+            sync()
+
+    patch.setattr(Flusher, "_round", round_)
+
+
+def lose_a_wake_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Arrivals, "log_is_safe", lambda _self, _end: None)
+
+
+def commit_one_too_many(patch: pytest.MonkeyPatch) -> None:
+    def too_far(self: OffsetBook) -> int:
+        return next(iter(self._sizes), self.next_offset) + 1
+
+    patch.setattr(OffsetBook, "commit_offset", property(too_far))
+
+
+def lock_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    def lock(_self: LockTable, _client: str, queues: Iterable[QueueKey]) -> list[QueueKey]:
+        return list(queues)
+
+    patch.setattr(LockTable, "lock", lock)
+
+
+def deliver_before_the_time(patch: pytest.MonkeyPatch) -> None:
+    def early(_self: DelayLevels, _level: object, _offset: int, due_ms: int, _now_ms: int) -> int:
+        return due_ms - 300
+
+    patch.setattr(DelayLevels, "_due_ms", early)
+
+
+def forget_halves(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PendingHalves, "half_appended", lambda _self, _offset: None)
+
+
+MUTATIONS = (
+    Mutation("acknowledge before the sync", acknowledge_before_the_sync, (cut_power,), "I1"),
+    Mutation("skip the sync", skip_the_sync, (cut_power,), "I1"),
+    Mutation("show what is not safe", show_what_is_not_safe, (cut_power,), "I"),
+    Mutation(
+        "swallow errors of the disk", swallow_errors_of_the_disk, (fail_a_sync, cut_power), "I1"
+    ),
+    Mutation("lose a wake-up", lose_a_wake_up, (), "I6", PROMPTLY_S),
+    Mutation("commit one too many", commit_one_too_many, (replace_members,), "I"),
+    Mutation("deliver before the time", deliver_before_the_time, (), "I6"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.bug)
+def test_the_bug_is_found(
+    mutation: Mutation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation.put_in(monkeypatch)
+    assert any(
+        each.startswith(mutation.invariant)
+        for seed in range(SEEDS_MAX)
+        for each in run_schedule(
+            tmp_path / str(seed), seed, mutation.faults, mutation.patience_s
+        ).violations
+    )
+
+
+@pytest.mark.slow
+def test_without_a_bug_everything_comes_promptly(tmp_path: Path) -> None:
+    """Or else it would be no wonder that a lost wake-up is found."""
+    assert run_schedule(tmp_path / "calm", 1, (), PROMPTLY_S).violations == []

@@ -1,0 +1,34 @@
+"""Every rig does its fault a few times and finds nothing; with ROQUET_LONG=1, for hours.
+
+`python -m tests.faults RIG --seed SEED` repeats one.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.faults.catalog import RIGS
+from tests.faults.rig import Rig
+
+IS_LONG = bool(os.environ.get("ROQUET_LONG"))
+
+
+def _parameter(rig: Rig) -> object:
+    # Two rigs at a time would each wait for the other.
+    marks = [pytest.mark.slow, pytest.mark.xdist_group("apache" if rig.needs_java else "faults")]
+    return pytest.param(rig, marks=[*marks, pytest.mark.java] if rig.needs_java else marks)
+
+
+@pytest.mark.parametrize("rig", map(_parameter, RIGS.values()), ids=RIGS)
+def test_the_rig_finds_nothing(rig: Rig, tmp_path: Path) -> None:
+    reason = rig.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    seed = random.randrange(2**32)
+    count = rig.many if IS_LONG else rig.few
+    findings = rig.run(tmp_path, seed, count)
+    assert findings.counts
+    repeat = f"python -m tests.faults {rig.name} --seed {seed} --count {count}"
+    assert not findings.violations, f"{repeat}\n{findings.said()}"

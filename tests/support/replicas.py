@@ -1,0 +1,98 @@
+"""Two ends of a replication link in one event loop, without the brokers around them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from roquet.broker.replication.copies import Copies
+from roquet.broker.replication.following import MasterLink
+from roquet.broker.replication.sending import SlaveLinks
+from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.clock import SystemClock
+from roquet.net.ports import free_port
+from roquet.net.service import OnFailure, Services
+from roquet.store.log_copy import Grown
+from roquet.store.message_store import MessageStore
+from tests.support.quick_disk import QuickDisk
+from tests.support.stores import small_config
+
+HOST = "127.0.0.1"
+
+
+@dataclass
+class Master:
+    store: MessageStore
+    copies: Copies
+    links: SlaveLinks
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+
+@dataclass
+class Follower:
+    store: MessageStore
+    link: MasterLink
+    grown: list[Grown]
+
+
+def replica_config(
+    root: Path, role: BrokerRole, sizes: dict[str, Any], **settings: Any
+) -> BrokerConfig:
+    settings = {"ha_heartbeat_interval_ms": 50} | settings
+    return BrokerConfig(store=small_config(root, **sizes), role=role, **settings)
+
+
+@asynccontextmanager
+async def serving_master(
+    root: Path, sizes: dict[str, Any] | None = None, *, is_started: bool = False, **settings: Any
+) -> AsyncIterator[Master]:
+    """`is_started` starts the thread that flushes."""
+    config = replica_config(root, BrokerRole.ASYNC_MASTER, sizes or {}, **settings)
+    clock = SystemClock()
+    store = MessageStore.open(config.store, clock, QuickDisk())
+    if is_started:
+        store.start()
+    port = free_port(HOST)
+    copies = Copies(config.ha_lag_size_max, lambda: store.log_end)
+    try:
+        async with Services("master") as services:
+            links = SlaveLinks(config, clock, store, copies, services)
+            links.start(HOST, port)
+            try:
+                yield Master(store, copies, links, port)
+            finally:
+                links.stop()
+    finally:
+        store.close()
+
+
+@asynccontextmanager
+async def following(
+    root: Path, address: str | None, sizes: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Follower]:
+    config = replica_config(root, BrokerRole.SLAVE, sizes or {}, **settings)
+    clock = SystemClock()
+    store = MessageStore.open(config.store, clock, QuickDisk())
+    grown: list[Grown] = []
+    link = MasterLink(config, clock, store, master_address=lambda: address, on_grown=grown.append)
+    try:
+        async with Services("slave") as services:
+            services.run("follow", link.follow, on_failure=OnFailure.STOP_ALL)
+            yield Follower(store, link, grown)
+    finally:
+        store.close()
+
+
+@asynccontextmanager
+async def raw_slave(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(HOST, port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()

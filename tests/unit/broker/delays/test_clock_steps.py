@@ -1,0 +1,101 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roquet.broker.delays import clock_steps
+from roquet.broker.delays.clock_steps import ClockSteps
+from roquet.store.message_store import MessageStore
+from tests.support.drafts import draft
+from tests.support.fake_clock import FakeClock
+from tests.support.stores import opened
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
+    with opened(tmp_path, clock=clock) as store:
+        yield store
+
+
+def put(store: MessageStore) -> int:
+    return store.append(draft()).physical_offset
+
+
+def test_time_that_passes_is_no_step(
+    store: MessageStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = ClockSteps(store, clock)
+    first = put(store)
+    clock.advance(86_400)
+    clock.jump(0.999)
+    steps.look()
+    assert steps.since(first) == 0
+    assert caplog.text == ""
+
+
+def test_small_steps_add_up(store: MessageStore, clock: FakeClock) -> None:
+    steps = ClockSteps(store, clock)
+    first = put(store)
+    for _ in range(4):
+        clock.jump(0.3)
+        steps.look()
+    assert steps.since(first) == 1200
+
+
+def test_a_step_is_told_once(
+    store: MessageStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = ClockSteps(store, clock)
+    clock.jump(3600)
+    steps.look()
+    steps.look()
+    assert caplog.text.count("the clock was set forward by 3600.0 seconds") == 1
+    clock.jump(-60)
+    steps.look()
+    assert "the clock was set back by 60.0 seconds" in caplog.text
+
+
+def test_all_steps_count_since_a_message_was_accepted(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    before_the_run = put(store)
+    steps = ClockSteps(store, clock)
+    accepted = []
+    for seconds in (10, -3, 0):
+        accepted.append(put(store))
+        clock.jump(seconds)
+        steps.look()
+    assert [steps.since(each) for each in accepted] == [7_000, -3_000, 0]
+    assert steps.since(before_the_run) == 0
+    eras = [steps.era_of(each) for each in (before_the_run, *accepted)]
+    assert eras == [0, *accepted]
+    # All of an era have the same steps behind them.
+    assert [steps.since(era) for era in eras] == [0, 7_000, -3_000, 0]
+
+
+def test_a_run_that_begins_with_an_empty_store_is_a_run(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    steps = ClockSteps(store, clock)
+    first = put(store)
+    clock.jump(5)
+    steps.look()
+    assert steps.since(steps.era_of(first)) == 5_000
+
+
+def test_the_oldest_steps_are_forgotten(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock_steps, "STEP_COUNT_MAX", 2)
+    steps = ClockSteps(store, clock)
+    accepted = []
+    for _ in range(3):
+        accepted.append(put(store))
+        clock.jump(10)
+        steps.look()
+    assert [steps.since(each) for each in accepted] == [0, 20_000, 10_000]

@@ -1,0 +1,123 @@
+"""A slave and its master, whatever becomes of the link between them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roquet.broker.replication.frames import encode_header
+from roquet.net.ports import free_port
+from tests.support.drafts import draft
+from tests.support.eventually import eventually
+from tests.support.golden_replication import SIZES, log_bytes, master_store, recorded
+from tests.support.replicas import HOST, Master, following, serving_master
+from tests.support.stores import bodies
+
+
+def fill(master: Master, count: int) -> None:
+    for number in range(count):
+        master.store.append(draft(b"%d" % number * 100))
+
+
+async def test_a_slave_gets_all_there_is_and_all_that_comes(tmp_path: Path) -> None:
+    async with serving_master(tmp_path / "master") as master:
+        fill(master, 50)
+        async with following(tmp_path / "slave", master.address) as slave:
+            await eventually(lambda: slave.store.log_end == master.store.log_end)
+            fill(master, 50)
+            await eventually(lambda: slave.store.log_end == master.store.log_end)
+            await eventually(lambda: master.copies.confirmed_end == master.store.log_end)
+            assert bodies(slave.store) == bodies(master.store)
+            assert slave.grown[0].queues == {(b"TopicA", 0)}
+            assert slave.link.master == master.address
+
+
+async def test_a_slave_that_was_away_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with serving_master(tmp_path / "master") as master:
+        fill(master, 20)
+        for _ in range(3):
+            async with following(tmp_path / "slave", master.address) as slave:
+                await eventually(lambda: slave.store.log_end == master.store.log_end)
+            fill(master, 20)
+
+
+async def test_a_master_that_comes_back_is_followed_again(tmp_path: Path) -> None:
+    port = free_port(HOST)
+    async with following(tmp_path / "slave", f"{HOST}:{port}") as slave:
+        for _ in range(2):
+            async with serving_master(tmp_path / "master") as master:
+                master.links.stop()
+                master.links.start(HOST, port)
+                fill(master, 20)
+                end = master.store.log_end
+                await eventually(lambda: slave.store.log_end == end)  # noqa: B023
+    assert log_bytes(tmp_path / "slave") == log_bytes(tmp_path / "master")
+
+
+async def test_a_slave_without_a_master_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with following(tmp_path, None) as slave:
+        await eventually(lambda: "haMasterAddress" in caplog.text)
+        slave.link._say("something else")
+        slave.link._say("something else")
+    assert caplog.text.count("something else") == 1
+
+
+class ScriptedMaster:
+    """Sends what it is told, and keeps what it hears."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+        self.heard = b""
+        self.link_count = 0
+        self.port = free_port(HOST)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.link_count += 1
+        self.heard = b""
+        for piece in self._pieces:
+            writer.write(piece)
+        while data := await reader.read(100):
+            self.heard += data
+        writer.close()
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self.serve, HOST, self.port)
+        return f"{HOST}:{self.port}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+
+async def test_our_slave_makes_the_store_of_an_apache_master(tmp_path: Path) -> None:
+    original = master_store(tmp_path)
+    apache = ScriptedMaster(*recorded("master"))
+    async with apache as address, following(tmp_path / "slave", address, SIZES) as slave:
+        await eventually(lambda: slave.store.log_end == 50817)
+        await eventually(lambda: apache.heard.endswith((50817).to_bytes(8)))
+        assert apache.heard.startswith(bytes(8))
+    assert log_bytes(tmp_path / "slave") == log_bytes(original)
+
+
+@pytest.mark.parametrize(
+    ("piece", "reason"),
+    [
+        (encode_header(-1, 0), "no frame has"),
+        (encode_header(100, 1) + b"x", "mappedFileSizeCommitLog"),
+    ],
+)
+async def test_nonsense_costs_the_link_and_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, piece: bytes, reason: str
+) -> None:
+    async with ScriptedMaster(piece) as address, following(tmp_path, address):
+        await eventually(lambda: reason in caplog.text)
+
+
+async def test_a_silent_master_is_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    silent = ScriptedMaster()
+    settings: dict[str, Any] = {"ha_silence_ms_max": 100, "ha_heartbeat_interval_ms": 30}
+    async with silent as address, following(tmp_path, address, **settings):
+        await eventually(lambda: "said nothing" in caplog.text)
+        await eventually(lambda: silent.link_count > 1)

@@ -1,0 +1,137 @@
+"""A master and its slaves as whole brokers: what clients see of them."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from roquet import AsyncProducer, AsyncPullConsumer, Message, StartFrom
+from roquet.client.errors import NotYetSafe
+from roquet.testing import Cluster
+from tests.support.eventually import eventually
+from tests.support.stores import bodies
+
+SLAVE = "broker-a/1"
+GROUP = "group"
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster(replicas=1) as cluster:
+        yield cluster
+
+
+async def send(cluster: Cluster, topic: str, *texts: bytes) -> None:
+    async with AsyncProducer(cluster.name_server, "producers") as producer:
+        for text in texts:
+            await producer.send(Message(topic, text))
+
+
+async def consume(cluster: Cluster, topic: str, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    async with AsyncPullConsumer(
+        cluster.name_server, GROUP, start_from=StartFrom.FIRST
+    ) as consumer:
+        consumer.subscribe(topic)
+        while len(found) < count:
+            found += [each.body for each in await consumer.poll(timeout_s=1.0)]
+        await consumer.commit()
+    return found
+
+
+@pytest.mark.slow
+async def test_readers_go_on_at_the_slave_and_are_not_thrown_back(cluster: Cluster) -> None:
+    topic = await cluster.new_topic(queues=1)
+    await send(cluster, topic, b"1", b"2")
+    assert await consume(cluster, topic, 2) == [b"1", b"2"]
+    await send(cluster, topic, b"3")
+    await cluster.copied()
+
+    await cluster.kill_master()
+    assert await consume(cluster, topic, 1) == [b"3"]
+    assert [each.body for each in cluster.received(topic)] == [b"1", b"2", b"3"]
+    slave = cluster._brokers[SLAVE]
+    assert slave.offsets.find(GROUP, topic, 0) == 3
+
+    await cluster.start_broker()
+    await cluster.copied()
+    assert cluster._brokers["broker-a"].offsets.find(GROUP, topic, 0) == 3
+    await send(cluster, topic, b"4")
+    assert await consume(cluster, topic, 1) == [b"4"]
+    await cluster.copied()
+    assert bodies(slave.store, topic) == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.slow
+async def test_a_group_that_starts_while_the_master_is_away_is_served(cluster: Cluster) -> None:
+    topic = await cluster.new_topic(queues=1)
+    await send(cluster, topic, b"1", b"2")
+    await cluster.copied()
+    await cluster.kill_master()
+    assert await consume(cluster, topic, 2) == [b"1", b"2"]
+
+
+@pytest.mark.slow
+async def test_a_sync_master_answers_when_its_slave_has_the_message() -> None:
+    async with Cluster(replicas=1, settings={"brokerRole": "SYNC_MASTER"}) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        slave = cluster._brokers[SLAVE]
+        await eventually(lambda: cluster._brokers["broker-a"].replication.copies.slaves)
+        async with AsyncProducer(cluster.name_server, "producers") as producer:
+            for number in range(10):
+                receipt = await producer.send(Message(topic, b"%d" % number))
+                assert slave.store.max_offset(topic, 0) == receipt.queue_offset + 1
+        assert await consume(cluster, topic, 10)
+
+
+@pytest.mark.slow
+async def test_a_sync_master_without_a_slave_stores_and_says_that_it_is_not_safe() -> None:
+    settings = {"brokerRole": "SYNC_MASTER"}
+    async with Cluster(replicas=1, settings=settings) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        await cluster.stop_broker(SLAVE)
+        await eventually(lambda: not cluster._brokers["broker-a"].replication.copies.slaves)
+        async with AsyncProducer(cluster.name_server, "producers") as producer:
+            with pytest.raises(NotYetSafe, match="no replica"):
+                await producer.send(Message(topic, b"alone"))
+        assert await consume(cluster, topic, 1) == [b"alone"]
+
+
+@pytest.mark.slow
+async def test_a_slave_copies_topics_groups_and_offsets(cluster: Cluster) -> None:
+    topic = await cluster.new_topic(queues=3)
+    master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+    master.groups.find_or_create(GROUP, may_create=True)
+    master.offsets.commit(GROUP, topic, 2, 17)
+    await cluster.copied()
+    assert slave.topics.find(topic) == master.topics.find(topic)
+    assert slave.groups.find(GROUP) == master.groups.find(GROUP)
+    assert slave.offsets.find(GROUP, topic, 2) == 17
+    assert slave.topics.version == master.topics.version
+    master.topics.delete(topic)
+    master.groups.delete(GROUP)
+    await cluster.copied()
+    assert slave.topics.find(topic) is None
+    assert slave.groups.find(GROUP) is None
+
+
+@pytest.mark.slow
+async def test_what_a_slave_has_survives_its_restart(cluster: Cluster) -> None:
+    topic = await cluster.new_topic(queues=1)
+    await send(cluster, topic, b"1")
+    await cluster.copied()
+    await cluster.restart_broker(SLAVE)
+    await send(cluster, topic, b"2")
+    await cluster.copied()
+    await cluster.kill_master()
+    await cluster.restart_broker(SLAVE)
+    assert [each.body for each in cluster.received(topic)] == [b"1", b"2"]
+
+
+@pytest.mark.slow
+async def test_several_slaves_have_the_same() -> None:
+    async with Cluster(replicas=2) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        await send(cluster, topic, b"1", b"2")
+        await cluster.copied()
+        for number in (1, 2):
+            assert bodies(cluster._brokers[f"broker-a/{number}"].store, topic) == [b"1", b"2"]

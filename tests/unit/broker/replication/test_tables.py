@@ -1,0 +1,44 @@
+"""What a slave copies besides the log, and what it does when that goes wrong."""
+
+import pytest
+
+from roquet.testing import Cluster
+from tests.support.eventually import eventually
+
+SLAVE = "broker-a/1"
+
+
+async def test_a_master_that_is_away_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with Cluster(replicas=1) as cluster:
+        await cluster.copied()
+        await cluster.kill_master()
+        copy = cluster._brokers[SLAVE].replication.table_copy
+        await copy.copy()
+        await copy.copy()
+    assert caplog.text.count("not all tables of master") == 1
+
+
+async def test_a_master_that_is_away_is_told_what_it_missed_when_it_is_back() -> None:
+    async with Cluster(replicas=1) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        cluster._brokers["broker-a"].offsets.commit("g", topic, 0, 5)
+        await cluster.copied()
+        await cluster.kill_master()
+        cluster._brokers[SLAVE].offsets.commit("g", topic, 0, 9)
+        await cluster.start_broker()
+        await cluster.copied()
+        assert cluster._brokers["broker-a"].offsets.find("g", topic, 0) == 9
+        cluster._brokers["broker-a"].offsets.commit("g", topic, 0, 2)
+        await cluster.copied()
+        assert cluster._brokers[SLAVE].offsets.find("g", topic, 0) == 2
+
+
+async def test_progress_of_delays_is_copied_and_kept() -> None:
+    async with Cluster(replicas=1) as cluster:
+        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        state = master.delays.levels.state
+        value = type(state.value)(offset_table={3: 7})
+        state.take_over(value)
+        await cluster.copied()
+        assert slave.delays.levels.state.value == value
+        await eventually(lambda: slave.delay_saver._saved_count == 1)

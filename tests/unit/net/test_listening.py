@@ -1,0 +1,117 @@
+"""Who connects is accepted, or waits until there is a descriptor."""
+
+import asyncio
+import socket
+from contextlib import suppress
+from typing import cast
+
+import pytest
+
+from roquet.net import listening
+from roquet.net.listening import Listener
+from roquet.net.ports import free_port
+from tests.support.eventually import eventually
+from tests.support.few_descriptors import few_descriptors_left
+
+
+class Doors:
+    """What a listener made, and what it had to say."""
+
+    def __init__(self) -> None:
+        self.opened: list[asyncio.Transport] = []
+        self.peers: list[object] = []
+        self.shortages: list[OSError] = []
+
+    def new(self) -> asyncio.Protocol:
+        doors = self
+
+        class Door(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                doors.opened.append(cast("asyncio.Transport", transport))
+                doors.peers.append(transport.get_extra_info("peername", "gone"))
+
+        return Door()
+
+    async def listen(self, host: str = "127.0.0.1") -> tuple[Listener, int]:
+        port = free_port("127.0.0.1")
+        return await Listener.open(host, port, self.new, self.shortages.append), port
+
+    async def close(self, listener: Listener) -> None:
+        await listener.close()
+        for transport in self.opened:
+            transport.close()
+        # A transport closes its socket in the next turn.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_all_who_connect_are_accepted(host: str) -> None:
+    doors = Doors()
+    listener, port = await doors.listen(host)
+    peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+    await eventually(lambda: len(doors.opened) == 200)
+    accepted = doors.opened[0].get_extra_info("socket")
+    assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    for peer in peers:
+        peer.close()
+    await doors.close(listener)
+
+
+async def test_without_descriptors_it_pauses_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_PAUSE_S", 0.01)
+    doors = Doors()
+    listener, port = await doors.listen()
+    # Before there are none left: connecting takes a descriptor, too.
+    peers = [socket.socket() for _ in range(3)]
+    with few_descriptors_left(1):
+        for peer in peers:
+            peer.connect(("127.0.0.1", port))
+        await eventually(lambda: len(doors.shortages) >= 2)
+        assert len(doors.opened) == 1
+    await eventually(lambda: len(doors.opened) == 3)
+    for peer in peers:
+        peer.close()
+    await doors.close(listener)
+
+
+async def test_a_listener_that_pauses_can_be_closed() -> None:
+    doors = Doors()
+    listener, port = await doors.listen()
+    peer = socket.socket()
+    with few_descriptors_left(0):
+        peer.connect(("127.0.0.1", port))
+        await eventually(lambda: len(doors.shortages) == 1)
+        await listener.close()
+    peer.close()
+    assert doors.opened == []
+
+
+async def test_nobody_is_accepted_after_the_end() -> None:
+    doors = Doors()
+    listener, port = await doors.listen()
+    await doors.close(listener)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+async def test_a_peer_that_is_gone_again_harms_nobody() -> None:
+    doors = Doors()
+    listener, port = await doors.listen()
+    for _ in range(20):
+        peer = socket.create_connection(("127.0.0.1", port))
+        with suppress(OSError):
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0] + [0] * 4))
+        peer.close()
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        address = peer.getsockname()
+        await eventually(lambda: address in doors.peers)
+    await doors.close(listener)
+
+
+async def test_an_address_that_is_taken_leaves_nothing_open() -> None:
+    doors = Doors()
+    listener, port = await doors.listen()
+    with pytest.raises(OSError, match="in use"):
+        await Listener.open("127.0.0.1", port, doors.new, doors.shortages.append)
+    await doors.close(listener)
