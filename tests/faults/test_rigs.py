@@ -21,7 +21,7 @@ def _parameter(rig: Rig) -> object:
     return pytest.param(rig, marks=[*marks, pytest.mark.java] if rig.needs_java else marks)
 
 
-@pytest.mark.parametrize("rig", map(_parameter, RIGS.values()), ids=RIGS)
+@pytest.mark.parametrize("rig", [_parameter(each) for each in RIGS.values()], ids=RIGS)
 def test_the_rig_finds_nothing(rig: Rig, tmp_path: Path) -> None:
     reason = rig.missing()
     if reason is not None:
