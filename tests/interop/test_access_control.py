@@ -195,7 +195,7 @@ def test_who_may_not_is_told_so(
     names = secured.names.address
     code = 1 if java.version is ApacheVersion.V4_9_7 else 16
     with JavaProducer(java, names, new_name("producers"), credentials=SHOP) as producer:
-        with pytest.raises(JavaFailure, match="No default permission for topic:closed") as caught:
+        with pytest.raises(JavaFailure) as caught:
             producer.send(Outgoing(CLOSED, b"x"))
         assert caught.value.code == code
     with (
@@ -253,6 +253,6 @@ def test_our_own_clients_sign_as_they_do_for_apache(secured: Secured, new_name: 
             producer.send(Message(CLOSED, b"x"), timeout_s=TIMEOUT_S)
     with (
         Admin(names, credentials=Credentials(*SHOP)) as admin,
-        pytest.raises(RequestRefused, match="Need admin permission"),
+        pytest.raises(RequestRefused, match="permission"),
     ):
         admin.create_topic(new_name("topic"))
