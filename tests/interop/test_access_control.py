@@ -98,7 +98,14 @@ def topic(secured: Secured, java: JavaDriver, new_name: NewName) -> str:
     words = ("-n", secured.names.address, "-b", secured.broker.address, "-t", name)
     said = java.mqadmin("updateTopic", *words, "-r", "1", "-w", "1", credentials=OPERATOR)
     assert "success" in said.output, said
+    wait_for_route(secured, name)
     return name
+
+
+def wait_for_route(secured: Secured, topic: str) -> None:
+    """A broker tells its name servers of new topics a moment after whoever made them."""
+    with Admin(secured.names.address, credentials=Credentials(*OPERATOR)) as admin:
+        wait_until(lambda: topic in admin.topics())
 
 
 def test_everything_that_clients_do_works_with_a_signature(
@@ -225,6 +232,7 @@ def test_mqadmin_manages_accounts(
     newcomer = JavaCredentials("newcomer", "newcomer-secret")
     topic = new_name("topic")
     said("updateTopic", "-t", topic, "-r", "1", "-w", "1")
+    wait_for_route(secured, topic)
     assert "success" in said(
         "updateAclConfig", "-a", newcomer.access_key, "-s", newcomer.secret_key, "-t",
         f"{topic}=PUB", "-i", "DENY", "-u", "DENY", "-m", "false",
