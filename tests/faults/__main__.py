@@ -23,6 +23,7 @@ def main() -> int:
         sys.exit(f"{rig.name} cannot run here: {reason}")
     if arguments.record:
         _check_committed()
+    commit = _git("rev-parse", "--short=10", "HEAD")
     seed = random.randrange(2**32) if arguments.seed is None else arguments.seed
     count = arguments.count or rig.many
     command = f"python -m tests.faults {rig.name} --seed {seed} --count {count}"
@@ -32,7 +33,7 @@ def main() -> int:
         findings = rig.run(Path(directory), seed, count)
     _say(findings.said())
     if arguments.record:
-        record(_run_of(rig, command, findings))
+        record(_run_of(rig, commit, command, findings))
     return 1 if findings.violations else 0
 
 
@@ -59,7 +60,7 @@ def _check_committed() -> None:
         sys.exit("commit what has changed first: a recorded run names its commit")
 
 
-def _run_of(rig: Rig, command: str, findings: Findings) -> Run:
+def _run_of(rig: Rig, commit: str, command: str, findings: Findings) -> Run:
     return Run(
         rig=rig.name,
         fault=rig.fault,
@@ -67,7 +68,7 @@ def _run_of(rig: Rig, command: str, findings: Findings) -> Run:
         figures={name: round(value, 3) for name, value in findings.figures.items()},
         violations=findings.violations,
         date=datetime.now(UTC).date().isoformat(),
-        commit=_git("rev-parse", "--short=10", "HEAD"),
+        commit=commit,
         command=command,
     )
 

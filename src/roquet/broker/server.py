@@ -317,7 +317,7 @@ def _log_is_safe(broker: Broker, end: int) -> None:
     """More of the log than before is, up to `end`."""
     replication = broker.replication
     if broker.config.waits_for_slaves:
-        broker.store.confirmed_end = replication.copies.shown_end
+        broker.store.hold_back(replication.copies.shown_end)
     broker.arrivals.log_is_safe(end)
     if replication.master_link is not None:
         replication.master_link.report_soon()

@@ -32,18 +32,15 @@ class _Socket:
         return _DESCRIPTOR
 
 
-class Listener:
-    """What `loop.create_server` gives."""
+class Listening:
+    """In place of the `Listener` of a server."""
 
     def __init__(self, network: "Network", address: Address) -> None:
         self._network = network
         self._address = address
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._network.listeners.pop(self._address, None)
-
-    async def wait_closed(self) -> None:
-        pass
 
 
 class Network:
@@ -62,12 +59,12 @@ class Network:
         # Who is there but cannot be reached now, nor reach anybody.
         self.silent: set[Address] = set()
 
-    def listen(self, host: str, port: int, factory: Factory) -> Listener:
+    def listen(self, host: str, port: int, factory: Factory) -> Listening:
         address = (host, port)
         if address in self.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         self.listeners[address] = factory
-        return Listener(self, address)
+        return Listening(self, address)
 
     async def connect(self, host: str, port: int, factory: Factory) -> Any:
         caller = (host, next(self._ports))

@@ -118,6 +118,6 @@ SIMULATION: Final = Rig(
     "simulation",
     "broker and clients under virtual time: cuts, pauses, kills, power cuts, failed syncs",
     simulate,
-    few=100,
+    few=60,
     many=10_000,
 )

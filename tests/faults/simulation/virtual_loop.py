@@ -64,11 +64,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
         return self.create_task(work())
 
-    async def create_server(  # type: ignore[override]
-        self, protocol_factory: Any, host: Any, port: Any, **_: Any
-    ) -> Any:
-        return self.network.listen(host, port, protocol_factory)
-
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Any, host: Any, port: Any, **_: Any
     ) -> Any:

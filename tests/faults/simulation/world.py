@@ -13,14 +13,17 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from roquet.broker.broker import Broker
+from roquet.broker.replication.sending import SlaveLinks
 from roquet.broker.server import _started
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
+from roquet.net.listening import Listener
 from roquet.store.config import FlushMode
 from roquet.store.errors import StoreError
 from roquet.store.flushing import Flusher
+from tests.faults.simulation.network import Factory, Listening
 from tests.faults.simulation.virtual_loop import START_S, VirtualLoop
 from tests.faults.traffic import ORDERED, SPREAD, TOPIC, Traffic
 from tests.support.fake_clock import START_MS
@@ -188,12 +191,19 @@ def simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
     """
     clock = WallClock(loop)
     chance = Random(f"{seed} identities")
+
+    async def listen(host: str, port: int, new_protocol: Factory, _: object) -> Listening:
+        return loop.network.listen(host, port, new_protocol)
+
     with ExitStack() as stack:
         for target, name, replacement in (
             (SystemClock, "now_ms", lambda _self: clock.now_ms()),
             (SystemClock, "monotonic_s", lambda _self: clock.monotonic_s()),
             (Flusher, "start", _start_rounds(loop, Random(f"{seed} disk"))),
             (Flusher, "stop", _stop_rounds),
+            (Listener, "open", listen),
+            # There are no slaves here.
+            (SlaveLinks, "start", lambda _self, _host, _port: None),
         ):
             stack.enter_context(patch.object(target, name, replacement))
         stack.enter_context(patch("secrets.randbelow", chance.randrange))
@@ -207,6 +217,9 @@ def simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
 
 
 def _start_rounds(loop: VirtualLoop, chance: Random) -> Callable[[Flusher], None]:
+    # Some disks are slow now and then, others always.
+    slow_share = chance.choice((0.02, 0.5))
+
     def start(self: Flusher) -> None:
         self._is_stopping = False
 
@@ -215,7 +228,7 @@ def _start_rounds(loop: VirtualLoop, chance: Random) -> Callable[[Flusher], None
                 return
             with suppress(PowerCut):
                 self._round(self._sync_what_is_due)
-            slow = _SLOW_SYNC_S if chance.random() < 0.02 else _ROUND_S_MAX
+            slow = _SLOW_SYNC_S if chance.random() < slow_share else _ROUND_S_MAX
             loop.call_later(chance.uniform(0.0005, slow), round_)
 
         loop.call_soon(round_)
@@ -288,6 +301,12 @@ async def restart_names(world: World) -> None:
     await world.restart_names()
 
 
+async def set_the_clock(world: World) -> None:
+    """Somebody sets the clock on the wall of the broker, forward or back."""
+    hours = world._chance.choice((-24, -1, 1, 24))
+    world.clock.ahead_ms += hours * 3_600_000
+
+
 async def replace_members(world: World) -> None:
     """What they have committed is where others go on."""
     for group in (SPREAD, ORDERED):
@@ -308,4 +327,5 @@ FAULTS: Final[tuple[Fault, ...]] = (
     fail_a_sync,
     restart_names,
     replace_members,
+    set_the_clock,
 )

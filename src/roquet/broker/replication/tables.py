@@ -35,7 +35,7 @@ FIRST_PAUSE_S: Final = 3.0
 PERIOD_S: Final = 10.0
 _TIMEOUT_S: Final = 3.0
 _NAME_SIZE_SHOWN: Final = 100
-_NO_FIELDS: Final = NoFields()
+_NO_HEADER: Final = NoFields()
 
 B = TypeVar("B", bound=Body)
 
@@ -56,12 +56,12 @@ class TableCopy:
     def __init__(
         self,
         peers: Peers,
+        account: OwnAccount | None,
         tables: SlaveTables,
         master_address: Callable[[], str | None],
-        account: OwnAccount | None = None,
     ) -> None:
-        self._account = account
         self._peers = peers
+        self._account = account
         self._tables = tables
         self._master_address = master_address
         self._said = ""
@@ -112,7 +112,7 @@ class TableCopy:
         await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
         self._tables.offsets.told(own)
 
-    async def _ask(self, address: str, code: RequestCode, header: Header = _NO_FIELDS) -> Command:
+    async def _ask(self, address: str, code: RequestCode, header: Header = _NO_HEADER) -> Command:
         request = request_of(self._account, code, header)
         reply = await self._peers.call(address, request, _TIMEOUT_S)
         if reply.code != ResponseCode.SUCCESS:
