@@ -1,4 +1,4 @@
-"""What every job reports through: what it waits for, how far it is, what came of it, why not.
+"""What commands and jobs report through: what is waited for, how far it is, what came of it.
 
 Standard output has the result and nothing else: a table, or with `--json` one JSON object. Standard
 error is for whoever waits: a moving display on a terminal, and a plain line now and then elsewhere.
