@@ -64,6 +64,15 @@ test-long: java check  ## the same proofs with counts that take hours
 sanitize: $(READY)  ## golden and hostile bytes through what is compiled, under AddressSanitizer
 	@scripts/sanitize.sh
 
+# How long each target is attacked.
+FUZZ_S ?= 30
+
+fuzz: $(READY)  ## coverage-guided attacks on everything that reads bytes of peers
+	@$(BIN)/python -c 'import atheris' 2> /dev/null || $(BIN)/python -m pip install --quiet -c constraints.txt atheris
+	@for target in $$($(BIN)/python -c 'from tests.fuzz.targets import TARGETS; print(*TARGETS)'); do \
+		$(BIN)/python -m tests.fuzz $$target $(FUZZ_S) || exit 1; \
+	done
+
 bench: $(READY)  ## measure; numbers are ratios within one run
 	@for bench in bench/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
 
@@ -72,4 +81,4 @@ clean:  ## remove everything that is made, not written
 	@find src -name '*.so' -delete -o -name '*.c' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup java demo check unit test test-long sanitize bench clean
+.PHONY: help setup java demo check unit test test-long sanitize fuzz bench clean

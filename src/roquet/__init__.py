@@ -110,12 +110,6 @@ if TYPE_CHECKING:
     from roquet.client.reader.config import TopicReaderConfig
     from roquet.client.reader.reader import AsyncTopicReader, Bounds
     from roquet.client.received import Death, ReceivedMessage
-    from roquet.client.trace.records import (
-        EndTransactionRecord,
-        PubRecord,
-        SubAfterRecord,
-        SubBeforeRecord,
-    )
     from roquet.net.errors import BadAddress
     from roquet.protocol.codes import Permission, ResponseCode
     from roquet.protocol.compression import Compression
@@ -156,7 +150,6 @@ __all__ = [
     "Credentials",
     "DeadLetter",
     "Death",
-    "EndTransactionRecord",
     "FixedQueues",
     "GroupMembers",
     "GroupNotFound",
@@ -185,7 +178,6 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
-    "PubRecord",
     "PullConsumer",
     "PullConsumerConfig",
     "PullProgress",
@@ -219,8 +211,6 @@ __all__ = [
     "SomeFailed",
     "StartFrom",
     "StateNotSaved",
-    "SubAfterRecord",
-    "SubBeforeRecord",
     "Subscription",
     "TlsConfig",
     "TopicCounts",
@@ -276,7 +266,6 @@ _HOMES: Final = {
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
     "Death": "roquet.client.received",
-    "EndTransactionRecord": "roquet.client.trace.records",
     "FixedQueues": "roquet.client.group.allocation",
     "GroupMembers": "roquet.client.admin.groups",
     "GroupNotFound": "roquet.client.errors",
@@ -305,7 +294,6 @@ _HOMES: Final = {
     "Producer": "roquet.client.blocking.producer",
     "ProducerConfig": "roquet.client.config",
     "ProducerStatistics": "roquet.client.producer.statistics",
-    "PubRecord": "roquet.client.trace.records",
     "PullConsumer": "roquet.client.blocking.consumers",
     "PullConsumerConfig": "roquet.client.pull.config",
     "PullProgress": "roquet.client.pull.consumer",
@@ -338,8 +326,6 @@ _HOMES: Final = {
     "SomeFailed": "roquet.client.errors",
     "StartFrom": "roquet.client.group.start_offset",
     "StateNotSaved": "roquet.state_file",
-    "SubAfterRecord": "roquet.client.trace.records",
-    "SubBeforeRecord": "roquet.client.trace.records",
     "Subscription": "roquet.protocol.subscription",
     "TlsConfig": "roquet.client.cluster.tls",
     "TopicCounts": "roquet.client.push.statistics",

@@ -320,7 +320,9 @@ def test_a_group_that_begins_last_gets_nothing_old_of_a_young_topic(
         # Apache enters messages into their queues a little later.
         wait_until(lambda: admin.topic_statistics(topic).message_count == 4)
     inbox = Inbox()
-    new_consumer(inbox, start_from=start)
+    consumer = new_consumer(inbox, start_from=start)
+    # By then it knows where the end is.
+    wait_until(lambda: len(consumer.queues()) == 4, PATIENT_S)
     later = send(producer, topic, 4, 4)
     inbox.wait_for(4)
     assert Counter(inbox.bodies) == Counter(later)

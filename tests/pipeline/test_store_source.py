@@ -28,7 +28,9 @@ FILE_SIZE = 1 << 18
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MessageStore]:
-    with opened(tmp_path, commit_log_file_size=FILE_SIZE, queue_file_size=2000) as it:
+    with opened(
+        tmp_path, commit_log_file_size=FILE_SIZE, queue_file_size=2000, write_checksums=False
+    ) as it:
         yield it
 
 
@@ -51,7 +53,13 @@ def test_messages_of_all_kinds_are_the_same_rows_in_all_splits(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock = FakeClock()
-    killed = open_store(tmp_path, clock=clock, commit_log_file_size=FILE_SIZE, queue_file_size=2000)
+    killed = open_store(
+        tmp_path,
+        clock=clock,
+        commit_log_file_size=FILE_SIZE,
+        queue_file_size=2000,
+        write_checksums=False,
+    )
     fill_with_everything(killed, clock, 2000, seed=1)
     crash(killed)
     expected = scalar_rows(tmp_path, TOPICS)

@@ -91,6 +91,7 @@ class JavaDriver:
         """Returns when the JVM answers. Raises JvmNotStarted."""
         self.version = version
         self._log_path = directory / "driver.log"
+        self._tools_path = directory / "conf" / "tools.yml"
         self._ids = count(1)
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[_Answer]] = {}
@@ -159,6 +160,11 @@ class JavaDriver:
         """
         access_key, secret_key = credentials or (None, None)
         arguments = {"words": words, "accessKey": access_key, "secretKey": secret_key}
+        # 4.9 takes them from nowhere else.
+        if credentials is None:
+            self._tools_path.unlink(missing_ok=True)
+        else:
+            self._tools_path.write_text(f"accessKey: {access_key}\nsecretKey: {secret_key}\n")
         return self.call("mqadmin", arguments, AdminOutput)
 
     def new_handle(self, role: str) -> str:

@@ -29,6 +29,7 @@ def owned_by_another(
     end(store)
     for name in OUR_FILES:
         (root / name).write_bytes(kept[name])
+    (root / "lock").write_bytes(b"lock")
     checkpoint = bytearray((root / "checkpoint").read_bytes())
     checkpoint[OUR_NOTE] = note
     (root / "checkpoint").write_bytes(checkpoint)

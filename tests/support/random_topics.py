@@ -117,7 +117,9 @@ class RandomTopics:
         self.cluster.stop_broker("broker-b")
         clock = FakeClock()
         sizes = {"commit_log_file_size": LOG_FILE_SIZE, "queue_file_size": 20 * 100}
-        with opened(self.store_of("broker-b"), clock=clock, **sizes) as store:
+        with opened(
+            self.store_of("broker-b"), clock=clock, write_checksums=False, **sizes
+        ) as store:
             fill_with_everything(store, clock, count, seed)
         self.cluster.start_broker("broker-b")
 

@@ -15,6 +15,8 @@ from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, TRACE_TOPIC
 
 # In a need: whatever topics and groups there are. Nothing can be called that.
 ALL_TOPICS: Final = "*"
+# What a replica does.
+_COPIES: Final = Need(ALL_TOPICS, Right.SUB)
 # Everybody who is known may write down what became of messages, as in Apache.
 _TRACES: Final = Need(TRACE_TOPIC, Right.PUB)
 
@@ -78,3 +80,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     def trusts(self, ip: str) -> bool:
         """Whether whoever comes from there may do everything."""
         return any(each.include(ip) for each in self.trusted_addresses)
+
+    def may_copy(self, ip: str) -> bool:
+        """Whether a replica may come from there: where nothing can be signed, addresses decide.
+
+        They are those that everybody trusts, and those of accounts that may read everything.
+        """
+        return self.trusts(ip) or any(
+            account.trusted_addresses.include(ip) and lacking(account, (_COPIES,)) is None
+            for account in self.accounts.values()
+        )

@@ -56,9 +56,9 @@ class Guard:
             self._complain(request, denied)
             raise
 
-    def trusts(self, ip: str) -> bool:
-        """Whether a peer is let in by its address: all there is where nothing can be signed."""
-        return self._accounts.rules.trusts(ip)
+    def may_copy(self, ip: str) -> bool:
+        """Whether a replica may follow the log from there, over a link that has no signatures."""
+        return self._accounts.rules.may_copy(ip)
 
     def tick(self) -> None:
         """To be called every now and then: says how many refusals were not logged."""

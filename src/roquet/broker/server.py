@@ -121,6 +121,8 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
         stack.push_async_callback(stop_serving)
         if not config.is_slave:
             slave_links = broker.replication.slave_links
+            if broker.guard is not None:
+                slave_links.may_follow = broker.guard.may_copy
             slave_links.start(config.bind_host, config.ha_port)
             stack.callback(slave_links.stop)
         for listener, distance in zip(listeners, (0, FAST_PORT_DISTANCE), strict=True):
@@ -315,7 +317,7 @@ def _log_is_safe(broker: Broker, end: int) -> None:
     """More of the log than before is, up to `end`."""
     replication = broker.replication
     if broker.config.waits_for_slaves:
-        broker.store.confirmed_end = replication.copies.shown_end
+        broker.store.hold_back(replication.copies.shown_end)
     broker.arrivals.log_is_safe(end)
     if replication.master_link is not None:
         replication.master_link.report_soon()

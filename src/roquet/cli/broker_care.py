@@ -8,7 +8,7 @@ from roquet.cli.operating.brokers import brokers_named
 from roquet.cli.operating.commands import Commands, Session
 from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
 from roquet.cli.operating.pairs import pair
-from roquet.pipeline.jobs.reporting import Report, ReportTable
+from roquet.reporting import Report, ReportTable
 
 
 def define(parser: ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from argparse import ArgumentParser
 from roquet.cli.operating.commands import Session, define_command
 from roquet.cli.operating.failures import DONE, FAILED
 from roquet.client.admin.cluster import BrokerInfo
-from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
+from roquet.reporting import Fact, Report, ReportTable
 
 _COLUMNS = (
     "cluster",

@@ -14,7 +14,7 @@ from roquet.cli.operating.confirming import define_confirmation, is_confirmed
 from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
 from roquet.cli.operating.times import moment
 from roquet.client.received import ReceivedMessage
-from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
+from roquet.reporting import Fact, Report, ReportTable
 
 _COUNT_DEFAULT: Final = 64
 # So many are on their way together.

@@ -14,7 +14,7 @@ from roquet.client.admin.groups import DEFAULT_SETTINGS, GroupMembers, GroupSett
 from roquet.client.admin.member_info import MemberInfo
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.errors import ClientError, GroupNotFound
-from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
+from roquet.reporting import Fact, Report, ReportTable
 
 # Groups that are asked about at the same time.
 _AT_ONCE: Final = 8

@@ -28,8 +28,8 @@ from roquet.client.group.start_offset import StartFrom
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
 from roquet.protocol.messages.message import Message
+from roquet.reporting import Fact, Report, ReportTable
 
 _GROUP: Final = "roquet-cli"
 _LAST_COUNT: Final = 10

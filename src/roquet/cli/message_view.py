@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from roquet.client.received import ReceivedMessage
-from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
 from roquet.protocol.errors import BadMessage
+from roquet.reporting import Fact, Report, ReportTable
 
 COLUMNS: Final = (
     *("stored", "topic", "broker", "queue", "offset", "message_id", "tags", "keys", "size", "body"),

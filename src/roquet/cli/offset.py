@@ -11,7 +11,7 @@ from roquet.cli.operating.pairs import queue_at, queue_place
 from roquet.cli.operating.times import moment
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.group.start_offset import StartFrom
-from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
+from roquet.reporting import Fact, Report, ReportTable
 
 _MORE = """\
 What it would mean is shown first; nothing happens without --yes, or a yes at

@@ -14,8 +14,8 @@ from roquet.cli.operating.failures import DONE, FAILED, NOT_FOUND, Failed
 from roquet.cli.operating.pairs import pair
 from roquet.client.admin.topics import DEFAULT_SETTINGS, TopicSettings
 from roquet.client.errors import TopicNotFound
-from roquet.pipeline.jobs.reporting import Fact, Report, ReportTable
 from roquet.protocol.codes import Permission
+from roquet.reporting import Fact, Report, ReportTable
 
 _PERMISSIONS: Final = {
     "rw": Permission.READ | Permission.WRITE,

@@ -378,6 +378,9 @@ class Connection(asyncio.Protocol):
         reason = self._close_reason or (str(error) if error else "closed by the peer")
         self._close_reason = reason
         self._outgoing.clear()
+        # Transport and connection know each other, so what they held would wait for the collector.
+        self._frames = FrameDecoder()
+        self._unanswered = None
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         if self._crowd is not None:

@@ -39,6 +39,8 @@ from roquet.store.tails import LogTail
 # How much of the end of the log is kept when memory is given back.
 KEPT_SIZE: Final = 16 << 20
 
+_NOTHING_HELD_BACK: Final = 2**63 - 1
+
 _pack_blank_into = Struct(">ii").pack_into
 
 
@@ -60,6 +62,7 @@ class CommitLog(LogTail):
         self._run = MappedRun(disk, directory, file_size)
         self._next_file: MappedFile | None = None
         self._making = Lock()
+        self.confirmed_end = _NOTHING_HELD_BACK
         # Where records must have checksums; see `expect_checksums`.
         self.checksummed = NOTHING_KNOWN
         # What lies before it was read from disk; what follows was written by this process.
@@ -109,13 +112,14 @@ class CommitLog(LogTail):
 
         Raises DiskFull or StoreUnavailable when a new file is needed and cannot be had.
         """
-        if physical_offset == self.file_start + self._run.file_size:
+        if physical_offset == self.files_end:
             with self._making:
                 self._go_on(self._new_file(physical_offset))
-        assert self.mapping is not None, "the log was not resumed"
-        position = physical_offset - self.file_start
-        assert 0 <= position <= position + len(data) <= self._run.file_size
-        self.mapping[position : position + len(data)] = data
+        # Not always the last one: what is not part of the log yet may come again.
+        file = self._run.file_at(physical_offset)
+        assert file is not None
+        position = physical_offset - file.start
+        file.mapping[position : position + len(data)] = data
 
     def begin_at(self, physical_offset: int) -> list[MappedFile]:
         """Let a log without records begin elsewhere; the caller closes the files it had.

@@ -65,9 +65,7 @@ class LogCopy:
         log = self._log
         if physical_offset != self.received_end:
             self._begin_at(physical_offset)
-        file_end = log.file_start + log.file_size
-        room = file_end - physical_offset or log.file_size
-        if len(data) > room:
+        if len(data) > log.file_size - physical_offset % log.file_size:
             raise NoCopy(
                 f"{len(data)} bytes at {physical_offset} are more than a file has room for: "
                 "mappedFileSizeCommitLog has to be that of the master"

@@ -22,6 +22,7 @@ from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.protocol.messages.tags import tags_code_of
 from roquet.state_file import BadStateFile
 from roquet.store.admission import Admission
+from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
@@ -43,7 +44,7 @@ from roquet.store.reading.queue_reading import (
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
 from roquet.store.reading.usual_reads import UsualReads
-from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile, load_noted_end
+from roquet.store.recovery.checkpoint import CheckpointFile, load_noted_end
 from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delivery_time_of
@@ -62,7 +63,6 @@ _FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
 _CANDIDATES: Final = 4
 # So long at most an opened store is kept waiting for keys to be filed, a million or two a second.
 _FILING_S_MAX: Final = 10.0
-_NOTHING_HELD_BACK: Final = 2**63 - 1
 
 
 @final
@@ -152,8 +152,6 @@ class MessageStore:
         self.usual_reads.obey(config)
         self.recovery: RecoveryReport | None = None
         self._copy: LogCopy | None = None
-        # What lies behind it in the log may not be read yet, whatever the disk has; see `Safety`.
-        self.confirmed_end = _NOTHING_HELD_BACK
 
     @classmethod
     def open(
@@ -272,8 +270,13 @@ class MessageStore:
         return AppendedBatch(queue_offset, physical_offsets, end - start, store_timestamp)
 
     def follow(self) -> LogCopy:
-        """Take no messages any more, only the log of another store: this one becomes its copy."""
+        """Take no messages any more, only the log of another store: this one becomes its copy.
+
+        Raises StateNotSaved.
+        """
         self._admission.take_copies_only()
+        # Whoever writes that one may make no checksums.
+        self._checksum_notes.go_on(self._log, with_checksums=False)
         # Everything that the log has is in the queues since it was opened.
         dispatcher = Dispatcher(
             self._queues,
@@ -398,7 +401,11 @@ class MessageStore:
     @property
     def readable_end(self) -> int:
         """What lies before it in the log may be read."""
-        return min(self.stored_end, self.confirmed_end)
+        return min(self.stored_end, self._log.confirmed_end)
+
+    def hold_back(self, end: int) -> None:
+        """Let nobody read what lies behind it in the log, until the next call."""
+        self._log.confirmed_end = end
 
     def log_view(self, physical_offset: int, size_max: int) -> memoryview:
         """See `CommitLog.view_at`."""
@@ -481,7 +488,7 @@ class MessageStore:
         checkpoints = self._checkpoints
         checkpoint = checkpoints.load()
         self._log.load()
-        lost_notes = self._load_checksum_notes(checkpoint)
+        lost_notes = self._load_checksum_notes()
         report = recover(
             self._log,
             self._queues,
@@ -495,6 +502,7 @@ class MessageStore:
         self.recovery = replace(report, lost_notes=lost_notes)
         # Before the checkpoint says that our own records go on up to here.
         self._checksum_notes.go_on(self._log, with_checksums=self._config.write_checksums)
+        self._ownership.mark_ours()
         if checkpoint.durable_end > self._log.end:
             # Files are gone. What is written there from now on is not safe because they were.
             checkpoints.save(replace(checkpoints.value, durable_end=self._log.end))
@@ -510,15 +518,17 @@ class MessageStore:
             )
             self._index.file_backlog(self._log, _FILING_S_MAX)
 
-    def _load_checksum_notes(self, checkpoint: Checkpoint) -> str:
+    def _load_checksum_notes(self) -> str:
         """Why they cannot be read; empty if they can. Raises StateNotSaved."""
-        noted_end = load_noted_end(self._disk, self._config.layout.checkpoint)
+        is_ours = self._ownership.was_ours
+        noted_end = NO_END
+        if not is_ours:
+            noted_end = load_noted_end(self._disk, self._config.layout.checkpoint)
         try:
             noted = self._checksum_notes.load(noted_end)
         except BadStateFile as error:
             self._checksum_notes.forget()
             return str(error)
-        is_ours = noted_end == checkpoint.durable_end
         self._log.expect_checksums(noted if is_ours else still_true(noted, self._log))
         return ""
 
@@ -561,7 +571,7 @@ class MessageStore:
             raise TooLarge("body", size, self._body_size_max)
 
     def _max_offset(self, queue: ConsumeQueue) -> int:
-        end = min(self._log.synced_end if self._is_sync else self._log.end, self.confirmed_end)
+        end = self.readable_end
         return queue.max_offset if end == self._log.end else queue.offset_before(end)
 
     def _record_with_key(self, physical_offset: int, topic: bytes, key: bytes) -> bytes | None:

@@ -6,6 +6,8 @@ cdef class LogTail:
     # another thread can take everything before it for written.
     cdef public int64_t end
     cdef public int64_t synced_end, last_store_timestamp
+    # What lies behind it may not be read yet, whatever the disk has: nobody else has a copy of it.
+    cdef public int64_t confirmed_end
     # The file that is written to, and the end of what records may use of it.
     cdef public object mapping
     cdef public int64_t file_start, used_end

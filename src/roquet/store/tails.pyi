@@ -4,6 +4,7 @@ class LogTail:
     end: int
     synced_end: int
     last_store_timestamp: int
+    confirmed_end: int
     mapping: mmap | None
     file_start: int
     used_end: int

@@ -23,6 +23,7 @@ from tests.support.accounts import (
     ADMIN,
     KNOWN,
     LIAR,
+    REPLICA,
     STRANGER,
     SUBSCRIBER,
     TOPIC,
@@ -137,8 +138,6 @@ def test_another_body_does_not_pass(gate: Gate) -> None:
 def test_trusted_addresses_need_nothing(tmp_path: Path) -> None:
     gate = Gate(tmp_path, f"globalWhiteRemoteAddresses: [{PEER}]")
     gate.ask(None, None)
-    assert gate.guard.trusts(PEER)
-    assert not gate.guard.trusts("198.51.100.8")
     with pytest.raises(Denied):
         gate.ask(None, None, ip="198.51.100.8")
 
@@ -150,6 +149,16 @@ def test_an_account_may_trust_addresses_of_its_own(tmp_path: Path) -> None:
         gate.ask(LIAR, None, ip="198.51.100.8")
     with pytest.raises(Denied):
         gate.ask(KNOWN, None)
+
+
+def test_a_replica_is_let_in_by_its_address(tmp_path: Path) -> None:
+    replica = f"secretKey: {REPLICA.secret_key}\n  whiteRemoteAddress: 192.0.2.1\n"
+    reader = f"secretKey: {SUBSCRIBER.secret_key}\n  whiteRemoteAddress: 192.0.2.2\n"
+    text = ACCOUNTS.replace("WhiteRemoteAddresses:", "WhiteRemoteAddresses: [192.0.2.3]")
+    text = text.replace(f"secretKey: {REPLICA.secret_key}\n", replica)
+    guard = Gate(tmp_path, text.replace(f"secretKey: {SUBSCRIBER.secret_key}\n", reader)).guard
+    let_in = [number for number in range(5) if guard.may_copy(f"192.0.2.{number}")]
+    assert let_in == [1, 3]
 
 
 def test_refusals_are_counted_and_said_once_a_minute(

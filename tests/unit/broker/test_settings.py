@@ -168,6 +168,23 @@ async def _(trial: Trial) -> None:
     assert (await trial.pull(consumer_group="strangers")).code == ResponseCode.PULL_NOT_FOUND
 
 
+@effect("autoCreateTopicMax")
+async def _(trial: Trial) -> None:
+    await trial.change(1)
+    assert await trial.send("Fresh") == ResponseCode.SYSTEM_ERROR
+    await trial.change(10_000)
+    assert await trial.send("Fresh") == ResponseCode.SUCCESS
+
+
+@effect("autoCreateGroupMax")
+async def _(trial: Trial) -> None:
+    await trial.change(1)
+    reply = await trial.pull(consumer_group="strangers")
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    await trial.change(10_000)
+    assert (await trial.pull(consumer_group="strangers")).code == ResponseCode.PULL_NOT_FOUND
+
+
 @effect("brokerPermission")
 async def _(trial: Trial) -> None:
     assert (await trial.pull()).code == ResponseCode.PULL_NOT_FOUND

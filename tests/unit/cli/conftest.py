@@ -9,6 +9,7 @@ from roquet.client.admin.topics import TopicSettings
 from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.producer import Producer
 from roquet.client.queue_ref import QueueRef
+from roquet.client.received import ReceivedMessage
 from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
 
@@ -29,6 +30,10 @@ class Shop(NamedTuple):
 
 ORDERS_A = QueueRef("orders", "broker-a", 0)
 ORDERS_B = QueueRef("orders", "broker-b", 1)
+
+
+def silent(message: ReceivedMessage) -> None:
+    """A listener that is done with everything, and says nothing: commands print meanwhile."""
 
 
 @pytest.fixture(autouse=True)

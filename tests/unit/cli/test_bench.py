@@ -74,7 +74,7 @@ def test_a_consumer_takes_what_there_is() -> None:
     complete("producer", "-t", "load", "-q", "20")
     found = complete("consumer", "-t", "load", "--for", "1500ms", "-r", "1.0")
     assert found["FAIL"] >= 20
-    assert found["MAX(B2C) RT(ms)"] > 0
+    assert found["MAX(B2C) RT(ms)"] >= found["AVG(B2C) RT(ms)"] > 0
 
 
 def test_transactions_end_as_they_should(roquet_cluster: BlockingCluster) -> None:

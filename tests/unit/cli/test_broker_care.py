@@ -15,7 +15,6 @@ from tests.unit.cli.conftest import Shop
     [
         ("broker_config_get", ("config", "get", "broker-a", "brokerName", "flush*Timeout")),
         ("broker_config_set", ("config", "set", "broker-b", "fileReservedTime=72")),
-        ("broker_writes_allow", ("writes", "allow", "broker-a")),
     ],
 )
 def test_what_is_printed(
@@ -63,7 +62,12 @@ def test_writes_are_forbidden_and_allowed(at: Shop) -> None:
         routes = {each.broker_name: each for each in at.admin.topic_route("orders")}
         return routes["broker-b"].permission
 
-    assert roquet("broker", "writes", "forbid", "broker-b").exit_code == 0
+    forbidden = roquet("broker", "writes", "forbid", "broker-b")
+    assert forbidden.exit_code == 0, forbidden.stderr
+    assert [line.split() for line in forbidden.stdout.splitlines()][:2] == [
+        ["broker", "broker-b"],
+        ["writes", "forbidden"],
+    ]
     assert permission() == Permission.READ
     assert roquet("broker", "writes", "allow", "broker-b").exit_code == 0
     assert permission() == Permission.READ | Permission.WRITE

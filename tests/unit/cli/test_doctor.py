@@ -11,7 +11,7 @@ from tests.support.dead_broker import dead_broker
 from tests.support.eventually import wait_until
 from tests.support.ports import free_port
 from tests.support.snapshots import check_snapshot
-from tests.unit.cli.conftest import Shop
+from tests.unit.cli.conftest import Shop, silent
 
 
 def findings(*words: str, exit_code: int = 1) -> list[str]:
@@ -66,9 +66,9 @@ def test_a_group_that_nobody_knows(at: Shop) -> None:
 
 
 def test_members_that_want_different_things(at: Shop) -> None:
-    one = PushConsumer(at.name_server, "torn", print)
+    one = PushConsumer(at.name_server, "torn", silent)
     one.subscribe("orders", tags="new")
-    two = PushConsumer(at.name_server, "torn", print)
+    two = PushConsumer(at.name_server, "torn", silent)
     two.subscribe("orders", tags="old")
     with one, two:
         wait_until(lambda: len(at.admin.members("torn").connections) == 2)

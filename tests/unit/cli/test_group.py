@@ -8,7 +8,7 @@ from roquet.client.blocking.consumers import PushConsumer
 from tests.support.command_line import roquet
 from tests.support.eventually import wait_until
 from tests.support.snapshots import check_snapshot
-from tests.unit.cli.conftest import Shop
+from tests.unit.cli.conftest import Shop, silent
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_what_is_printed(
 
 
 def test_members_are_shown(at: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    consumer = PushConsumer(at.name_server, "packing", print)
+    consumer = PushConsumer(at.name_server, "packing", silent)
     consumer.subscribe("orders", tags="new || old")
     with consumer:
         wait_until(lambda: bool(at.admin.members("packing").connections))

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from roquet.client.blocking.consumers import PushConsumer
 from roquet.client.blocking.producer import Producer
+from roquet.client.group.start_offset import StartFrom
 from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
 from tests.support.command_line import roquet
 from tests.support.snapshots import check_snapshot
-from tests.unit.cli.conftest import Shop
+from tests.unit.cli.conftest import Shop, silent
 
 
 @pytest.mark.parametrize(
@@ -173,8 +175,19 @@ def test_a_trace_tells_what_became_of_a_message(
 ) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", roquet_cluster.name_server)
     (message_id,) = sent(roquet("message", "send", "t", "x", "--trace", "--json").stdout)
+    consumer = PushConsumer(
+        roquet_cluster.name_server, "readers", silent, trace=True, start_from=StartFrom.FIRST
+    )
+    consumer.subscribe("t")
+    with consumer:
+        roquet_cluster.consumed("readers")
+    # What was traced is sent when the consumer closes.
     finished = roquet("message", "trace", message_id, "--json")
     assert finished.exit_code == 0, finished.stderr
-    (event,) = json.loads(finished.stdout)["trace"]
-    assert (event["event"], event["outcome"]) == ("sent", "stored, normal")
-    assert event["group"] == "roquet-cli"
+    events = json.loads(finished.stdout)["trace"]
+    assert [(each["event"], each["group"], each["outcome"]) for each in events] == [
+        ("sent", "roquet-cli", "stored, normal"),
+        ("delivered", "readers", None),
+        ("consumed", "readers", "success"),
+    ]
+    assert events[1]["retries"] == 0

@@ -64,6 +64,17 @@ def used(root: Path) -> dict[str, bytes]:
     return {name: data for name, data in log_bytes(root).items() if any(data)}
 
 
+def test_records_of_a_master_that_makes_no_checksums_are_good(tmp_path: Path) -> None:
+    with opened(tmp_path / "master", write_checksums=False) as master:
+        for number in range(5):
+            master.append(draft(b"%d" % number, has_checksum=False))
+        with opened(tmp_path / "slave") as slave:
+            send(master, slave, piece_size=100)
+            assert bodies(slave) == bodies(master)
+        with opened(tmp_path / "slave") as slave:
+            assert bodies(slave) == bodies(master)
+
+
 def test_queues_that_have_grown_are_named(master: MessageStore, slave: MessageStore) -> None:
     fill(master, 2)
     copy = slave.follow()
@@ -167,6 +178,25 @@ def test_damage_of_the_master_is_copied_passed_over_and_told(
     ]
     assert slave.log_end == master.log_end
     assert len(bodies(slave)) == len(bodies(slave, queue_id=1)) - 1
+    assert used(tmp_path / "slave") == used(tmp_path / "master")
+
+
+def test_what_was_behind_damage_at_the_end_of_a_file_comes_again(
+    tmp_path: Path, master: MessageStore, slave: MessageStore
+) -> None:
+    """The link may be lost while nothing good has come since."""
+    fill(master, 16)
+    last = max(
+        entry.physical_offset
+        for queue_id in (0, 1)
+        for entry in master.entries(TOPIC, queue_id, 0, 16)
+        if entry.physical_offset < 4096
+    )
+    master._log.file_at(0).mapping[last + 100] ^= 1  # type: ignore[union-attr]
+    send(master, slave, piece_size=4096, end=4096 + 50)
+    assert slave.log_end == last
+    send(master, slave, piece_size=4096)
+    assert slave.log_end == master.log_end
     assert used(tmp_path / "slave") == used(tmp_path / "master")
 
 

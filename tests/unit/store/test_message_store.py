@@ -412,3 +412,17 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
     store.close()
     crash(open_store(tmp_path))
     assert open_descriptors() == before
+
+
+def test_what_is_held_back_is_not_there_yet(store: MessageStore) -> None:
+    first = store.append(draft(b"1"))
+    second = store.append(draft(b"2"))
+    store.hold_back(first.size)
+    assert bodies(store) == [b"1"]
+    found = store.usual_reads.read(b"TopicA", 0, 0, EVERYTHING)
+    assert found is not None
+    assert (found[0].count, found[2]) == (1, 1)
+    with pytest.raises(BadRecord):
+        store.record_at(second.physical_offset)
+    store.hold_back(second.physical_offset + second.size)
+    assert bodies(store) == [b"1", b"2"]

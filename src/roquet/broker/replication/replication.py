@@ -47,7 +47,7 @@ class Replication:
                 master_address=lambda: config.ha_master_address or self.master_ha_address,
                 on_grown=on_grown,
             )
-        self.table_copy = TableCopy(peers, tables, lambda: self.master_address)
+        self.table_copy = TableCopy(peers, config.own_account, tables, lambda: self.master_address)
 
     def runtime_entries(self) -> dict[str, str]:
         """For operators, under keys of ours."""

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
@@ -21,6 +22,7 @@ from roquet.broker.replication.frames import ReportReader
 from roquet.broker.replication.outgoing import OutgoingFrames
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
+from roquet.net.complaints import Complaints
 from roquet.net.errors import AddressTaken
 from roquet.net.service import OnFailure, Services
 from roquet.protocol.host import Address
@@ -50,6 +52,9 @@ class SlaveLinks:
         copies: Copies,
         services: Services,
     ) -> None:
+        # Whether a slave may come from an address; assembly says it, where there is a guard.
+        self.may_follow: Callable[[str], bool] = lambda _ip: True
+        self._complaints = Complaints()
         self._config = config
         self._clock = clock
         self._store = store
@@ -91,6 +96,12 @@ class SlaveLinks:
         while True:
             sock, peer = await loop.sock_accept(self._listener)
             address = str(Address(peer[0], peer[1]))
+            if not self.may_follow(peer[0]):
+                complaint = f"refusing slave {address}: no account trusts its address"
+                self._complaints.say("refused", complaint, self._clock.monotonic_s())
+                self._complaints.sum_up(self._clock.monotonic_s())
+                sock.close()
+                continue
             if len(self._links) >= LINK_COUNT_MAX:
                 log.warning("refusing slave %s: there are %d already", address, LINK_COUNT_MAX)
                 sock.close()

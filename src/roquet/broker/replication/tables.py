@@ -11,6 +11,7 @@ from typing import Final, TypeVar, final
 
 import msgspec
 
+from roquet.access.own_account import OwnAccount, request_of
 from roquet.broker.replication.errors import MasterRefused
 from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.groups import GroupTable
@@ -24,7 +25,8 @@ from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, DelayOffset
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header, fields_of
+from roquet.protocol.fields import Header
+from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ FIRST_PAUSE_S: Final = 3.0
 PERIOD_S: Final = 10.0
 _TIMEOUT_S: Final = 3.0
 _NAME_SIZE_SHOWN: Final = 100
+_NO_HEADER: Final = NoFields()
 
 B = TypeVar("B", bound=Body)
 
@@ -51,9 +54,14 @@ class TableCopy:
     """Belongs to the event loop. `master_address` is where clients find the master."""
 
     def __init__(
-        self, peers: Peers, tables: SlaveTables, master_address: Callable[[], str | None]
+        self,
+        peers: Peers,
+        account: OwnAccount | None,
+        tables: SlaveTables,
+        master_address: Callable[[], str | None],
     ) -> None:
         self._peers = peers
+        self._account = account
         self._tables = tables
         self._master_address = master_address
         self._said = ""
@@ -104,8 +112,9 @@ class TableCopy:
         await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
         self._tables.offsets.told(own)
 
-    async def _ask(self, address: str, code: RequestCode, header: Header | None = None) -> Command:
-        reply = await self._peers.call(address, Command(code, fields=fields_of(header)), _TIMEOUT_S)
+    async def _ask(self, address: str, code: RequestCode, header: Header = _NO_HEADER) -> Command:
+        request = request_of(self._account, code, header)
+        reply = await self._peers.call(address, request, _TIMEOUT_S)
         if reply.code != ResponseCode.SUCCESS:
             raise MasterRefused(code, reply.code, reply.remark)
         return reply

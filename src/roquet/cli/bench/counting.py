@@ -44,10 +44,11 @@ class Look:
 
 @dataclass(slots=True)
 class Counts:
-    """By name, and the largest times, which start anew with every line."""
+    """By name, and the largest times: since the last line, and ever."""
 
     totals: dict[str, float] = field(default_factory=dict)
     largest: dict[str, float] = field(default_factory=dict)
+    largest_ever: dict[str, float] = field(default_factory=dict)
 
     def add(self, name: str, amount: float = 1) -> None:
         self.totals[name] = self.totals.get(name, 0) + amount
@@ -55,7 +56,8 @@ class Counts:
     def took(self, name: str, span_ms: float) -> None:
         """Adds a time, and remembers the longest."""
         self.add(name, span_ms)
-        self.largest[name] = max(span_ms, self.largest.get(name, 0))
+        for largest in (self.largest, self.largest_ever):
+            largest[name] = max(span_ms, largest.get(name, 0))
 
 
 # From the first look, the last one and the longest times, the columns of a line.
@@ -89,8 +91,19 @@ def define_duration(parser: ArgumentParser) -> None:
 class Lines:
     """Prints a line every now and then while `work` runs, and one at its end."""
 
-    def __init__(self, session: Session, counts: Counts, columns: Columns, counted: str) -> None:
-        """`counted` is what the curve shows."""
+    def __init__(
+        self,
+        session: Session,
+        counts: Counts,
+        columns: Columns,
+        counted: str,
+        *,
+        is_ever: bool = False,
+    ) -> None:
+        """`counted` is what the curve shows. The largest times are those since the last line or,
+        as some of Apache's have it, those that ever were.
+        """
+        self._is_ever = is_ever
         self._session = session
         self._counts = counts
         self._columns = columns
@@ -135,8 +148,11 @@ class Lines:
         return look
 
     def _print(self, head: str, begin: Look, end: Look) -> None:
-        columns = dict(self._columns(begin, end, self._counts.largest))
-        if head != _COMPLETE:
+        is_last = head == _COMPLETE
+        counts = self._counts
+        largest = counts.largest_ever if is_last or self._is_ever else counts.largest
+        columns = dict(self._columns(begin, end, largest))
+        if not is_last:
             columns.pop(TOTAL, None)
         curve = sparkline(self._rates)
         if self._session.given.json:
@@ -145,7 +161,7 @@ class Lines:
             return
         parts = [head, *(f"{name}: {_shown(value)}" for name, value in columns.items())]
         # Who compares lines compares columns; a curve is for whoever watches.
-        if sys.stdout.isatty() or head == _COMPLETE:
+        if sys.stdout.isatty() or is_last:
             parts.append(curve)
         print(" | ".join(parts), flush=True)
 

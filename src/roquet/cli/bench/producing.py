@@ -73,7 +73,7 @@ async def _produce(session: Session) -> int:
 
         work = _Work(counts, send, 1, given.messageQuantity or None)
         workers = _ASYNC_COUNT if given.asyncEnable else given.threadCount
-        lines = Lines(session, counts, _producer_columns, "messages")
+        lines = Lines(session, counts, _producer_columns, "messages", is_ever=True)
         await lines.print_while(work.done_by(workers))
     return DONE
 
@@ -89,7 +89,7 @@ async def _produce_batches(session: Session) -> int:
             await producer.send_batch(batch, timeout_s=session.access.timeout_s)
 
         work = _Work(counts, send, given.batchSize, None)
-        lines = Lines(session, counts, _batch_columns, "messages")
+        lines = Lines(session, counts, _batch_columns, "messages", is_ever=True)
         await lines.print_while(work.done_by(given.threadCount))
     return DONE
 

@@ -9,7 +9,7 @@ from roquet.cli.doctor.examining import examined
 from roquet.cli.doctor.findings import Finding, Severity
 from roquet.cli.operating.commands import Session, define_command
 from roquet.cli.operating.failures import DONE, FAILED
-from roquet.pipeline.jobs.reporting import Report, ReportTable
+from roquet.reporting import Report, ReportTable
 
 
 def define(parser: ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from roquet.cli.operating.failures import failure_of
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.errors import RoquetError
 from roquet.net.loop import run
-from roquet.pipeline.jobs.reporting import Report, Reporter
+from roquet.reporting import Report, Reporter
 
 
 @dataclass(frozen=True, slots=True)

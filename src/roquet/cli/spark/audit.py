@@ -8,7 +8,7 @@ from roquet.cli.numbers import whole_number
 from roquet.cli.spark.arguments import define_cluster, define_json, moment
 from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
-from roquet.pipeline.jobs.reporting import FAILED, FINISHED, MISUSED, Report, Reporter, ReportTable
+from roquet.reporting import FAILED, FINISHED, MISUSED, Report, Reporter, ReportTable
 
 if TYPE_CHECKING:
     from roquet.pipeline.jobs.audit import AuditPlan, Side

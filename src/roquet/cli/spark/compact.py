@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roquet.cli.spark.arguments import define_cluster, define_json, size, time_span
 from roquet.cli.spark.running import run_job, session, stopped_by_signals
-from roquet.pipeline.jobs.reporting import FINISHED, INTERRUPTED, Report, Reporter
+from roquet.reporting import FINISHED, INTERRUPTED, Report, Reporter
 
 if TYPE_CHECKING:
     from roquet.pipeline.lake.entries import Entry

@@ -7,7 +7,7 @@ from roquet.cli.numbers import whole_number
 from roquet.cli.spark.arguments import define_cluster, define_json, moment
 from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
-from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter, ReportTable
+from roquet.reporting import FINISHED, Report, Reporter, ReportTable
 
 DESCRIPTION: Final = """\
 Sum up the dead letters of consumer groups: how many, why, from where, which keys.

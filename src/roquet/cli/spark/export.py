@@ -10,7 +10,7 @@ from roquet.cli.spark.arguments import define_cluster, define_json
 from roquet.cli.spark.brokers import define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.cli.spark.selecting import define_selection, selection_of
-from roquet.pipeline.jobs.reporting import FINISHED, MISUSED, Report, Reporter
+from roquet.reporting import FINISHED, MISUSED, Report, Reporter
 
 DESCRIPTION: Final = """\
 Write messages of topics or of a lake to files: Parquet, JSON lines or CSV.

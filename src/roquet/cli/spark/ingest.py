@@ -16,7 +16,7 @@ from roquet.cli.spark.arguments import (
 )
 from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session, stopped_by_signals
-from roquet.pipeline.jobs.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
+from roquet.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
 
 DESCRIPTION: Final = """\
 Put the messages of topics into a directory of Parquet files, each of them once.

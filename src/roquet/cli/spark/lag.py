@@ -13,7 +13,7 @@ from roquet.cli.spark.arguments import define_json, time_span
 from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, stopped_by_signals
 from roquet.client.errors import ClientError
-from roquet.pipeline.jobs.reporting import (
+from roquet.reporting import (
     FINISHED,
     MISUSED,
     JobProgress,

@@ -6,7 +6,7 @@ from typing import Final
 
 from roquet.cli.spark.arguments import define_json
 from roquet.cli.spark.running import run_job
-from roquet.pipeline.jobs.reporting import FINISHED, Fact, Report, Reporter, ReportTable
+from roquet.reporting import FINISHED, Fact, Report, Reporter, ReportTable
 
 DESCRIPTION: Final = """\
 Write an archive of roquet and what it needs, for executors that lack it.

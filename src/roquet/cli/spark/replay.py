@@ -12,7 +12,7 @@ from roquet.cli.spark.arguments import define_cluster, define_json, options_of
 from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
 from roquet.cli.spark.selecting import define_selection, selection_of
-from roquet.pipeline.jobs.reporting import FINISHED, Fact, Report, Reporter, ReportTable
+from roquet.reporting import FINISHED, Fact, Report, Reporter, ReportTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

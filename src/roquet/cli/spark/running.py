@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from threading import Event
 from typing import TYPE_CHECKING
 
-from roquet.pipeline.jobs.reporting import Reporter
+from roquet.reporting import Reporter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

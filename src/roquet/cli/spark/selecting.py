@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from roquet.cli.spark.arguments import moment, topic_options
 from roquet.cli.spark.brokers import broker_options
-from roquet.pipeline.jobs.reporting import MISUSED, Reporter
+from roquet.reporting import MISUSED, Reporter
 
 if TYPE_CHECKING:
     from roquet.pipeline.jobs.selection import Selection

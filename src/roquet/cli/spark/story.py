@@ -6,8 +6,8 @@ from typing import Final
 from roquet.cli.spark.arguments import define_cluster, define_json, moment
 from roquet.cli.spark.brokers import broker_options, define_brokers
 from roquet.cli.spark.running import run_job, session
-from roquet.pipeline.jobs.reporting import FINISHED, Report, Reporter, ReportTable
 from roquet.protocol.names import TRACE_TOPIC
+from roquet.reporting import FINISHED, Report, Reporter, ReportTable
 
 DESCRIPTION: Final = """\
 Tell the life of a message: sent, stored, delivered, tried again, given up.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from roquet.cli.top import tables
 from roquet.cli.top.sampling import Sample
-from roquet.pipeline.jobs.reporting import Fact, ReportTable
+from roquet.reporting import Fact, ReportTable
 
 
 class View(Enum):

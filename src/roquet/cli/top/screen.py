@@ -22,7 +22,7 @@ from roquet.cli.top.sampling import Sample, take_sample
 from roquet.client.errors import ClientError
 from roquet.client.moments import utc
 from roquet.clock import SystemClock
-from roquet.pipeline.jobs.reporting import Report, ReportTable, cell, heading
+from roquet.reporting import Report, ReportTable, cell, heading
 
 # Title, problem, heading and keys.
 _LINES_AROUND: Final = 4

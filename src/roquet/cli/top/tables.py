@@ -5,7 +5,7 @@ from typing import Final
 from roquet.cli.cluster import role_of
 from roquet.cli.top.sampling import GroupSample, Sample
 from roquet.client.admin.topics import TopicStatistics
-from roquet.pipeline.jobs.reporting import Fact, ReportTable
+from roquet.reporting import Fact, ReportTable
 
 _TOPIC_COLUMNS: Final = ("topic", "rate", "messages", "queues", "last_stored")
 _GROUP_COLUMNS: Final = ("group", "members", "rate", "lag", "behind_s", "topics")

@@ -1,6 +1,6 @@
 """The blocking twin of the admin, for programs without an event loop."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Unpack, final
 
@@ -12,6 +12,7 @@ from roquet.client.admin import (
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.config import AdminOptions
+from roquet.client.admin.following import FollowFrom
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
 from roquet.client.admin.member_info import MemberInfo
 from roquet.client.admin.progress import GroupProgress
@@ -19,6 +20,7 @@ from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
 from roquet.client.admin.traces import TraceEvent
 from roquet.client.blocking.twin import BlockingTwin, described_by
+from roquet.client.group.start_offset import StartFrom
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -151,11 +153,27 @@ class Admin(BlockingTwin[AsyncAdmin]):
     ) -> list[ReceivedMessage]:
         return self._thread.run(self._twin.messages_of_queue(queue, offset, count_max=count_max))
 
+    def follow(
+        self,
+        topic: str,
+        start: FollowFrom = StartFrom.LAST,
+        *,
+        ends: Mapping[QueueRef, int] | None = None,
+        tags: str | None = None,
+        sql: str | None = None,
+    ) -> Generator[ReceivedMessage, None, None]:
+        return self._each(self._twin.follow(topic, start, ends=ends, tags=tags, sql=sql))
+
     def trace(self, message_id: str, *, topic: str | None = None) -> list[TraceEvent]:
         return self._thread.run(self._twin.trace(message_id, topic=topic))
 
     def dead_letter_counts(self) -> dict[str, TopicStatistics]:
         return self._thread.run(self._twin.dead_letter_counts())
+
+    def each_dead_letter(
+        self, group: str, *, begin: datetime | None = None, end: datetime | None = None
+    ) -> Generator[ReceivedMessage, None, None]:
+        return self._each(self._twin.each_dead_letter(group, begin=begin, end=end))
 
     def dead_letters(
         self,

@@ -1,6 +1,6 @@
 """The blocking twin of the topic reader."""
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from datetime import datetime
 from typing import Unpack, final
 
@@ -58,13 +58,4 @@ class TopicReader(BlockingTwin[AsyncTopicReader]):
         chunks = self._twin.records(
             queue, start, end, subscription=subscription, skip_gone=skip_gone
         )
-        try:
-            while (chunk := self._thread.run(_next(chunks))) is not None:
-                yield chunk
-        finally:
-            if self._thread.is_running:
-                self._thread.run(chunks.aclose())
-
-
-async def _next(chunks: AsyncGenerator[RecordChunk, None]) -> RecordChunk | None:
-    return await anext(chunks, None)
+        return self._each(chunks)

@@ -1,6 +1,6 @@
 """What all blocking twins have in common: how they live, and with whom."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -16,6 +16,7 @@ class AsyncLife(Protocol):
 
 
 T = TypeVar("T", bound=AsyncLife)
+Item = TypeVar("Item")
 
 
 class BlockingTwin(Generic[T]):
@@ -50,6 +51,15 @@ class BlockingTwin(Generic[T]):
             finally:
                 self._thread.stop()
 
+    def _each(self, items: AsyncGenerator[Item, None]) -> Generator[Item, None, None]:
+        """What a generator of the twin yields, one by one; it is closed when this one is."""
+        try:
+            while (item := self._thread.run(_next(items))) is not None:
+                yield item
+        finally:
+            if self._thread.is_running:
+                self._thread.run(items.aclose())
+
     def __enter__(self) -> Self:
         self.open()
         return self
@@ -61,6 +71,10 @@ class BlockingTwin(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+async def _next(items: AsyncGenerator[Item, None]) -> Item | None:
+    return await anext(items, None)
 
 
 def sharing_key(

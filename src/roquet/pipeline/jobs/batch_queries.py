@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from roquet.pipeline.jobs.query_failures import failure_of, is_slow_start
-from roquet.pipeline.jobs.reporting import JobProgress
+from roquet.reporting import JobProgress
 
 log = logging.getLogger(__name__)
 

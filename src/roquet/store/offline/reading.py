@@ -12,6 +12,7 @@ from typing import Final, Self, TypeVar, final
 
 from roquet.disk import Disk, SystemDisk
 from roquet.protocol.java_hash import index_hash
+from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
@@ -49,6 +50,7 @@ from roquet.store.reading.time_search import Boundary, offset_by_time
 from roquet.store.recovery.checkpoint import Checkpoint, load_checkpoint, load_noted_end
 from roquet.store.recovery.checksum_notes import load_checksummed
 from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.ownership import is_ours
 from roquet.store.recovery.recovery import is_lost_in_between
 
 _Good = TypeVar("_Good", LogRecord, Stretch)
@@ -319,11 +321,11 @@ class StoreReader:
     def _load(self) -> None:
         layout = self._layout
         # Before the log and the notes: what a broker writes meanwhile is not judged by them.
-        noted_end = load_noted_end(self._disk, layout.checkpoint)
-        is_ours = noted_end == self.checkpoint.durable_end
+        was_ours = is_ours(self._disk, layout)
+        noted_end = NO_END if was_ours else load_noted_end(self._disk, layout.checkpoint)
         self._log.load(is_writable=False)
         self._log.expect_checksums(
-            load_checksummed(self._disk, layout.checksummed, noted_end, self._log, is_ours=is_ours)
+            load_checksummed(self._disk, layout.checksummed, noted_end, self._log, is_ours=was_ours)
         )
         for topic, queue_id in queues_on_disk(self._disk, self._layout):
             self._load_queue(topic, queue_id)

@@ -81,10 +81,10 @@ cdef class UsualReads:
         return found if found.count and found._find_entry() is NULL else None
 
     cdef int64_t _max_offset(self, QueueTail queue) except -1:
-        """With sync flush, what no disk has yet is not there yet."""
-        if not self._is_sync or self._log.synced_end == self._log.end:
-            return queue.max_offset
-        return queue.offset_before(self._log.synced_end)
+        """As `MessageStore` does: what is not safe yet is not there yet."""
+        cdef int64_t end = self._log.synced_end if self._is_sync else self._log.end
+        end = min(end, self._log.confirmed_end)
+        return queue.max_offset if end == self._log.end else queue.offset_before(end)
 
     cdef void _limit(self, Gathering found, int64_t first, bint is_bulk) noexcept:
         """As `MessageReader` does."""

@@ -2,9 +2,10 @@
 
     checksummed.json   {"ranges": [[0, 4711]], "openFrom": 9000}
 
-The last range begins at `openFrom` and is still written to. It ends where the checkpoint says that
-our log is synced, which is noted after each sync; so the file is written when a store changes
-hands, and not at every start. What lies behind is looked at when the store is opened.
+The last range begins at `openFrom` and is still written to, so the file is written when a store
+changes hands, and not at every start. If nobody else owned the store since (`ownership.py`), it
+goes to the end of the log. If somebody did, it ends where our part of the checkpoint says that the
+log is synced, or behind it, as far as records with checksums are seen.
 """
 
 from collections.abc import Iterator
@@ -50,8 +51,9 @@ class ChecksumNotes:
     def load(self, noted_end: int) -> ChecksummedRanges:
         """What was noted; the last range may be empty, and goes on where `go_on` sees more.
 
-        `noted_end` is what the checkpoint says, and is to be read first: together with an older
-        end, a younger file says less than is true, and never more. Raises BadStateFile.
+        `noted_end` is what the checkpoint says, or NO_END if the log has been ours since, and is to
+        be read first: together with an older end, a younger file says less than is true, and never
+        more. Raises BadStateFile.
         """
         self._notes = self._file.load(_parse) or _Notes()
         start = self._notes.open_from

@@ -169,6 +169,16 @@ async def test_strangers_cannot_take_all_descriptors(tmp_path: Path) -> None:
             writer.close()
 
 
+async def test_a_slave_from_an_address_that_nobody_trusts_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving_master(tmp_path) as master:
+        master.links.may_follow = lambda ip: ip != HOST
+        async with raw_slave(master.port) as (reader, _):
+            assert await is_closed(reader)
+        assert "no account trusts its address" in caplog.text
+
+
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async with serving_master(tmp_path) as master:
         with pytest.raises(AddressTaken, match=str(master.port)):

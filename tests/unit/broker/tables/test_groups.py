@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from roquet.broker.errors import BadAttributes, BadName, BadQueueCount, UnknownGroup
+from roquet.broker.errors import BadAttributes, BadName, BadQueueCount, NoMoreGroups, UnknownGroup
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.protocol.bodies.body import read_body
@@ -31,6 +31,17 @@ def table(*groups: GroupConfig) -> GroupTable:
         )
     )
     return made
+
+
+def test_clients_make_no_more_groups_than_there_may_be() -> None:
+    groups = GroupTable(FakeClock(), built_in=())
+    made = groups.find_or_create("a", may_create=True, count_max=1)
+    with pytest.raises(NoMoreGroups, match="ask an operator"):
+        groups.find_or_create("b", may_create=True, count_max=1)
+    assert groups.find_or_create("a", may_create=True, count_max=1) is made
+    with pytest.raises(UnknownGroup):
+        groups.find_or_create("b", may_create=False, count_max=1)
+    groups.update(GroupConfig(group_name="b"))
 
 
 def test_the_built_in_groups_are_those_of_apache() -> None:

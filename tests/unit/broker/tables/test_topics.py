@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from roquet.broker.errors import BadAttributes, BadName, BadQueueCount, UnknownTopic
+from roquet.broker.errors import BadAttributes, BadName, BadQueueCount, NoMoreTopics, UnknownTopic
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX, TopicFlag, TopicTable, built_in_topics
 from roquet.protocol.bodies.body import read_body
@@ -152,6 +152,19 @@ def test_a_template_must_be_there_and_open(template: str, may_create: bool, is_m
 def test_a_retry_topic_needs_no_template() -> None:
     made = table().create_by_send("%RETRY%group", "missing", 4, may_create=False, flags=2)
     assert made == topic("%RETRY%group", 1, topic_sys_flag=2)
+
+
+def test_clients_make_no_more_topics_than_there_may_be() -> None:
+    topics = table(topic("TBW102", 8, 7))
+    count_max = 2
+    made = topics.create_by_send("a", "TBW102", 4, may_create=True, count_max=count_max)
+    for name in ("b", "%RETRY%group"):
+        with pytest.raises(NoMoreTopics, match="ask an operator"):
+            topics.create_by_send(name, "TBW102", 4, may_create=True, count_max=count_max)
+    with pytest.raises(UnknownTopic):
+        topics.create_by_send("b", "missing", 4, may_create=True, count_max=count_max)
+    assert topics.create_by_send("a", "TBW102", 4, may_create=True, count_max=count_max) is made
+    topics.update(topic("b"))
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "../up", "x" * 128, "töpic"])

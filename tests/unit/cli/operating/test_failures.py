@@ -1,12 +1,24 @@
 """Every error path in one line, with its remedy and its exit code."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from roquet.cli.operating.failures import failure_of
+from roquet.client.errors import (
+    MembersConnected,
+    MessageNotFound,
+    NoNameServer,
+    NotConnected,
+    RequestRefused,
+    SendRefused,
+)
+from roquet.errors import RoquetError
 from roquet.testing.blocking import BlockingCluster
 from tests.support.command_line import roquet
 from tests.support.dead_broker import dead_broker
+from tests.support.our_cluster import OurCluster
 from tests.support.ports import free_port
 
 
@@ -54,3 +66,32 @@ def test_a_broker_that_does_not_answer(roquet_cluster: BlockingCluster) -> None:
     assert (finished.exit_code, finished.stdout) == (3, "")
     assert "cannot be asked" in finished.stderr
     assert finished.stderr.endswith("roquet doctor\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "remedy"),
+    [
+        (RequestRefused("a:1", 16, "no"), 1, "give credentials in ~/.config/roquet.toml"),
+        (RequestRefused("a:1", 1, None), 1, "a:1 refused (1): no reason given"),
+        (MembersConnected("g"), 1, "stop its members first, or give --to-time"),
+        (NotConnected("g", "me"), 4, "see: roquet group members g"),
+        (MessageNotFound("t", "the id X"), 4, "it is of another topic, was never sent"),
+        (NoNameServer(["refused"]), 3, "refused"),
+        (SendRefused("t", "full", 14), 1, "full"),
+    ],
+)
+def test_each_error_has_its_remedy(error: RoquetError, exit_code: int, remedy: str) -> None:
+    failure = failure_of(error, None)
+    assert failure.exit_code == exit_code
+    assert remedy in failure.text
+
+
+@pytest.mark.slow
+def test_an_encrypted_cluster_is_reached_with_its_certificate(tmp_path: Path) -> None:
+    with OurCluster(tmp_path, "--tls") as cluster:
+        (authority,) = re.findall(r"tls-ca=(\S+)", cluster.said_ready)
+        words = ("topic", "list", "-n", cluster.name_server, "--timeout", "5")
+        assert roquet(*words, "--tls-ca", authority).exit_code == 0
+        plain, unknown = roquet(*words), roquet(*words, "--tls")
+    assert (plain.exit_code, unknown.exit_code) == (3, 3)
+    assert "certificate" in unknown.stderr

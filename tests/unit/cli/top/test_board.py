@@ -5,7 +5,7 @@ from roquet.cli.top.sampling import Sample
 from roquet.cli.top.screen import keys_in
 from roquet.client.admin.topics import QueueStatistics, TopicStatistics
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.jobs.reporting import ReportTable
+from roquet.reporting import ReportTable
 
 
 def sample(time_s: float, **ends: int) -> Sample:

@@ -1,6 +1,7 @@
 """Where a group begins that was never there, in topics that are young, old or not there yet."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from roquet import AsyncProducer, AsyncPullConsumer, StartFrom
+from roquet import AsyncProducer, AsyncPullConsumer, AsyncPushConsumer, Message, StartFrom
 from roquet.client.group.start_offset import Start
 from roquet.client.queue_ref import QueueRef
+from roquet.testing import Cluster
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -223,3 +225,72 @@ async def test_a_queue_that_was_added_later_begins_as_the_option_says(
         old_cluster.brokers["broker-a"].arrivals.announce(TOPIC, 1)
         await eventually(lambda: b"seen" in after.bodies)
     assert (b"unseen" in after.bodies) is is_from_first
+
+
+# While the master is gone, its slave knows where the group is.
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Cluster]:
+    """A master and its slave."""
+    async with Cluster(replicas=1) as pair:
+        yield pair
+
+
+def member(pair: Cluster, topic: str, inbox: Inbox) -> AsyncPushConsumer:
+    consumer = AsyncPushConsumer(
+        pair.name_server,
+        GROUP,
+        inbox,
+        start_from=StartFrom.LAST,
+        commit_interval_s=0.05,
+        balance_interval_s=0.1,
+        route_interval_s=0.1,
+        error_pause_s=0.05,
+    )
+    consumer.subscribe(topic)
+    return consumer
+
+
+@pytest.mark.slow
+async def test_who_starts_while_the_master_is_gone_begins_from_the_offsets_of_the_slave(
+    pair: Cluster,
+) -> None:
+    topic = await pair.new_topic(queues=1)
+    async with AsyncProducer(pair.name_server, "shop") as producer:
+        before = Inbox()
+        async with member(pair, topic, before):
+            await producer.send(Message(topic, b"done"))
+            await before.has(1)
+        await producer.send(Message(topic, b"left"))
+        await pair.copied()
+        await pair.kill_master()
+    after = Inbox()
+    async with member(pair, topic, after):
+        await after.has(1)
+    assert after.bodies == [b"left"]
+
+
+@pytest.mark.slow
+async def test_who_gains_a_queue_while_the_master_is_gone_begins_from_the_offsets_of_the_slave(
+    pair: Cluster,
+) -> None:
+    topic = await pair.new_topic(queues=2)
+    stays, goes = Inbox(), Inbox()
+    async with member(pair, topic, stays) as staying:
+        leaving = member(pair, topic, goes)
+        async with AsyncProducer(pair.name_server, "shop") as producer, leaving:
+            await eventually(lambda: len(staying.queues()) == len(leaving.queues()) == 1)
+            (queue,) = leaving.queues()
+            await producer.send(Message(topic, b"done"), queue=queue)
+            await goes.has(1)
+            leaving.pause()
+            await producer.send(Message(topic, b"left"), queue=queue)
+            await eventually(
+                lambda: pair._brokers["broker-a"].offsets.find(GROUP, topic, queue.queue_id) == 1
+            )
+            await pair.copied()
+            await pair.kill_master()
+        await stays.has(1)
+    assert goes.bodies == [b"done"]
+    assert stays.bodies == [b"left"]

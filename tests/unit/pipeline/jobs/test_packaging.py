@@ -14,7 +14,7 @@ from roquet.pipeline.jobs.packaging import LIBRARIES, CannotPackage, Package, pa
 
 ROOT = Path(__file__).parents[4]
 # Only the command line uses the one, and only servers make certificates with the other.
-NOT_FOR_EXECUTORS = {"rich", "cryptography"}
+NOT_FOR_EXECUTORS = {"rich", "cryptography", "pyyaml", "shtab"}
 BIG = ("numpy", "pyarrow", "uvloop", "zstandard")
 
 

@@ -36,7 +36,13 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
-    with opened(tmp_path, clock=clock, commit_log_file_size=FILE_SIZE, queue_file_size=2000) as it:
+    with opened(
+        tmp_path,
+        clock=clock,
+        commit_log_file_size=FILE_SIZE,
+        queue_file_size=2000,
+        write_checksums=False,
+    ) as it:
         yield it
 
 
@@ -126,7 +132,9 @@ def test_times_and_queues_are_kept_to_exactly(
 
 
 def test_the_torn_tail_of_a_killed_store_is_no_damage(tmp_path: Path, clock: FakeClock) -> None:
-    killed = open_store(tmp_path, clock=clock, commit_log_file_size=FILE_SIZE)
+    killed = open_store(
+        tmp_path, clock=clock, commit_log_file_size=FILE_SIZE, write_checksums=False
+    )
     fill_with_everything(killed, clock, 300, seed=3)
     last = killed.append(draft(b"last")).physical_offset
     flip(killed, last + 20)

@@ -5,7 +5,7 @@ import pytest
 from roquet.disk import SystemDisk
 from roquet.store.errors import StoreInUse
 from roquet.store.files.layout import layout_of
-from roquet.store.recovery.ownership import Ownership
+from roquet.store.recovery.ownership import Ownership, is_ours
 from tests.support.faulty_disk import FaultyDisk
 
 
@@ -18,10 +18,20 @@ def test_a_second_owner_is_refused_until_the_first_is_gone(tmp_path: Path) -> No
     Ownership(SystemDisk(), layout).release()
 
 
-def test_the_lock_file_says_lock(tmp_path: Path) -> None:
+def test_a_store_is_ours_until_another_broker_has_had_it(tmp_path: Path) -> None:
     layout = layout_of(tmp_path / "store")
-    Ownership(SystemDisk(), layout).release()
-    Ownership(SystemDisk(), layout).release()
+    assert not is_ours(SystemDisk(), layout)
+    owner = Ownership(SystemDisk(), layout)
+    assert not owner.was_ours
+    owner.mark_ours()
+    owner.release()
+    assert is_ours(SystemDisk(), layout)
+    # As Apache does when it starts.
+    layout.lock.write_bytes(b"lock")
+    assert not is_ours(SystemDisk(), layout)
+    owner = Ownership(SystemDisk(), layout)
+    assert not owner.was_ours
+    owner.release()
     assert layout.lock.read_bytes() == b"lock"
 
 

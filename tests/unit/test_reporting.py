@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.jobs.reporting import (
+from roquet.reporting import (
     Report,
     Reporter,
     ReportTable,
@@ -237,6 +237,6 @@ def test_a_bar_comes_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None
         reporter = Reporter("roquet test", as_json=False)
         with reporter.late_progress("messages", 10) as progress:
             progress.advance()
-            monkeypatch.setattr("roquet.pipeline.jobs.reporting._PATIENCE_S", 0.0)
+            monkeypatch.setattr("roquet.reporting._PATIENCE_S", 0.0)
             progress.advance(4)
             assert "5 of 10 messages" in read_until(screen, "messages")

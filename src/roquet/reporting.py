@@ -1,4 +1,4 @@
-"""What every job reports through: what it waits for, how far it is, what came of it, why not.
+"""What commands and jobs report through: what is waited for, how far it is, what came of it.
 
 Standard output has the result and nothing else: a table, or with `--json` one JSON object. Standard
 error is for whoever waits: a moving display on a terminal, and a plain line now and then elsewhere.
@@ -43,7 +43,6 @@ _PROBLEM: Final = "problem"
 _SEVERITY: Final = "severity"
 _SEVERITY_STYLES: Final = {"problem": "red", "warning": "yellow", "fine": "green"}
 
-_Number: Final = int | float | timedelta | None
 Fact = int | float | str | bool | datetime | timedelta | Mapping[str, str] | None
 
 
@@ -286,13 +285,17 @@ def _pairs_view(facts: Mapping[str, Fact]) -> Table:
 def _table_view(table: ReportTable) -> Table:
     view = Table(box=None, pad_edge=False)
     for index, name in enumerate(table.columns):
-        values = [row[index] for row in table.rows]
-        is_number = bool(values) and all(isinstance(each, _Number) for each in values)
+        known = [row[index] for row in table.rows if row[index] is not None]
+        is_number = bool(known) and all(map(_is_number, known))
         view.add_column(heading(name), justify="right" if is_number else "left", overflow="fold")
     for row in table.rows:
         # A name may look like markup, and is none.
         view.add_row(*map(_cell_text, table.columns, row))
     return view
+
+
+def _is_number(value: Fact) -> bool:
+    return isinstance(value, int | float | timedelta) and not isinstance(value, bool)
 
 
 def _paragraphs(table: ReportTable) -> Iterator[RenderableType]:

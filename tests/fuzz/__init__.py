@@ -1,0 +1,1 @@
+"""Coverage-guided attacks on everything that reads bytes of peers and files; see `targets.py`."""
