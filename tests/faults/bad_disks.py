@@ -24,7 +24,7 @@ from tests.support.our_cluster import OurServerFailed
 _SYNCS_MAX: Final = 60
 _PATIENCE_S: Final = 20.0
 _DISK_SIZE: Final = 64 << 20
-_FAILED: Final = re.compile(r"^\d+ (\S+) fdatasync\(\d+<(.*)>\) += -1 EIO .*INJECTED", re.MULTILINE)
+_FAILED: Final = re.compile(r"^(\S+) fdatasync\(\d+<(.*)>\) += -1 EIO .*INJECTED", re.MULTILINE)
 
 
 def fail_syncs(directory: Path, seed: int, count: int) -> Findings:
@@ -44,7 +44,7 @@ async def _fail_sync(directory: Path, seed: int, sync_number: int) -> Findings:
         await on.traffic.until_more()
         await asyncio.to_thread(on.broker.stop)
         on.broker.under = (
-            *("strace", "-D", "-f", "--seccomp-bpf", "-y", "-ttt", "-o", str(trace)),
+            *("strace", "-D", "-ff", "--seccomp-bpf", "-y", "-ttt", "-o", str(trace)),
             *("-e", "trace=fdatasync", "-e", f"inject=fdatasync:error=EIO:when={sync_number}"),
         )
         on.broker.begin()
@@ -79,8 +79,11 @@ async def _after_failure(on: Stage, failed_s: float) -> list[str]:
 
 def _failure(trace: Path) -> tuple[float, str] | None:
     """When the sync failed, and of which file."""
-    found = _FAILED.search(trace.read_text()) if trace.exists() else None
-    return None if found is None else (float(found[1]), found[2])
+    for path in trace.parent.glob(f"{trace.name}.*"):  # One for each thread.
+        found = _FAILED.search(path.read_text())
+        if found is not None:
+            return float(found[1]), found[2]
+    return None
 
 
 def _no_strace() -> str | None:
