@@ -7,7 +7,8 @@ from typing import Final
 
 from tests.faults.findings import Findings
 from tests.faults.rig import Rig
-from tests.faults.stage import ONLY_PLAIN, stage
+from tests.faults.stage import ONLY_PLAIN, SYNC, stage
+from tests.faults.traffic import BROKER_SETTINGS
 from tests.support.apache import ApacheBroker
 from tests.support.jars import ApacheVersion
 
@@ -21,21 +22,17 @@ async def _change_hands(directory: Path, seed: int, count: int) -> Findings:
     kills = 0
     async with stage(directory, seed, mix=ONLY_PLAIN) as on:
         ours = on.broker
-        port = int(ours.address.rpartition(":")[2])
-        store = ours.store_directory
         apaches = ApacheBroker(
             ApacheVersion.V4_9_7,
             directory / "apache",
             on.names.address,
             broker_name=ours.broker_name,
-            configuration={
-                "listenPort": str(port),
-                "haListenPort": str(port + 1),
-                "storePathRootDir": str(store),
-                "storePathCommitLog": str(store / "commitlog"),
-                "flushDiskType": "SYNC_FLUSH",
-            },
+            configuration={**BROKER_SETTINGS, **SYNC},
         )
+        # It takes the place of ours in every respect.
+        apaches.address = ours.address
+        apaches.port = int(ours.address.rpartition(":")[2])
+        apaches.store_directory = ours.store_directory
         for number in range(count):
             await on.traffic.until_more(100)
             is_killed = chance.random() < 0.5
