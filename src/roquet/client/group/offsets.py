@@ -24,6 +24,8 @@ class OffsetKeeper:
         self.store = store
         self._offsets: dict[QueueRef, int] = {}
         self._unsaved: set[QueueRef] = set()
+        # Queues that were begun here at their ends, each with those that its topic had then.
+        self.begun: dict[QueueRef, frozenset[QueueRef]] = {}
 
     async def kept(self, queue: QueueRef) -> int | None:
         """None for a queue nobody was in. Raises RoquetError."""

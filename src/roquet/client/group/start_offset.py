@@ -12,7 +12,7 @@ Where the end was is kept at once: a group that dies before its first commit mus
 another end, and leave out what came between.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import datetime
 from enum import Enum, auto
 
@@ -44,7 +44,7 @@ async def start_offset(
     keeper: OffsetKeeper,
     queue: QueueRef,
     start: Start,
-    siblings: Iterable[QueueRef],
+    siblings: Collection[QueueRef],
     *,
     now_ms: int,
     is_new_topic: bool = False,
@@ -61,14 +61,19 @@ async def start_offset(
     if is_new_topic or await _has_kept(keeper, queue, siblings):
         return await brokers.min_offset(queue)
     end = await brokers.max_offset(queue)
+    keeper.begun[queue] = frozenset(siblings)
     keeper.move(queue, end)
     await keeper.save([queue])
     return end
 
 
-async def _has_kept(keeper: OffsetKeeper, queue: QueueRef, siblings: Iterable[QueueRef]) -> bool:
-    """Whether the group already reads other queues of the topic, so that this one was added."""
+async def _has_kept(keeper: OffsetKeeper, queue: QueueRef, siblings: Collection[QueueRef]) -> bool:
+    """Whether the group already reads other queues of the topic, so that this one was added.
+
+    Those that began at their ends a moment ago, when this one was there already, say nothing.
+    """
     for sibling in siblings:
-        if sibling != queue and await keeper.kept(sibling) is not None:
+        is_beginning = queue in keeper.begun.get(sibling, ())
+        if sibling != queue and not is_beginning and await keeper.kept(sibling) is not None:
             return True
     return False

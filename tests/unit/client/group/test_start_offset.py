@@ -1,7 +1,7 @@
 """Where a group begins that was never there, in topics that are young, old or not there yet."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from roquet import AsyncProducer, AsyncPullConsumer, AsyncPushConsumer, Message, StartFrom
-from roquet.client.group.start_offset import Start
+from roquet.client.cluster.brokers import Brokers
+from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.links import LinkSettings, Participant
+from roquet.client.group.offsets import OffsetKeeper
+from roquet.client.group.start_offset import Start, start_offset
 from roquet.client.queue_ref import QueueRef
+from roquet.clock import SystemClock
+from roquet.net.address_server import read_source
+from roquet.protocol.bodies.heartbeat import Heartbeat
 from roquet.testing import Cluster
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
@@ -294,3 +301,45 @@ async def test_who_gains_a_queue_while_the_master_is_gone_begins_from_the_offset
         await stays.has(1)
     assert goes.bodies == [b"done"]
     assert stays.bodies == [b"left"]
+
+
+class _Kept:
+    """An offset store in memory."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[QueueRef, int] = {}
+
+    async def kept(self, queue: QueueRef) -> int | None:
+        return self.offsets.get(queue)
+
+    async def keep(self, offsets: Mapping[QueueRef, int]) -> None:
+        self.offsets.update(offsets)
+
+
+async def test_queues_that_begin_one_after_another_all_begin_at_their_ends(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 3)
+    await send(producer, *numbers(9))
+    settings = LinkSettings(read_source(cluster.name_server))
+    instance = ClientInstance(
+        Participant("member", lambda client_id: Heartbeat(client_id=client_id)),
+        settings,
+        SystemClock(),
+    )
+    await instance.open()
+    try:
+        await instance.routes.existing(TOPIC)
+        brokers = Brokers(instance.requests, instance.routes)
+        keeper = OffsetKeeper(_Kept())
+        *first, added = (QueueRef(TOPIC, "broker-a", number) for number in range(3))
+        ends = [
+            await start_offset(brokers, keeper, queue, StartFrom.LAST, first, now_ms=0)
+            for queue in first
+        ]
+        assert ends == [3, 3]
+        siblings = [*first, added]
+        # One that was added later has messages that nobody of the group has seen.
+        assert await start_offset(brokers, keeper, added, StartFrom.LAST, siblings, now_ms=0) == 0
+    finally:
+        await instance.close()
