@@ -15,7 +15,7 @@ from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read
 from roquet.broker.settings.config import BrokerConfig
 from roquet.cli.access_options import home_from_environment
 from roquet.cli.broker_group import members_of, run_group
-from roquet.cli.log_lines import log_to_stderr
+from roquet.cli.log_lines import LogForm, log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
 from roquet.cli.tls_options import reloads_on_hangup, tls_from_file
 from roquet.clock import SystemClock
@@ -39,7 +39,9 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     advertised_host: str | None
     port: int | None
     process_count: int = 1
-    settings: dict[str, str] = {}  # of access control and TLS, under their names in files
+    # Of access control, TLS and pages, under their names in files.
+    settings: dict[str, str] = {}
+    log_form: LogForm = LogForm.TEXT
 
 
 class BrokerFailed(RoquetError):
@@ -52,7 +54,7 @@ def run_broker(options: BrokerOptions) -> None:
     Raises BrokerFailed, GroupMemberFailed, OSError, ConfigError, BadTlsSetting, PromiseNotKept,
     BadBody and what `serve_broker` raises.
     """
-    log_to_stderr()
+    log_to_stderr(options.log_form)
     raise_file_limit()
     config = _config(options)
     if options.process_count == 1:
