@@ -15,7 +15,7 @@ from roquet.broker.server import serve_broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
-from roquet.cli.broker_process import until_stopped
+from roquet.cli.broker_process import tell_disk_use, until_stopped
 from roquet.cli.found_sizes import found_sizes
 from roquet.cli.log_lines import LogForm, log_to_stderr
 from roquet.clock import Clock, SystemClock
@@ -98,9 +98,11 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
             )
             # Brokers need no way around that others may have to take.
             name_server = str(Address(local_host(plan.host), names.config.port))
+            configs = _broker_configs(plan, directory, name_server)
+            tell_disk_use(configs)
             brokers = [
                 await stack.enter_async_context(serve_broker(replace(config, tls=tls), clock, disk))
-                for config in _broker_configs(plan, directory, name_server)
+                for config in configs
             ]
             http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
             relax_garbage_collection()
