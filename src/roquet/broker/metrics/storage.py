@@ -31,6 +31,9 @@ KEPT_TIME: Final = Metric(
 DISK_FREE: Final = Metric(
     "roquet_disk_free_bytes", MetricKind.GAUGE, "Bytes that are left on the disk of the log."
 )
+DISK_RATIO: Final = Metric(
+    "roquet_disk_used_ratio", MetricKind.GAUGE, "Part of the disk of the log that is in use."
+)
 DISK_LIMIT: Final = Metric(
     "roquet_disk_full_ratio",
     MetricKind.GAUGE,
@@ -52,8 +55,8 @@ TIMERS: Final = Metric(
     "rocketmq_timing_messages", MetricKind.GAUGE, "Messages that wait for a time of their own."
 )
 METRICS: Final = (
-    *(DISK_USED, FLUSH_BEHIND, KEPT_TIME, DISK_FREE, DISK_LIMIT, TAKES_MESSAGES, LOG_SIZE),
-    *(SYNC_TIMES, TOPICS, TIMERS),
+    *(DISK_USED, FLUSH_BEHIND, KEPT_TIME, DISK_FREE, DISK_RATIO, DISK_LIMIT, TAKES_MESSAGES),
+    *(LOG_SIZE, SYNC_TIMES, TOPICS, TIMERS),
 )
 
 
@@ -65,6 +68,7 @@ def measure_storage(broker: Broker, own: Labels, into: Exposition) -> Iterator[N
     into.add(FLUSH_BEHIND, place, store.log_end - store.synced_end)
     into.add(KEPT_TIME, place, _kept_ms(broker))
     into.add(DISK_FREE, own, space.usable)
+    into.add(DISK_RATIO, own, space.used / max(1, space.used + space.usable))
     into.add(DISK_LIMIT, own, config.disk_full_percent / 100)
     into.add(TAKES_MESSAGES, own, int(refusal_text(broker) is None))
     into.add(LOG_SIZE, own, store.log_end - store.log_start)

@@ -65,13 +65,16 @@ _USUAL_TYPE: Final = "normal"
 
 def measure_traffic(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
     statistics = broker.statistics
-    for topic, tally in statistics.all_topic_puts():
+    puts = dict(statistics.all_topic_puts())
+    for topic, tally in puts.items():
         labels = own | _topic_labels(broker, topic)
         into.add(MESSAGES_IN, labels, tally.count)
         into.add(BYTES_IN, labels, tally.size)
-        if topic.startswith(names.DLQ_PREFIX):
-            group = topic.removeprefix(names.DLQ_PREFIX)
-            into.add(DEAD_LETTERS, own | {"consumer_group": group}, tally.count)
+        yield
+    # All groups: the first dead letter is seen by the difference to none.
+    for group in [each.group_name for each in broker.groups]:
+        dead = puts.get(names.dlq_topic(group))
+        into.add(DEAD_LETTERS, own | {"consumer_group": group}, 0 if dead is None else dead.count)
         yield
     for (group, topic), tally in statistics.all_group_gets():
         labels = own | reader_labels(broker, group, topic)

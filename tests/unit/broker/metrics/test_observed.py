@@ -14,6 +14,7 @@ from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.scraped import Scraped, scraped
 
 TOPIC, GROUP = "orders", "billing"
+DEAD_LETTERS = "rocketmq_send_to_dlq_messages_total"
 
 
 def measured(bed: BrokerBed) -> Scraped:
@@ -38,6 +39,8 @@ async def test_messages_are_counted_by_topic_and_group(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         bed.broker.statistics.count_put(TOPIC, 3, 300)
         bed.broker.statistics.count_get(GROUP, TOPIC, 2, 200)
+        bed.broker.groups.find_or_create(GROUP, may_create=True)
+        assert measured(bed).value(DEAD_LETTERS, consumer_group=GROUP) == 0
         bed.broker.statistics.count_put("%DLQ%billing", 1, 100)
         bed.broker.statistics.count_send_back(GROUP, TOPIC)
         found = measured(bed)
@@ -55,7 +58,7 @@ async def test_messages_are_counted_by_topic_and_group(tmp_path: Path) -> None:
     read = {"consumer_group": GROUP, "topic": TOPIC, "is_retry": "false", "is_system": "false"}
     assert found.value("rocketmq_messages_out_total", **read) == 2
     assert found.value("rocketmq_throughput_out_total", **read) == 200
-    assert found.value("rocketmq_send_to_dlq_messages_total", consumer_group=GROUP) == 1
+    assert found.value(DEAD_LETTERS, consumer_group=GROUP) == 1
     assert found.value("roquet_messages_sent_back_total", consumer_group=GROUP, topic=TOPIC) == 1
 
 
