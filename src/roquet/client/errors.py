@@ -230,7 +230,7 @@ class SendRefused(SendFailed):
 
 
 class SendImpossible(SendFailed):
-    """There is no such topic, or no broker that can keep the message back for its time."""
+    """There is no such topic or queue, or no broker that can keep the message back for its time."""
 
     @property
     def may_pass(self) -> bool:
