@@ -68,7 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        queues = self._retried(lambda: queues_of(self._reader, self._options))
+        queues = self._retried(lambda: queues_of(self._reader, self._options), is_beginning=True)
         try:
             states = self._retried(lambda: states_of(self._reader, queues))
         except UNANSWERED:

@@ -231,6 +231,9 @@ def test_who_may_not_read_is_told_at_once_and_also_in_the_middle(tmp_path: Path)
 def test_a_topic_that_nobody_has_is_not_waited_for(cluster: BlockingCluster) -> None:
     with pytest.raises(TopicNotFound):
         stream(cluster, "misspelt").initialOffset()
+    # Spark calls this one first, if it does.
+    with pytest.raises(TopicNotFound):
+        stream(cluster, "misspelt").prepareForTriggerAvailableNow()
 
 
 def test_a_name_server_that_is_away_is_asked_again_and_not_for_ever() -> None:
