@@ -40,9 +40,13 @@ def _member(config: BrokerConfig, index: int) -> BrokerConfig:
     name = f"{config.broker_name}-{index}"
     store = config.store
     log = store.commit_log_directory
+    http = config.http_place
+    if http is not None and http.port:
+        http = http._replace(port=http.port + PORT_STEP * index)
     return replace(
         config,
         broker_name=name,
+        http_place=http,
         # 0 is any port, for each of them.
         listen_port=config.listen_port and config.listen_port + PORT_STEP * index,
         store=replace(

@@ -25,6 +25,7 @@ HEAVY = (
     "pyspark",
     "rich",
     "roquet.client",
+    "roquet.observing",
     "roquet.protocol.catalog",
     "roquet.protocol.sql_filter",
     "unittest",

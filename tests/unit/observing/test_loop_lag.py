@@ -1,0 +1,17 @@
+"""By how much an event loop is late."""
+
+import asyncio
+import time
+
+from roquet.observing.loop_lag import LoopLag
+from tests.support.eventually import eventually
+
+
+async def test_a_loop_that_was_held_up_was_late() -> None:
+    lag = LoopLag()
+    measuring = asyncio.create_task(lag.keep_measuring())
+    await asyncio.sleep(0)
+    time.sleep(0.4)  # noqa: ASYNC251  That is the point.
+    await eventually(lambda: lag.lags.count)
+    measuring.cancel()
+    assert lag.lags.total >= 0.25
