@@ -139,6 +139,9 @@ class BedClient(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
+    def get_write_buffer_size(self) -> int:
+        return 0  # What is written is read at once.
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         for frame in self._frames.cut(bytes(data)):
             command = decode_command(frame)
