@@ -13,7 +13,7 @@ from tests.faults.links import LINKS
 from tests.faults.long_logs import LONG_LOG
 from tests.faults.power_cuts import POWER_CUT, STORE_POWER_CUT
 from tests.faults.rig import Rig
-from tests.faults.simulation.schedules import SIMULATION
+from tests.faults.simulation.repeatable import SIMULATION
 from tests.faults.soak import SOAK
 
 RIGS: Final[dict[str, Rig]] = {
