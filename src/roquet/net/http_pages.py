@@ -21,7 +21,7 @@ import msgspec
 from roquet.net.errors import AddressTaken
 from roquet.net.listening import Listener
 from roquet.net.ports import at_free_port
-from roquet.net.serving import is_scarce
+from roquet.net.listening import is_scarce
 
 log = logging.getLogger(__name__)
 
