@@ -1,4 +1,5 @@
-# `make demo` and `make test` need nothing but Python 3.11+ and Java 17 (installed on Debian as root).
+# `make demo` needs nothing but Python 3.11+ and Java 17, `make test` Prometheus, too (both are
+# installed on Debian as root).
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -o pipefail -ec
@@ -37,6 +38,12 @@ setup: $(READY)  ## the virtual environment alone
 java:
 	@scripts/need_java.sh
 
+prometheus:
+	@scripts/need_prometheus.sh
+
+network:
+	@scripts/need_network.sh
+
 demo: $(RUNS)  ## send, consume, retry, delay, decide later, look behind, Spark: in one process
 	@$(BIN)/python examples/demo.py
 
@@ -53,11 +60,11 @@ unit: $(READY)  ## the inner loop: module by module, without Java and without wh
 	@$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow" tests/unit tests/test_tidy.py
 
 # Spark has the machine for itself: it gives its Python ten seconds to start.
-test: java check  ## everything CI runs
+test: java prometheus network check  ## everything CI runs
 	@$(BIN)/pytest -n 2 --dist loadgroup --ignore tests/pipeline tests
 	@$(BIN)/pytest tests/pipeline
 
-test-long: java check  ## the same proofs with counts that take hours
+test-long: java prometheus network check  ## the same proofs with counts that take hours
 	@ROQUET_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --ignore tests/pipeline tests
 	@ROQUET_LONG=1 $(BIN)/pytest tests/pipeline
 
@@ -81,4 +88,4 @@ clean:  ## remove everything that is made, not written
 	@find src -name '*.so' -delete -o -name '*.c' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup java demo check unit test test-long sanitize fuzz bench clean
+.PHONY: help setup java prometheus network demo check unit test test-long sanitize fuzz bench clean

@@ -9,8 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from roquet.broker.metrics.observed import METRICS as OF_BROKERS
 from roquet.cli.main import whole_parser
 from roquet.cli.operating.config_file import ConfigFile
+from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS
+from roquet.observing.process import METRICS as OF_PROCESSES
 
 PAGE = Path(__file__).parents[1] / "docs" / "operating.md"
 
@@ -64,3 +67,18 @@ def test_no_command_is_forgotten(parser: ArgumentParser) -> None:
 def test_the_file_of_settings_can_be_read() -> None:
     (text,) = blocks("toml")
     assert msgspec.toml.decode(text, type=ConfigFile).credentials is not None
+
+
+def test_the_table_of_metrics_is_what_servers_say() -> None:
+    wanted = [
+        f"| `{each.name}` | {each.kind.value} | {', '.join(each.labels)} | {each.meaning} |"
+        for each in dict.fromkeys((*OF_PROCESSES, *OF_NAME_SERVERS, *OF_BROKERS))
+    ]
+    rows = re.findall(r"^\| `(?:process|roquet|rocketmq)_.*\|$", PAGE.read_text(), re.MULTILINE)
+    assert rows == wanted
+
+
+@pytest.mark.parametrize("program", blocks("python"))
+def test_a_program_runs(program: str) -> None:
+    """As far as it is shown: nothing of it is opened."""
+    exec(compile(program, str(PAGE), "exec"), {})  # noqa: S102  It is ours.

@@ -50,6 +50,8 @@ _PASSING: Final = frozenset(
         ResponseCode.FLOW_CONTROL,
     }
 )
+# The same without what brokers of Apache also say to who may not ask.
+_BUSY: Final = _PASSING - {ResponseCode.SYSTEM_ERROR}
 
 
 class ClientError(RoquetError):
@@ -125,6 +127,11 @@ class RequestRefused(ClientError):
         self.address = address
         self.code = code
         self.remark = remark
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the same server may well answer a little later."""
+        return self.code in _BUSY
 
 
 class Unreachable(ClientError):
