@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from roquet.disk import Disk, SystemDisk
 from roquet.store.consume_queue import (
     BLANK_SIZE,
     ENTRY_SIZE,
+    RESERVE_STEP,
+    RESERVE_STEP_MAX,
     ConsumeQueue,
     QueueEntry,
     unpack_entries,
@@ -72,6 +75,20 @@ def test_the_bytes_of_an_entry_are_as_specified(tmp_path: Path, queue: ConsumeQu
     queue.close()
     content = (tmp_path / "TopicA" / "0" / f"{0:020d}").read_bytes()
     assert content == bytes.fromhex("0000000000001000 00000073 000000000027a807") + bytes(180)
+
+
+def test_a_busy_queue_takes_more_and_more_space_at_once(tmp_path: Path) -> None:
+    queue = ConsumeQueue(SystemDisk(), tmp_path / "TopicA" / "0", 400_000 * ENTRY_SIZE, b"A", 0)
+    reserved: list[int] = []
+    while len(reserved) < 8:
+        queue.reserve()
+        reserved.append(queue.reserved_position)
+        queue.append_many(bytes(queue.reserved_position - queue.position))
+    queue.close()
+    steps = [after - before for before, after in pairwise(reserved)]
+    assert steps == sorted(steps)
+    assert steps[0] < 2 * RESERVE_STEP
+    assert RESERVE_STEP_MAX - 2 * ENTRY_SIZE < steps[-1] < RESERVE_STEP_MAX + 2 * ENTRY_SIZE
 
 
 def test_entries_are_read_back_file_by_file(queue: ConsumeQueue) -> None:
