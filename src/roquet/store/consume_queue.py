@@ -347,7 +347,12 @@ class ConsumeQueue(QueueTail):
         self._run.files.append(file)
 
     def _write_to(self, file: MappedFile) -> None:
-        self.mapping = file.mapping
+        if self.mapping is not file.mapping:
+            self.mapping = file.mapping
+            # Most queues are short, and there may be thousands. What is full is read as a whole.
+            file.read_ahead(is_wanted=False)
+            for full in self._run.files_between(file.start - 1, file.start):
+                full.read_ahead(is_wanted=True)
         self.position = self.max_offset * ENTRY_SIZE - file.start
         self.reserved_position = file.reserved_size - file.reserved_size % ENTRY_SIZE
 

@@ -91,6 +91,25 @@ def test_a_busy_queue_takes_more_and_more_space_at_once(tmp_path: Path) -> None:
     assert RESERVE_STEP_MAX - 2 * ENTRY_SIZE < steps[-1] < RESERVE_STEP_MAX + 2 * ENTRY_SIZE
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells")
+def test_only_the_file_that_is_written_to_is_fetched_page_by_page(
+    tmp_path: Path, queue: ConsumeQueue
+) -> None:
+    append(queue, *range(100, 2600, 100))
+    assert [is_fetched_by_page(path) for path in sorted((tmp_path / "TopicA" / "0").iterdir())] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def is_fetched_by_page(path: Path) -> bool:
+    """Whether the kernel was told not to read ahead in the mapping of this file."""
+    _, _, behind = Path("/proc/self/smaps").read_text().partition(str(path))
+    _, _, flags = behind.partition("VmFlags:")
+    return "rr" in flags.splitlines()[0].split()
+
+
 def test_entries_are_read_back_file_by_file(queue: ConsumeQueue) -> None:
     append(queue, *range(100, 2600, 100))
     assert (queue.min_offset, queue.max_offset) == (0, 25)
