@@ -193,6 +193,11 @@ static void take_replies(struct connection *c) {
         length = ntohl(length);
         header = ntohl(header) & 0xffffff;
         if (c->in_size - at < 4 + length) break;
+        if (memcmp(c->in + at + 8, "{\"code\":40,", 11) == 0) {
+            /* No reply: members of the group are told of each other. */
+            at += 4 + length;
+            continue;
+        }
         requests++;
         body_bytes += length - 4 - header;
         if (memcmp(c->in + at + 8, "{\"code\":0,", 10) != 0) {
