@@ -23,7 +23,12 @@ from typing import Final, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.broker import Server, apache_command, compile_load, our_command, run_load, start
-from bench.rig.synthetic_store import write_store
+from bench.rig.synthetic_store import QUEUE_COUNT, TOPIC, write_store
+
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.fields import read_header
+from roquet.protocol.headers.offsets import GetMaxOffsetHeader, OffsetReplyHeader
+from tests.support.blocking_peer import BlockingPeer
 
 TURNS: Final = 3
 SMALL_TOPIC_COUNT: Final = 10
@@ -94,8 +99,17 @@ def stored(name: str, scratch: Path, load: Path, sizes: Sizes) -> dict[int, Sent
         write_store(root / "store", count)
         # There are no keys in it, and whoever looks for some all the same has other work to do.
         with running(name, root, "messageIndexEnable=false\n") as server:
+            assert max_offset(server) == count // QUEUE_COUNT, "the store was not taken over"
             found[count] = sends(load, server, sizes)
     return found
+
+
+def max_offset(server: Server) -> int:
+    """Of the first queue."""
+    header = GetMaxOffsetHeader(topic=TOPIC, queue_id=0)
+    with BlockingPeer(f"127.0.0.1:{server.port}") as peer:
+        reply = peer.call(RequestCode.GET_MAX_OFFSET, header)
+    return read_header(OffsetReplyHeader, reply.fields).offset
 
 
 @contextmanager
