@@ -50,8 +50,10 @@ class _Lines:
     @asynccontextmanager
     async def cut(self, _on: Pair, chance: Random) -> AsyncIterator[None]:
         """Between the two, or between one and everybody."""
-        one, other = chance.sample((MASTER, SLAVE), 2)
-        others = [other] if chance.random() < 0.5 else self._others(one)
+        one, others = MASTER, [SLAVE]
+        if chance.random() < 0.5:
+            one = chance.choice((MASTER, SLAVE, NAMES))
+            others = self._others(one)
         with self._network.dropping(*_both_ways(one, others, 100)):
             await hold(chance)
             yield

@@ -19,7 +19,7 @@ _STOPPED_S: Final = 10.0
 _HELD_S: Final = (1.0, 5.0)
 _AWAY_S: Final = (0.0, 2.0)
 _TWO_IN_A_ROW: Final = 0.3
-_ROUND_COUNT: Final = 20
+_ROUND_COUNT: Final = 10
 
 
 async def hold(chance: Random) -> None:
