@@ -15,6 +15,7 @@ from tests.faults.power_cuts import POWER_CUT, STORE_POWER_CUT
 from tests.faults.rig import Rig
 from tests.faults.simulation.repeatable import SIMULATION
 from tests.faults.soak import SOAK
+from tests.faults.switches import SWITCHES
 
 RIGS: Final[dict[str, Rig]] = {
     rig.name: rig
@@ -34,6 +35,7 @@ RIGS: Final[dict[str, Rig]] = {
         CHANGING_HANDS,
         LINES,
         LINKS,
+        SWITCHES,
         LONG_LOG,
         SOAK,
         SIMULATION,
