@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.broker import Broker
-from roquet.broker.server import serve_broker
+from roquet.broker.life import Life, living_broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
@@ -96,7 +95,9 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
             # Brokers need no way around that others may have to take.
             name_server = str(Address(local_host(plan.host), names.config.port))
             brokers = [
-                await stack.enter_async_context(serve_broker(replace(config, tls=tls), clock, disk))
+                await stack.enter_async_context(
+                    living_broker(replace(config, tls=tls), clock, disk)
+                )
                 for config in _broker_configs(plan, directory, name_server)
             ]
             relax_garbage_collection()
@@ -115,13 +116,14 @@ def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:
 
 
 def _ready_line(
-    plan: ClusterPlan, name_server_port: int, brokers: Sequence[Broker], tls: TlsSettings
+    plan: ClusterPlan, name_server_port: int, brokers: Sequence[Life], tls: TlsSettings
 ) -> str:
     """Scripts wait for it: what clients are given, and where that is not what is listened on."""
     host = plan.advertised_host or reachable_host(plan.host)
 
     def addresses(*, are_slaves: bool) -> str:
-        found = [each.config for each in brokers if each.config.is_slave == are_slaves]
+        configs = [each.broker.config for each in brokers]
+        found = [each for each in configs if each.is_slave == are_slaves]
         return ",".join(str(Address(host, each.listen_port)) for each in found)
 
     name_server = Address(host, name_server_port)

@@ -61,7 +61,12 @@ class Flusher:
         self._is_postponed = False
         self.failure: SyncFailed | None = None
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
     def start(self) -> None:
+        self._is_stopping = False
         self._thread = Thread(target=self._run, name="roquet-flush", daemon=True)
         self._thread.start()
 
