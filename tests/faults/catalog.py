@@ -7,6 +7,7 @@ from tests.faults.bad_peers import DESCRIPTORS, HOSTILE_BYTES, STOPPED_READERS
 from tests.faults.changes import REBALANCE_STORM, ROLLING_RESTART
 from tests.faults.changing_hands import CHANGING_HANDS
 from tests.faults.damage import APACHE_DAMAGE, DAMAGE
+from tests.faults.elections import ELECTIONS
 from tests.faults.killing import KILL
 from tests.faults.lines import LINES
 from tests.faults.links import LINKS
@@ -36,6 +37,7 @@ RIGS: Final[dict[str, Rig]] = {
         LINES,
         LINKS,
         SWITCHES,
+        ELECTIONS,
         LONG_LOG,
         SOAK,
         SIMULATION,
