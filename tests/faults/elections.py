@@ -263,7 +263,7 @@ ELECTIONS: Final = Rig(
     "elections",
     "three brokers elect a master with etcd and lose it: kills, stops, cuts, etcd's own leader",
     elections,
-    few=2,
+    few=1,
     many=500,
     missing=_missing,
 )
