@@ -37,6 +37,9 @@ setup: $(READY)  ## the virtual environment alone
 java:
 	@scripts/need_java.sh
 
+etcd:
+	@scripts/need_etcd.sh
+
 network:
 	@scripts/need_network.sh
 
@@ -56,11 +59,11 @@ unit: $(READY)  ## the inner loop: module by module, without Java and without wh
 	@$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow" tests/unit tests/test_tidy.py
 
 # Spark has the machine for itself: it gives its Python ten seconds to start.
-test: java network check  ## everything CI runs
+test: java etcd network check  ## everything CI runs
 	@$(BIN)/pytest -n 2 --dist loadgroup --ignore tests/pipeline tests
 	@$(BIN)/pytest tests/pipeline
 
-test-long: java network check  ## the same proofs with counts that take hours
+test-long: java etcd network check  ## the same proofs with counts that take hours
 	@ROQUET_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --ignore tests/pipeline tests
 	@ROQUET_LONG=1 $(BIN)/pytest tests/pipeline
 
@@ -84,4 +87,4 @@ clean:  ## remove everything that is made, not written
 	@find src -name '*.so' -delete -o -name '*.c' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup java network demo check unit test test-long sanitize fuzz bench clean
+.PHONY: help setup java etcd network demo check unit test test-long sanitize fuzz bench clean

@@ -6,8 +6,8 @@ What was acknowledged is on `copies` of the members. So whoever hears of all mem
     members = 3, copies = 2      {A B C}: what was acknowledged is on two of them, any two of them
                                  include one that has it, and one that is heard of alone may not
 
-A set that grows asks more of an election than before, and is always safe. One that shrinks asks
-less, so what was acknowledged has to be on `copies` of those who stay, or on all if they are fewer.
+So whatever becomes of the set, all that was acknowledged has to be on `copies` of it, or on all if
+they are fewer. Whoever comes in must have it, and others may go only if enough who stay do.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -62,11 +62,14 @@ def next_members(
     acknowledged_end: int,
     copies: int,
 ) -> frozenset[int]:
-    """The set to propose: `wanted`, or without its losses while those are not safe.
+    """The set to propose: as near to `wanted` as is safe now.
 
-    `ends` says how far each replica has the log, the master among them.
+    `ends` says how far each replica has the log, the master among them. With one copy, nobody was
+    promised anything.
     """
-    stay = members & wanted
-    have_all = sum(ends.get(each, 0) >= acknowledged_end for each in stay)
-    is_safe = have_all >= min(copies, len(stay))
-    return wanted if is_safe else members | wanted
+    have_all = {each for each, end in ends.items() if end >= acknowledged_end}
+    come = wanted - members
+    come = come if copies == 1 else come & have_all
+    proposed = (members & wanted) | come
+    is_safe = len(proposed & have_all) >= min(copies, len(proposed))
+    return proposed if is_safe else members | come

@@ -65,8 +65,14 @@ def following(
     )
 
 
-def test_a_set_may_always_grow() -> None:
-    assert following({1}, {1, 2}, {1: 100, 2: 0}) == {1, 2}
+def test_whoever_comes_in_must_have_what_was_acknowledged() -> None:
+    """The master that was alone has it; the one that joins might be its successor."""
+    assert following({1}, {1, 2}, {1: 100, 2: 99}) == {1}
+    assert following({1}, {1, 2}, {1: 100, 2: 100}) == {1, 2}
+
+
+def test_where_nothing_is_promised_everybody_near_comes_in() -> None:
+    assert following({1}, {1, 2}, {1: 100, 2: 99}, copies=1) == {1, 2}
 
 
 def test_a_set_shrinks_only_when_those_who_stay_have_what_was_acknowledged() -> None:
@@ -79,6 +85,5 @@ def test_a_master_may_remain_alone() -> None:
     assert following({1, 2}, {1}, {1: 100, 2: 0}) == {1}
 
 
-def test_who_comes_in_does_not_stand_in_for_who_goes() -> None:
-    """It is counted from when it is a member, and not before."""
-    assert following({1, 2, 3}, {1, 2, 4}, {1: 100, 2: 0, 3: 100, 4: 100}) == {1, 2, 3, 4}
+def test_who_comes_in_may_stand_in_for_who_goes() -> None:
+    assert following({1, 2, 3}, {1, 2, 4}, {1: 100, 2: 0, 3: 100, 4: 100}) == {1, 2, 4}
