@@ -30,7 +30,7 @@ def take_what_was_sent_for_confirmed(patch: pytest.MonkeyPatch) -> None:
 
     def after_confirming(self: Copies, end: int) -> bool:
         for slave in self.slaves:
-            self.confirmed_end = max(self.confirmed_end, slave.sent_end)
+            self._confirmed_end = max(self._confirmed_end, slave.sent_end)
         return is_awaited(self, end)
 
     patch.setattr(Copies, "is_awaited", after_confirming)

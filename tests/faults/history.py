@@ -35,6 +35,8 @@ class Acknowledged(NamedTuple):
     body: bytes
     begun_s: float
     ended_s: float
+    # Which broker has it, and where in its log.
+    offset_id: str = ""
 
 
 class Delivery(NamedTuple):

@@ -119,7 +119,7 @@ LINES: Final = Rig(
     "lines",
     "a master and a slave in network namespaces: cuts, silence, loss, slow lines, kills, stops",
     lines,
-    few=4,
+    few=3,
     many=1500,
     missing=missing_network,
 )

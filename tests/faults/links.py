@@ -74,6 +74,6 @@ LINKS: Final = Rig(
     "links",
     "a slave whose link to its master goes through a proxy that fails; kills and stops",
     links,
-    few=2,
+    few=1,
     many=300,
 )

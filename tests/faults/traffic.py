@@ -220,7 +220,12 @@ class Traffic:
                 )
                 history.acknowledged.append(
                     Acknowledged(
-                        _key(receipt.queue), receipt.queue_offset, body, begun_s, self._now_s()
+                        _key(receipt.queue),
+                        receipt.queue_offset,
+                        body,
+                        begun_s,
+                        self._now_s(),
+                        receipt.offset_id,
                     )
                 )
 

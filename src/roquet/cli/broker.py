@@ -17,7 +17,7 @@ from roquet.errors import RoquetError
 def define(parser: ArgumentParser) -> None:
     parser.epilog = (
         "One that runs is looked after with: roquet broker status, roquet broker config, roquet"
-        " broker writes."
+        " broker writes, roquet broker promote, roquet broker demote."
     )
     parser.add_argument(
         "-c",

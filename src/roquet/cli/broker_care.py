@@ -1,18 +1,21 @@
-"""`roquet broker status|config|writes`: one broker that runs. Starting one is `broker.py`'s."""
+"""`roquet broker status` and others: one broker that runs. Starting one is `broker.py`'s."""
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from itertools import count
 
 from roquet.cli.cluster import role_of
+from roquet.cli.numbers import whole_number
 from roquet.cli.operating.brokers import brokers_named
 from roquet.cli.operating.commands import Commands, Session
 from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
 from roquet.cli.operating.pairs import pair
+from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.errors import RequestRefused
 from roquet.errors import RoquetError
 from roquet.protocol.codes import ResponseCode
-from roquet.reporting import Report, ReportTable
+from roquet.reporting import Fact, Report, ReportTable
 
 
 def define(parser: ArgumentParser) -> None:
@@ -35,6 +38,22 @@ def define(parser: ArgumentParser) -> None:
         ("allow", "Takes it back."),
     ):
         _define_broker(writes.add(name, summary, _allow if name == "allow" else _forbid))
+
+    promote = commands.add("promote", "Make a slave the master.", _promote)
+    promote.add_argument("broker", metavar="ADDRESS", help="host:port of the slave.")
+    promote.add_argument(
+        "--force", action="store_true", help="Even if the master that it follows is alive."
+    )
+    demote = commands.add("demote", "Make a master a slave.", _demote)
+    _define_broker(demote)
+    demote.add_argument(
+        "--id",
+        type=whole_number(1, 2**31 - 1),
+        help="Of the slave; the first one that is free if left out.",
+    )
+    demote.add_argument(
+        "--force", action="store_true", help="Even if no slave has all that the master has."
+    )
 
 
 def _define_broker(parser: ArgumentParser) -> None:
@@ -109,3 +128,27 @@ async def _allow(session: Session) -> int:
     count = await session.admin.allow_writes(broker)
     session.finish(Report({"broker": broker, "writes": "allowed", "topics": count}))
     return DONE
+
+
+async def _promote(session: Session) -> int:
+    broker = (await brokers_named(session, session.given.broker))[0]
+    await session.admin.promote_broker(broker.address, force=session.given.force)
+    session.finish(Report(_facts(broker) | {"role": "master"}))
+    return DONE
+
+
+async def _demote(session: Session) -> int:
+    broker = (await brokers_named(session, session.given.broker))[0]
+    broker_id = session.given.id or await _free_id(session, broker)
+    await session.admin.demote_broker(broker.address, broker_id, force=session.given.force)
+    session.finish(Report(_facts(broker) | {"role": f"slave {broker_id}"}))
+    return DONE
+
+
+def _facts(broker: BrokerInfo) -> dict[str, Fact]:
+    return {"broker": broker.broker_name, "address": broker.address}
+
+
+async def _free_id(session: Session, broker: BrokerInfo) -> int:
+    taken = {each.broker_id for each in await brokers_named(session, broker.broker_name)}
+    return next(number for number in count(1) if number not in taken)

@@ -10,9 +10,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.broker import Broker
 from roquet.broker.disk_plan import check_room, plan_of, use_text
-from roquet.broker.server import serve_broker
+from roquet.broker.life import Life, living_broker
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.cli.access_options import home_from_environment
@@ -56,7 +55,7 @@ def run_broker(options: BrokerOptions) -> None:
     """Returns after SIGINT or SIGTERM.
 
     Raises BrokerFailed, GroupMemberFailed, NoRoomForStore, OSError, ConfigError, BadTlsSetting,
-    PromiseNotKept, BadBody and what `serve_broker` raises.
+    PromiseNotKept, BadBody and what `living_broker` raises.
     """
     log_to_stderr(options.log_form)
     raise_file_limit()
@@ -81,18 +80,18 @@ def _run_one(config: BrokerConfig) -> None:
     run(_serve(config))
 
 
-async def until_stopped(stop: asyncio.Event, brokers: Sequence[Broker]) -> None:
+async def until_stopped(stop: asyncio.Event, brokers: Sequence[Life]) -> None:
     """Returns when the signal comes. Raises BrokerFailed."""
-    events = [stop, *(broker.safety.has_failed for broker in brokers)]
+    events = [stop, *(each.has_failed for each in brokers)]
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
-    for broker in brokers:
-        if broker.safety.has_failed.is_set():
-            raise BrokerFailed(f"{broker.config.broker_name} cannot trust its disk any more")
+    for each in brokers:
+        if each.has_failed.is_set():
+            raise BrokerFailed(f"{each.broker.config.broker_name}: {each.failure}")
 
 
 def _config(options: BrokerOptions) -> BrokerConfig:
@@ -123,7 +122,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 
 async def _serve(config: BrokerConfig) -> None:
     with stop_signals() as stop, reloads_on_hangup(config.tls) as reloading:
-        async with serve_broker(config, SystemClock(), SystemDisk()) as broker:
-            reloading.append(broker.tls)
+        async with living_broker(config, SystemClock(), SystemDisk()) as life:
+            reloading.append(life)
             relax_garbage_collection()
-            await until_stopped(stop, [broker])
+            await until_stopped(stop, [life])

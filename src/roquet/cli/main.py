@@ -34,7 +34,7 @@ _COMMANDS: Final = {
         "roquet.cli.broker",
         "Run a broker: it takes messages, keeps them and hands them out; or look after one that"
         " runs.",
-        ("status", "config", "writes"),
+        ("status", "config", "writes", "promote", "demote"),
         "roquet.cli.broker_care",
     ),
     "cluster": _Command("roquet.cli.cluster", "Show all brokers: roles, versions, rates, disks."),

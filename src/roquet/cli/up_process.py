@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.broker import Broker
-from roquet.broker.server import serve_broker
+from roquet.broker.life import Life, living_broker, observed
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
@@ -101,7 +100,9 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
             configs = _broker_configs(plan, directory, name_server)
             tell_disk_use(configs)
             brokers = [
-                await stack.enter_async_context(serve_broker(replace(config, tls=tls), clock, disk))
+                await stack.enter_async_context(
+                    living_broker(replace(config, tls=tls), clock, disk)
+                )
                 for config in configs
             ]
             http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
@@ -112,19 +113,18 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
 
 @asynccontextmanager
 async def _pages(
-    plan: ClusterPlan, names: NameServer, brokers: Sequence[Broker], clock: Clock
+    plan: ClusterPlan, names: NameServer, brokers: Sequence[Life], clock: Clock
 ) -> AsyncIterator[str]:
     """All servers on one port; what the line that says ready adds."""
     if plan.http_place is None:
         yield ""
         return
     # Only who wants to watch pays for loading it.
-    from roquet.broker.metrics.observed import ObservedBroker  # noqa: PLC0415
     from roquet.namesrv.metrics import ObservedNameServer  # noqa: PLC0415
     from roquet.observing.pages import Observed, serve_pages  # noqa: PLC0415
 
-    observed: list[Observed] = [ObservedNameServer(names), *map(ObservedBroker, brokers)]
-    async with serve_pages(plan.http_place, observed, clock) as port:
+    servers: list[Observed] = [ObservedNameServer(names), *map(observed, brokers)]
+    async with serve_pages(plan.http_place, servers, clock) as port:
         yield f" http={plan.http_place._replace(port=port)}"
 
 
@@ -139,13 +139,14 @@ def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:
 
 
 def _ready_line(
-    plan: ClusterPlan, name_server_port: int, brokers: Sequence[Broker], tls: TlsSettings
+    plan: ClusterPlan, name_server_port: int, brokers: Sequence[Life], tls: TlsSettings
 ) -> str:
     """Scripts wait for it: what clients are given, and where that is not what is listened on."""
     host = plan.advertised_host or reachable_host(plan.host)
 
     def addresses(*, are_slaves: bool) -> str:
-        found = [each.config for each in brokers if each.config.is_slave == are_slaves]
+        configs = [each.broker.config for each in brokers]
+        found = [each for each in configs if each.is_slave == are_slaves]
         return ",".join(str(Address(host, each.listen_port)) for each in found)
 
     name_server = Address(host, name_server_port)

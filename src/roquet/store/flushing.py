@@ -64,7 +64,12 @@ class Flusher:
         # How long the disk took, in seconds, whenever there was something to sync.
         self.sync_times = Histogram()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
     def start(self) -> None:
+        self._is_stopping = False
         self._thread = Thread(target=self._run, name="roquet-flush", daemon=True)
         self._thread.start()
 

@@ -31,12 +31,18 @@ FOLLOWING: Final = Metric(
     MetricKind.GAUGE,
     "Of a slave: 1 while it is linked to its master, 0 while it is not.",
 )
-METRICS: Final = (ROLE, SLAVES, IN_SYNC, LAG, FOLLOWING)
+EPOCH: Final = Metric(
+    "roquet_replication_epoch",
+    MetricKind.GAUGE,
+    "The epoch of the master that wrote last to this log; 0 without epochs.",
+)
+METRICS: Final = (ROLE, SLAVES, IN_SYNC, LAG, FOLLOWING, EPOCH)
 
 
 def measure_copies(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
     replication, config = broker.replication, broker.config
     into.add(ROLE, own | {"role": config.role.value.lower()}, 1)
+    into.add(EPOCH, own, replication.epoch)
     if replication.master_link is not None:
         into.add(FOLLOWING, own, int(replication.master_link.master is not None))
         return
@@ -45,7 +51,7 @@ def measure_copies(broker: Broker, own: Labels, into: Exposition) -> Iterator[No
         for slave in replication.copies.slaves
     }
     into.add(SLAVES, own, len(lags))
-    into.add(IN_SYNC, own, sum(lag < config.ha_lag_size_max for lag in lags.values()))
+    into.add(IN_SYNC, own, len(replication.in_sync() - {config.replica_id}))
     for address, lag in lags.items():
         into.add(LAG, own | {"slave": address}, lag)
     yield

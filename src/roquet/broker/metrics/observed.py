@@ -1,13 +1,13 @@
 """A broker, as those who watch it see it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from roquet import __version__
 from roquet.broker.broker import Broker
 from roquet.broker.metrics import copies, readers, storage, traffic
 from roquet.observing import peers, servers
-from roquet.observing.exposition import Exposition, Metric, MetricKind
+from roquet.observing.exposition import Exposition, Labels, Metric, MetricKind
 
 PERMISSION: Final = Metric(
     "rocketmq_broker_permission",
@@ -27,19 +27,17 @@ METRICS: Final = (
 
 @final
 class ObservedBroker:
-    """An `Observed`."""
+    """An `Observed`. `serving` gives the broker of now, or None while it begins again."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        config = broker.config
-        # A slave has the name of its master.
-        number = f"-{config.broker_id}" if config.is_slave else ""
-        self._labels = servers.own_labels(
-            config.cluster_name, "broker", f"{config.broker_name}{number}"
-        )
+    def __init__(self, name: str, serving: Callable[[], Broker | None]) -> None:
+        self._name = name
+        self._serving = serving
 
     def measure(self, into: Exposition) -> Iterator[None]:
-        broker, own = self._broker, self._labels
+        broker = self._serving()
+        if broker is None:
+            return
+        own = _labels(broker)
         into.add(servers.INFO, own | {"version": __version__}, 1)
         into.add(servers.READY, own, int(not self.obstacles()))
         into.add(PERMISSION, own, broker.config.permission)
@@ -52,11 +50,19 @@ class ObservedBroker:
 
     def obstacles(self) -> list[str]:
         """In the way of clients: the disk, or that nobody can find the broker."""
-        broker = self._broker
-        name = broker.config.broker_name
+        broker, name = self._serving(), self._name
+        if broker is None:
+            return [f"{name}: begins again in another role"]
         found = []
         if (refusal := storage.refusal_text(broker)) is not None:
             found.append(f"{name}: {refusal}")
         if not broker.registrar.is_known:
             found.append(f"{name}: no name server knows this broker, so no client finds it")
         return found
+
+
+def _labels(broker: Broker) -> Labels:
+    config = broker.config
+    # A slave has the name of its master.
+    number = f"-{config.broker_id}" if config.is_slave else ""
+    return servers.own_labels(config.cluster_name, "broker", f"{config.broker_name}{number}")

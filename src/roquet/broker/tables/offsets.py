@@ -60,6 +60,11 @@ class OffsetTable:
         self._pulled: dict[tuple[str, str, int], int] = {}
         self.change_count = 0
 
+    def lead(self) -> None:
+        """This is the table of a master from now on: all that it has is its own."""
+        self._is_slave = False
+        self._own.clear()
+
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.queues(group, topic).get(queue_id)
 

@@ -205,6 +205,12 @@ class Admin(BlockingTwin[AsyncAdmin]):
     def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         self._thread.run(self._twin.update_broker_config(address, settings))
 
+    def promote_broker(self, address: str, *, force: bool = False) -> None:
+        self._thread.run(self._twin.promote_broker(address, force=force))
+
+    def demote_broker(self, address: str, broker_id: int, *, force: bool = False) -> None:
+        self._thread.run(self._twin.demote_broker(address, broker_id, force=force))
+
     def kv_table(self, namespace: str) -> dict[str, str]:
         return self._thread.run(self._twin.kv_table(namespace))
 

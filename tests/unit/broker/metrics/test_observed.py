@@ -19,7 +19,7 @@ DEAD_LETTERS = "rocketmq_send_to_dlq_messages_total"
 
 def measured(bed: BrokerBed) -> Scraped:
     exposition = Exposition()
-    for _ in ObservedBroker(bed.broker).measure(exposition):
+    for _ in ObservedBroker("broker-a", lambda: bed.broker).measure(exposition):
         pass
     return scraped(exposition.text())
 
@@ -114,7 +114,7 @@ async def test_syncs_are_measured(tmp_path: Path) -> None:
 
 async def test_a_full_disk_and_no_name_server_are_in_the_way(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
-        observed = ObservedBroker(bed.broker)
+        observed = ObservedBroker("broker-a", lambda: bed.broker)
         assert observed.obstacles() == [
             "broker-a: no name server knows this broker, so no client finds it"
         ]
@@ -126,6 +126,14 @@ async def test_a_full_disk_and_no_name_server_are_in_the_way(tmp_path: Path) -> 
         assert obstacle.startswith("broker-a: the disk is full: 95 percent")
         found = measured(bed)
     assert (found.value("roquet_ready"), found.value("roquet_store_writable")) == (0, 0)
+
+
+def test_a_broker_that_begins_again_says_so_and_measures_nothing() -> None:
+    observed = ObservedBroker("broker-a", lambda: None)
+    exposition = Exposition()
+    assert not [*observed.measure(exposition)]
+    assert not exposition.text()
+    assert observed.obstacles() == ["broker-a: begins again in another role"]
 
 
 async def test_a_slave_is_ready_although_it_takes_no_messages(tmp_path: Path) -> None:

@@ -87,6 +87,11 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
             "maxRequestsPerConnection",
             "enabledAppendPropCRC",
             "logLevel",
+            "replication.copies",
+            "replication.etcd",
+            "replication.lagSeconds",
+            "replication.leaseSeconds",
+            "replication.plainSlaves",
         }
 
 
