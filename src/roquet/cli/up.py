@@ -3,11 +3,14 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Final
 
 from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
 from roquet.cli.up_process import BROKER_COUNT_MAX, REPLICA_COUNT_MAX, ClusterPlan, run_cluster
 from roquet.errors import RoquetError
+
+_MISUSED: Final = 2
 
 
 def define(parser: ArgumentParser) -> None:
@@ -62,6 +65,12 @@ def define(parser: ArgumentParser) -> None:
         help="How many slaves each broker has, which copy what it takes; none if left out.",
     )
     parser.add_argument(
+        "--failover",
+        action="store_true",
+        help="A slave steps in for a master that is lost: every broker is a process of its own, and"
+        " an etcd is started with them, which has to be installed. Needs --replicas.",
+    )
+    parser.add_argument(
         "--tls",
         action="store_true",
         help="Speak nothing but TLS, with a certificate that is made for it; the line that says"
@@ -71,6 +80,10 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _run(given: Namespace) -> int:
+    if given.failover and (given.tls or not given.replicas):
+        reason = "not with --tls" if given.tls else "needs --replicas"
+        print(f"roquet up: --failover: {reason}", file=sys.stderr)
+        return _MISUSED
     try:
         run_cluster(
             ClusterPlan(
@@ -82,6 +95,7 @@ def _run(given: Namespace) -> int:
                 broker_count=given.brokers,
                 replica_count=given.replicas,
                 is_encrypted=given.tls,
+                has_failover=given.failover,
             )
         )
     except (RoquetError, OSError) as error:
