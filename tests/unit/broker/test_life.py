@@ -1,5 +1,6 @@
 """Masters and slaves that change places by hand, as whole brokers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ from roquet.client.errors import RequestRefused
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
+from tests.support.command_line import roquet
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.golden_replication import log_bytes
@@ -152,3 +154,22 @@ async def test_a_secret_that_is_too_short_is_refused(place: Place) -> None:
     place.secret.write_text("short")
     with pytest.raises(ConfigError, match="openssl rand"):
         await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+
+
+async def test_a_split_is_repaired_with_one_command(place: Place) -> None:
+    """The name server knows only the later master."""
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    one.broker.store.append(draft(b"both"))
+    await eventually(lambda: has_all(two, one))
+    async with AsyncAdmin(place.name_server) as admin:
+        await admin.promote_broker(address(two), force=True)
+        await eventually(lambda: two.broker.registrar.has_news is False)
+        one.broker.registrar.refresh_soon()
+        await one.broker.registrar.until_told()
+        known = [each.address for each in await admin.brokers(with_state=False)]
+        assert known == [address(two)]
+    words = ["broker", "demote", address(one), "--force", "--id", "1", "-n", place.name_server]
+    done = await asyncio.to_thread(roquet, *words)
+    assert done.exit_code == 0, done.stderr
+    await eventually(lambda: one.serving is not None and has_all(one, two))
