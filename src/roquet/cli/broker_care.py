@@ -131,18 +131,29 @@ async def _allow(session: Session) -> int:
 
 
 async def _promote(session: Session) -> int:
-    broker = (await brokers_named(session, session.given.broker))[0]
+    broker = await _known_or_at(session)
     await session.admin.promote_broker(broker.address, force=session.given.force)
     session.finish(Report(_facts(broker) | {"role": "master"}))
     return DONE
 
 
 async def _demote(session: Session) -> int:
-    broker = (await brokers_named(session, session.given.broker))[0]
+    broker = await _known_or_at(session)
     broker_id = session.given.id or await _free_id(session, broker)
     await session.admin.demote_broker(broker.address, broker_id, force=session.given.force)
     session.finish(Report(_facts(broker) | {"role": f"slave {broker_id}"}))
     return DONE
+
+
+async def _known_or_at(session: Session) -> BrokerInfo:
+    """Name servers forget a master when there is a later one, and that has to be demoted, too."""
+    wanted = session.given.broker
+    try:
+        return (await brokers_named(session, wanted))[0]
+    except Failed:
+        if ":" not in wanted:
+            raise
+        return BrokerInfo("", "", 0, wanted)
 
 
 def _facts(broker: BrokerInfo) -> dict[str, Fact]:
@@ -150,5 +161,7 @@ def _facts(broker: BrokerInfo) -> dict[str, Fact]:
 
 
 async def _free_id(session: Session, broker: BrokerInfo) -> int:
+    if not broker.broker_name:
+        raise Failed("no name server knows it: which ids are free has to be said, with --id")
     taken = {each.broker_id for each in await brokers_named(session, broker.broker_name)}
     return next(number for number in count(1) if number not in taken)

@@ -53,6 +53,8 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     is_encrypted: bool = False
     http_place: Address | None = None
     log_form: LogForm = LogForm.TEXT
+    # Whether slaves step in for masters; then every broker is a process.
+    has_failover: bool = False
 
 
 def run_cluster(plan: ClusterPlan) -> None:
@@ -63,7 +65,22 @@ def run_cluster(plan: ClusterPlan) -> None:
     log_to_stderr(plan.log_form)
     raise_file_limit()
     with _directory(plan) as directory:
-        run(_serve(plan, directory))
+        run(_serve_failover(plan, directory) if plan.has_failover else _serve(plan, directory))
+
+
+async def _serve_failover(plan: ClusterPlan, directory: Path) -> None:
+    # Only who wants it pays for loading what runs processes.
+    from roquet.cli.up_failover import FailoverPlan, serve_failover  # noqa: PLC0415
+
+    failover_plan = FailoverPlan(
+        host=plan.host,
+        advertised_host=plan.advertised_host,
+        name_server_port=plan.name_server_port,
+        broker_port=plan.broker_port,
+        broker_count=plan.broker_count,
+        replica_count=plan.replica_count,
+    )
+    await serve_failover(failover_plan, directory)
 
 
 @contextmanager
