@@ -119,7 +119,17 @@ class Consuming:
 
 
 class SendHook:
-    """Watches a producer."""
+    """Watches a producer.
+
+    For example:
+
+        class Stopwatch(SendHook):
+            def after_send(self, sending):
+                print(sending.topic, sending.duration_s, sending.error)
+
+        with Producer("127.0.0.1:9876", "shop", hooks=[Stopwatch()]) as producer:
+            producer.send(Message("orders", b"one coffee"))
+    """
 
     def before_send(self, sending: Sending) -> None:
         """Raises SendForbidden to keep it from being sent."""
@@ -138,7 +148,16 @@ class SendHook:
 
 
 class ConsumeHook:
-    """Watches a push consumer."""
+    """Watches a push consumer.
+
+    For example:
+
+        class Stopwatch(ConsumeHook):
+            def after_consume(self, consuming):
+                print(consuming.group, consuming.duration_s, consuming.outcome)
+
+        PushConsumer("127.0.0.1:9876", "billing", print, hooks=[Stopwatch()])
+    """
 
     def before_consume(self, consuming: Consuming) -> None:
         """Called before the listener."""
