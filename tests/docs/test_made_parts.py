@@ -7,6 +7,7 @@ import pytest
 from roquet.broker.settings.apache_keys import TREATMENTS, Treatment
 from roquet.namesrv.config import NameServerConfig, config_texts
 from roquet.net.tls_settings import TLS_KEYS
+from roquet.protocol.host import Address
 from scripts.pages import setting_effects
 from scripts.pages.regions import MADE, names_in, refreshed
 from tests.support.page_blocks import pages
@@ -45,6 +46,8 @@ def test_every_setting_that_a_broker_obeys_has_its_effect_in_a_line() -> None:
 
 
 def test_every_setting_that_a_name_server_obeys_has_its_effect_in_a_line() -> None:
-    every = NameServerConfig(accounts_file=Path(), home=Path())
+    every = NameServerConfig(
+        accounts_file=Path(), home=Path(), http_place=Address("127.0.0.1", 9878)
+    )
     told = [key for rows in setting_effects.NAME_SERVER.values() for key in rows]
     assert sorted(told) == sorted(config_texts(every))

@@ -171,7 +171,9 @@ class BrokerBed:
     def attach(self, client: BedClient, limits: ConnectionLimits, *, has_lane: bool = True) -> None:
         """Connects a client that somebody made."""
         lane = self.lane if has_lane and self.broker.guard is None else None
-        client.connection = Connection(self, self._router.answer, self._watch, limits, lane=lane)
+        client.connection = Connection(
+            self, self._router.answer, self._watch, limits, lane=lane, crowd=self.broker.crowd
+        )
         client.connection.connection_made(client)
 
     def put(self, body: bytes = b"hello", **members: Any) -> Appended:

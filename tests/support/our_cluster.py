@@ -49,6 +49,7 @@ class OurServer:
         self.directory = directory
         self._ready = re.compile(ready, re.MULTILINE)
         self._process: subprocess.Popen[bytes] | None = None
+        self.start_count = 0
         self._log_path = directory / "server.log"
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -64,6 +65,7 @@ class OurServer:
     def begin(self) -> int:
         """Starts without waiting; where in its log this start begins."""
         assert self._process is None, "already started"
+        self.start_count += 1
         with self._log_path.open("ab") as log:
             log_start = log.tell()
             self._process = subprocess.Popen(
@@ -161,14 +163,14 @@ class OurServer:
 
 
 class OurNameServer(OurServer):
-    """`arguments` are further words of the command line."""
+    """`arguments` are further words of the command line, `host` is where it listens."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, host: str = HOST) -> None:
         super().__init__(directory, r"name server listens on \S+\n")
         # Not port 0: after a restart it has to be the same one, and nobody's meanwhile.
         self._port = free_port()
-        self.address = f"{HOST}:{self._port}"
-        self._arguments = arguments
+        self.address = f"{host}:{self._port}"
+        self._arguments = ("--host", host, *arguments)
 
     def command(self) -> list[str]:
         return ["namesrv", "--port", str(self._port), *self._arguments]
@@ -178,7 +180,7 @@ class OurNameServer(OurServer):
 
 
 class OurBroker(OurServer):
-    """`configuration` is added to, or replaces, the small one of the tests."""
+    """`configuration` is added to, or replaces, the small one of the tests; it serves at `host`."""
 
     def __init__(
         self,
@@ -186,16 +188,18 @@ class OurBroker(OurServer):
         *name_servers: str,
         broker_name: str = "our-broker",
         configuration: Mapping[str, str] | None = None,
+        host: str = HOST,
     ) -> None:
         super().__init__(directory, r"serves at \S+.*\n")
         port = free_port()
-        self.address = f"{HOST}:{port}"
+        self.address = f"{host}:{port}"
         self.broker_name = broker_name
         self.store_directory = directory / "store"
         self._configuration = {
             **_SMALL_BROKER,
             "brokerName": broker_name,
             "listenPort": str(port),
+            "bindAddress": host,
             "namesrvAddr": ";".join(name_servers),
             **(configuration or {}),
         }

@@ -63,6 +63,7 @@ from roquet.protocol.messages.message import Property
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
 from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings
+from roquet.settings.log_level import obey_log_level_from_start
 from roquet.state_file import BadStateFile, StateFile
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore
@@ -96,8 +97,21 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
         neighbours = (FAST_PORT_DISTANCE, HA_PORT_DISTANCE)
         broker, running = await at_free_port(config.bind_host, start, neighbours)
     async with running:
+        if config.http_place is not None:
+            await running.enter_async_context(_pages(broker, config.http_place))
         yield broker
         log.info("%s stops", config.broker_name)
+
+
+@asynccontextmanager
+async def _pages(broker: Broker, place: Address) -> AsyncIterator[None]:
+    """Those who do not want them do not load them."""
+    from roquet.broker.metrics.observed import ObservedBroker  # noqa: PLC0415
+    from roquet.observing.pages import serve_pages  # noqa: PLC0415
+
+    async with serve_pages(place, [ObservedBroker(broker)], broker.clock) as port:
+        broker.config = replace(broker.config, http_place=place._replace(port=port))
+        yield
 
 
 async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Broker, AsyncExitStack]:
@@ -106,6 +120,7 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
     # more, then nobody is served, then everything is saved.
     async with AsyncExitStack() as stack:
         broker = assembled(config, clock, disk, stack)
+        obey_log_level_from_start(broker.config.log_level)
         await stack.enter_async_context(broker.services)
         start_upkeep(broker)
         listeners = [

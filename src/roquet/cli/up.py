@@ -6,6 +6,7 @@ from pathlib import Path
 
 from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
+from roquet.cli.observing_options import define_observing
 from roquet.cli.up_process import BROKER_COUNT_MAX, REPLICA_COUNT_MAX, ClusterPlan, run_cluster
 from roquet.errors import RoquetError
 
@@ -67,6 +68,7 @@ def define(parser: ArgumentParser) -> None:
         help="Speak nothing but TLS, with a certificate that is made for it; the line that says"
         " ready names its file.",
     )
+    define_observing(parser)
     parser.set_defaults(run=_run)
 
 
@@ -82,6 +84,8 @@ def _run(given: Namespace) -> int:
                 broker_count=given.brokers,
                 replica_count=given.replicas,
                 is_encrypted=given.tls,
+                http_place=given.http,
+                log_form=given.log,
             )
         )
     except (RoquetError, OSError) as error:

@@ -50,6 +50,8 @@ _PASSING: Final = frozenset(
         ResponseCode.FLOW_CONTROL,
     }
 )
+# The same without what brokers of Apache also say to who may not ask.
+_BUSY: Final = _PASSING - {ResponseCode.SYSTEM_ERROR}
 
 
 class ClientError(RoquetError):
@@ -141,6 +143,11 @@ class RequestRefused(ClientError):
         self.address = address
         self.code = code
         self.remark = remark
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the same server may well answer a little later."""
+        return self.code in _BUSY
 
 
 class Unreachable(ClientError):
@@ -267,7 +274,7 @@ class SendRefused(SendFailed):
 
 
 class SendImpossible(SendFailed):
-    """There is no such topic, or no broker that can keep the message back for its time."""
+    """There is no such topic or queue, or no broker that can keep the message back for its time."""
 
     @property
     def may_pass(self) -> bool:

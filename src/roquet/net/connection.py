@@ -282,6 +282,11 @@ class Connection(asyncio.Protocol):
         self._owed_count -= count
         self.send(frames)
 
+    def note_refusal(self, code: int) -> None:
+        """A request of this peer was refused."""
+        if self._crowd is not None:
+            self._crowd.refusals[code] += 1
+
     def close(self, reason: str) -> None:
         """Sends what is queued, then closes."""
         if self._close_reason is None:

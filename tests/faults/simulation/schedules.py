@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from roquet import QueueRef, RoquetError
 from tests.faults.findings import Findings
-from tests.faults.rig import Rig
 from tests.faults.simulation.virtual_loop import NothingLeft, VirtualLoop
 from tests.faults.simulation.world import BROKER_NAME, FAULTS, Fault, World, simulated
 from tests.faults.traffic import TOPIC, Mix, Traffic
@@ -100,7 +99,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def simulate(directory: Path, seed: int, count: int) -> Findings:
+def run_schedules(directory: Path, seed: int, count: int) -> Findings:
     findings = Findings()
     for number in range(seed, seed + count):
         outcome = run_schedule(directory / str(number), number)
@@ -112,12 +111,3 @@ def simulate(directory: Path, seed: int, count: int) -> Findings:
             for each in outcome.violations
         ]
     return findings
-
-
-SIMULATION: Final = Rig(
-    "simulation",
-    "broker and clients under virtual time: cuts, pauses, kills, power cuts, failed syncs",
-    simulate,
-    few=60,
-    many=10_000,
-)

@@ -20,7 +20,7 @@ from roquet.client.producer.queue_choice import RETRY_CODES
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.connections import credentials_of, tls_of
 from roquet.pipeline.options.cluster import ClusterOptions
-from roquet.pipeline.retrying import TRANSIENT
+from roquet.pipeline.retrying import UNANSWERED
 from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.pieces import Piece
 
@@ -90,7 +90,7 @@ async def attempted(
     while True:
         try:
             return await attempt(count)
-        except (SendError, *TRANSIENT) as error:
+        except (SendError, *UNANSWERED) as error:
             is_refused = isinstance(error, SendRefused) and error.code not in RETRY_CODES
             is_final = is_refused or isinstance(error, final_error)
             if is_final or loop.time() + pause_s > deadline_s:
