@@ -37,7 +37,7 @@ EXPOSURE_MAX = 2.5  # of 10, as systemd-analyze counts
 
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None,
-    reason="systemd-analyze is missing (scripts/need_systemd.sh installs it on Debian)",
+    reason="systemd-analyze is missing (scripts/need_tools.sh installs it on Debian)",
 )
 
 

@@ -16,6 +16,7 @@ from typing import Self
 
 from tests.support.eventually import wait_until
 from tests.support.ports import free_port
+from tests.support.signing import IS_SIGNED, broker_settings
 
 HOST = "127.0.0.1"
 
@@ -201,6 +202,7 @@ class OurBroker(OurServer):
             "listenPort": str(port),
             "bindAddress": host,
             "namesrvAddr": ";".join(name_servers),
+            **broker_settings(directory),
             **(configuration or {}),
         }
 
@@ -243,3 +245,41 @@ class OurCluster(OurServer):
 
     def __str__(self) -> str:
         return "our cluster"
+
+
+class OurPair:
+    """The same in two processes, whose settings can be chosen."""
+
+    broker_name = OurCluster.broker_name
+    cluster_name = OurCluster.cluster_name
+
+    def __init__(self, directory: Path) -> None:
+        self._names = OurNameServer(directory / "names")
+        self.name_server = self._names.address
+        self._broker = OurBroker(
+            directory / "broker", self.name_server, broker_name=self.broker_name
+        )
+        self.broker = self._broker.address
+
+    def log_tail(self) -> str:
+        return self._broker.log_tail()
+
+    def __enter__(self) -> Self:
+        self._names.start()
+        self._broker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.stop()
+        self._names.stop()
+
+    def __str__(self) -> str:
+        return "our name server and broker"
+
+
+Ours = OurCluster | OurPair
+
+
+def our_cluster(directory: Path) -> Ours:
+    """`roquet up` lets in everybody; where that is not wanted, two processes do the same."""
+    return OurPair(directory) if IS_SIGNED else OurCluster(directory)

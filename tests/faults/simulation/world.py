@@ -117,7 +117,6 @@ class World:
 
     async def start(self) -> None:
         self._life = DiskOfALife(self.disk)
-        self.life_count += 1
         self._life_began_s = self.loop.now_s
         if self._clock_set_s > -math.inf:
             self.traffic.history.wait_by_the_wall(self._clock_set_s + DELAY_S)
@@ -140,6 +139,8 @@ class World:
             transaction_check_interval_ms=1_000,
         )
         self.broker, self._running = await _started(config, self.clock, self._life)
+        # Not before: until now what is committed is what the last one knew.
+        self.life_count += 1
 
     async def stop(self) -> None:
         """As an operator stops it."""
