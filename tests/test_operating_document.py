@@ -1,15 +1,11 @@
 """docs/operating.md has every command; that each of them is one is seen in tests/docs."""
 
-import re
 from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
 
 import pytest
 
-from roquet.broker.metrics.observed import METRICS as OF_BROKERS
 from roquet.cli.main import whole_parser
-from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS
-from roquet.observing.process import METRICS as OF_PROCESSES
 from tests.support.page_blocks import DOCS, blocks_of
 
 PAGE = DOCS / "operating.md"
@@ -44,12 +40,3 @@ def test_no_command_is_forgotten(parser: ArgumentParser) -> None:
         if not any(f"{each} ".startswith(f"{words} ") for each in told)
     ]
     assert not forgotten
-
-
-def test_the_table_of_metrics_is_what_servers_say() -> None:
-    wanted = [
-        f"| `{each.name}` | {each.kind.value} | {', '.join(each.labels)} | {each.meaning} |"
-        for each in dict.fromkeys((*OF_PROCESSES, *OF_NAME_SERVERS, *OF_BROKERS))
-    ]
-    rows = re.findall(r"^\| `(?:process|roquet|rocketmq)_.*\|$", PAGE.read_text(), re.MULTILINE)
-    assert rows == wanted

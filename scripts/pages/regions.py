@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from scripts.pages import requests, settings, spark_options
+from scripts.pages import metrics, requests, settings, spark_options
 
 PAGES: Final = Path(__file__).parents[2] / "docs"
 
@@ -23,6 +23,7 @@ MADE: Final[Mapping[str, Callable[[], str]]] = {
     "what brokers refuse": settings.refused_by_brokers,
     "what name servers refuse": settings.refused_by_name_servers,
     "what has no effect": settings.harmless,
+    "metrics": metrics.table,
     "requests to brokers": requests.to_brokers,
     "requests to name servers": requests.to_name_servers,
     "options for reading": spark_options.reading,

@@ -21,6 +21,9 @@ BROKER: Final = {
         "listenPort": "its port; two below is another one for sends, one above the slaves'",
         "namesrvAddr": "`host:port` of name servers, joined by `;`, or `http://` of a page that "
         "names them",
+        "httpListen": "where `/metrics`, `/health` and `/ready` are: `host:port`, or a port "
+        "of this machine",
+        "logLevel": "what the log says: that, and everything that weighs more",
         "registerNameServerPeriod": "ms between registrations; 10,000 to 60,000",
         "registerBrokerTimeoutMills": "ms that a name server has to answer",
         "configBlackList": "keys that no request may change",
@@ -126,6 +129,9 @@ NAME_SERVER: Final = {
     "Name server": {
         "bindAddress": "the address to listen on; `0.0.0.0` is all of them",
         "listenPort": "its port",
+        "httpListen": "where `/metrics`, `/health` and `/ready` are: `host:port`, or a port "
+        "of this machine",
+        "logLevel": "what the log says: that, and everything that weighs more",
         "kvConfigPath": "where key-value settings are kept",
         "maxConnections": "connections in all",
         "maxConnectionsPerAddress": "connections from one address",

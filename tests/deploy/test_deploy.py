@@ -179,9 +179,9 @@ def test_a_container_is_told_what_roquet_knows(
     arguments = [re.sub(r"\$\((\w+)\)", r"\1", each) for each in container["args"]]
     assert fault_of(shlex.join(["roquet", *arguments])) is None
     ports = {port["name"] for port in container["ports"]}
-    for probe in ("readinessProbe", "livenessProbe"):
-        (how,) = [each for each in ("tcpSocket", "httpGet") if each in container[probe]]
-        assert container[probe][how]["port"] in ports
+    probes = {probe: container[probe]["httpGet"] for probe in ("readinessProbe", "livenessProbe")}
+    assert [each["path"] for each in probes.values()] == ["/ready", "/health"]
+    assert {each["port"] for each in probes.values()} == {"http"} <= ports
     mounted = {each["name"] for each in container["volumeMounts"]}
     pod, claims = owner["spec"]["template"]["spec"], owner["spec"]["volumeClaimTemplates"]
     there = {each["name"] for each in pod["volumes"]} | {

@@ -121,7 +121,17 @@ class Consuming:
 
 
 class SendHook:
-    """Watches a producer."""
+    """Watches a producer.
+
+    For example:
+
+        class Stopwatch(SendHook):
+            def after_send(self, sending):
+                print(sending.topic, sending.duration_s, sending.error)
+
+        with Producer("127.0.0.1:9876", "shop", hooks=[Stopwatch()]) as producer:
+            producer.send(Message("orders", b"one coffee"))
+    """
 
     def added_properties(self, message: Message) -> Mapping[str, str]:  # noqa: ARG002
         """What a message carries besides its own properties. Asked once for each message, by
@@ -146,7 +156,16 @@ class SendHook:
 
 
 class ConsumeHook:
-    """Watches a push consumer."""
+    """Watches a push consumer.
+
+    For example:
+
+        class Stopwatch(ConsumeHook):
+            def after_consume(self, consuming):
+                print(consuming.group, consuming.duration_s, consuming.outcome)
+
+        PushConsumer("127.0.0.1:9876", "billing", print, hooks=[Stopwatch()])
+    """
 
     def before_consume(self, consuming: Consuming) -> None:
         """Called before the listener."""
