@@ -4,17 +4,27 @@ a request. One cluster of each version, and one that wants every request signed.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F  # noqa: N812
 
 from roquet import Admin, Credentials, TopicReader, TopicSettings
+from roquet.client.hooks import TransactionState
+from roquet.client.producer.transaction_producer import PreparedMessage
+from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.options.writing import WriteOptions
+from roquet.pipeline.sink import transactions
+from roquet.pipeline.sink.pieces import TaskId
+from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
+from roquet.pipeline.sink.transactions import answering_outlet
+from roquet.pipeline.sink.writers import Attempt, BatchWriter, write_rows
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.apache_accounts import ACCESS_CONTROL, OPERATOR, USERS, write_accounts
 from tests.support.eventually import wait_until
@@ -25,6 +35,7 @@ from tests.support.spark_workers import with_workers
 
 ROW_COUNT: Final = 2000
 TRANSACTION_ROW_COUNT: Final = 200
+ASKED_ROW_COUNT: Final = 10
 QUEUE_COUNT: Final = 3
 
 SIGNED: Final = [pytest.param((ApacheVersion.V5_5_0, True), id="5.5.0-signed")]
@@ -171,6 +182,40 @@ def test_a_write_that_is_run_again_is_not_done_twice(
     write(frame, place, topic, row_count, **options)
     found = read(spark, place, topic)
     assert sorted(int(row.body) for row in found) == [*range(row_count)]
+
+
+def test_a_broker_that_asks_while_a_driver_commits_delivers_each_row_once(
+    place: Place, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does when a batch takes long. Without Spark: the driver stops just there."""
+    asked: list[Mark] = []
+
+    def noted(log: TransactionLog, mark: Mark) -> TransactionState:
+        asked.append(mark)
+        return outcome_of(log, mark)
+
+    def end_when_asked(
+        options: WriteOptions, prepared: Sequence[PreparedMessage]
+    ) -> Sequence[PreparedMessage]:
+        before = len(asked)
+        wait_until(lambda: len(asked) >= before + len(prepared))
+        return end(options, prepared)
+
+    outcome_of, end = TransactionLog.outcome_of, transactions._end
+    monkeypatch.setattr(TransactionLog, "outcome_of", noted)
+    monkeypatch.setattr(transactions, "_end", end_when_asked)
+    given = {"deliveryMode": "transactional", "transactionLog": str(tmp_path), "writeId": topic}
+    options = read_options(WriteOptions, place.options | given)
+    rows = pa.RecordBatch.from_pydict(
+        {"topic": [topic] * ASKED_ROW_COUNT, "body": list(map(str, range(ASKED_ROW_COUNT)))}
+    )
+    report = write_rows(options, Attempt(TaskId(topic, 0, 0), "run", 0), iter([rows]))
+    BatchWriter(options).commit([report])
+    # What it was told twice is there twice by then.
+    wait_until(lambda: place.message_count(topic) >= ASKED_ROW_COUNT)
+    assert place.message_count(topic) == ASKED_ROW_COUNT
+    answering_outlet(options.cluster, options.group_id, str(tmp_path)).close()
+    answering_outlet.cache_clear()
 
 
 def test_a_stream_is_exact_over_a_restart_and_tools_of_apache_see_its_progress(

@@ -10,6 +10,10 @@ older messages are rolled back. If it dies between 2 and 3, the batch that is re
 nothing, and what is not delivered yet is delivered then. Whatever a broker was not told it asks
 for: tasks of any write with the same `groupId` and `transactionLog` answer, from the log. What
 nobody decides is given up by brokers after a time, and was never readable.
+
+A broker of Apache delivers twice what it is told twice, and it asks about whatever is old enough,
+also while 3 is under way, and 5.x even for seconds afterwards. So it is answered "unknown" about
+what a driver is telling it or what can be read already, and asks again.
 """
 
 import asyncio
@@ -29,7 +33,14 @@ from roquet.pipeline.connections import credentials_of, tls_of
 from roquet.pipeline.errors import NotAllEnded
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.writing import WriteOptions
-from roquet.pipeline.sink.delivering import Patience, attempted, in_parallel, outlet, patience_of
+from roquet.pipeline.sink.delivering import (
+    Patience,
+    attempted,
+    in_parallel,
+    is_stored_anywhere,
+    outlet,
+    patience_of,
+)
 from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.rows import row_error
 from roquet.pipeline.sink.single_rows import SingleRow
@@ -72,11 +83,33 @@ def answering_outlet(cluster: ClusterOptions, group: str, directory: str) -> Tra
 
     def check(message: ReceivedMessage) -> TransactionState:
         mark = parse_mark(message.properties.get(MARK, ""))
-        return TransactionState.UNKNOWN if mark is None else transactions.outcome_of(mark)
+        if mark is None:
+            return TransactionState.UNKNOWN
+        state = transactions.outcome_of(mark)
+        if state is not TransactionState.COMMIT:
+            return state
+        if transactions.is_being_told(mark) or may_be_readable(cluster, group, message):
+            return TransactionState.UNKNOWN
+        return state
 
     opened = TransactionOutlet(cluster, group, check)
     opened.open()
     return opened
+
+
+def may_be_readable(cluster: ClusterOptions, group: str, message: ReceivedMessage) -> bool:
+    """Unless all brokers of its topic say that they do not have it."""
+    patience = patience_of(cluster)
+
+    async def ask(producer: AsyncProducer) -> bool:
+        queues = await producer.queues(message.topic, timeout_s=patience.request_s)
+        return await is_stored_anywhere(producer, queues, message.message_id, patience)
+
+    try:
+        return outlet(cluster, group).run(ask)
+    except ClientError as error:
+        log.info("a broker that asks about %s has to ask again: %s", message.message_id, error)
+        return True
 
 
 def prepare_rows(
