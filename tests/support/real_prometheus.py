@@ -18,7 +18,7 @@ _STOP_TIMEOUT_S = 30.0
 
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None,
-    reason="there is no Prometheus: scripts/need_prometheus.sh installs it",
+    reason="there is no Prometheus: scripts/need_tools.sh installs it",
 )
 
 

@@ -19,9 +19,8 @@ from typing import Final, Self, cast, final
 import msgspec
 
 from roquet.net.errors import AddressTaken
-from roquet.net.listening import Listener
+from roquet.net.listening import Listener, is_scarce
 from roquet.net.ports import at_free_port
-from roquet.net.serving import is_scarce
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 import pytest
@@ -98,12 +98,6 @@ async def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
             peer.sendall(b"GET /huge HTTP/1.1\r\n\r\n")
             await eventually(lambda: http._exchanges)
             await eventually(lambda: not http._exchanges)
-            # What had not left is not sent any more.
-            received = 0
-            with suppress(ConnectionError):
-                while part := peer.recv(1 << 20):
-                    received += len(part)
-            assert received < 32 << 20
 
 
 async def test_there_are_so_many_places_and_no_more() -> None:

@@ -12,6 +12,7 @@ for: tasks of any write with the same `groupId` and `transactionLog` answer, fro
 nobody decides is given up by brokers after a time, and was never readable.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MARK: Final = "SPARK_ATTEMPT"
+
+_LOOKED_EVERY_S: Final = 0.2
 
 
 @final
@@ -205,22 +208,21 @@ def _end(options: WriteOptions, prepared: Sequence[PreparedMessage]) -> Sequence
 def _end_what_is_missing(
     options: WriteOptions, prepared: Sequence[PreparedMessage], what: str
 ) -> None:
-    """A broker may deliver twice what is ended twice, so each is looked for first."""
+    """A broker may deliver twice what is ended twice, so each is looked for first.
+
+    And for a while: an end that was not confirmed in time may wait at a broker that is busy, also
+    that of a driver that died. Brokers give up what waited longer than anybody waits for it.
+    """
     patience = patience_of(options.cluster)
 
-    async def missing(producer: AsyncProducer) -> list[PreparedMessage]:
-        found: list[PreparedMessage] = []
-
-        async def look(each: PreparedMessage) -> None:
-            def is_stored(_count: int) -> Coroutine[Any, Any, bool]:
-                queue = each.receipt.queue
-                return producer.is_stored(queue, each.id, timeout_s=patience.request_s)
-
-            if not await attempted(is_stored, patience):
-                found.append(each)
-
-        await in_parallel((partial(look, each) for each in prepared), options.in_flight)
-        return found
+    async def missing(producer: AsyncProducer) -> Sequence[PreparedMessage]:
+        loop = asyncio.get_running_loop()
+        settled_s = loop.time() + patience.request_s
+        left = await _not_stored(producer, prepared, patience, options.in_flight)
+        while left and loop.time() < settled_s:
+            await asyncio.sleep(_LOOKED_EVERY_S)
+            left = await _not_stored(producer, left, patience, options.in_flight)
+        return left
 
     try:
         left = outlet(options.cluster, options.group_id).run(missing)
@@ -229,3 +231,23 @@ def _end_what_is_missing(
     unended = _end(options, left)
     if unended:
         raise NotAllEnded(what, len(unended), "brokers could not be told")
+
+
+async def _not_stored(
+    producer: AsyncProducer,
+    prepared: Sequence[PreparedMessage],
+    patience: Patience,
+    in_flight: int,
+) -> Sequence[PreparedMessage]:
+    """Those that cannot be read. Raises ClientError."""
+    left: list[PreparedMessage] = []
+
+    async def look(each: PreparedMessage) -> None:
+        def is_stored(_count: int) -> Coroutine[Any, Any, bool]:
+            return producer.is_stored(each.receipt.queue, each.id, timeout_s=patience.request_s)
+
+        if not await attempted(is_stored, patience):
+            left.append(each)
+
+    await in_parallel((partial(look, each) for each in prepared), in_flight)
+    return left

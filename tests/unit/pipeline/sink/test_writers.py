@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from threading import Thread, Timer
 from typing import Any
 
 import pyarrow as pa
@@ -290,6 +291,9 @@ def test_a_driver_that_dies_after_its_decision_delivers_all_when_it_is_back(
         raise TaskFailed
 
     end = transactions._end
+    # What it had on the way is waited for as long.
+    hasty = replace(transactional.cluster, request_timeout=timedelta(seconds=1))
+    transactional = replace(transactional, cluster=hasty)
     report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 20)]))
     with monkeypatch.context() as patch:
         patch.setattr(transactions, "_end", die)
@@ -299,6 +303,38 @@ def test_a_driver_that_dies_after_its_decision_delivers_all_when_it_is_back(
     again = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 20)]))
     assert again.row_count == 0
     BatchWriter(transactional).commit([again])
+    assert bodies(stored(cluster, topic)) == [*range(20)]
+
+
+def test_what_a_broker_ends_late_is_not_ended_twice(
+    cluster: BlockingCluster,
+    topic: str,
+    transactional: WriteOptions,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request that nobody answered in time may wait at a broker that is busy, and one of Apache
+    delivers twice what it is told twice.
+    """
+    patient = replace(
+        transactional, cluster=replace(transactional.cluster, request_timeout=timedelta(minutes=1))
+    )
+    late: list[Thread] = []
+    told_again: list[Any] = []
+
+    def end_late(options: WriteOptions, prepared: Sequence[Any]) -> Sequence[Any]:
+        if late:
+            told_again.extend(prepared)
+            return end(options, prepared)
+        late.append(Timer(0.5, end, (options, prepared)))
+        late[0].start()
+        return prepared
+
+    end = transactions._end
+    report = write_rows(patient, attempt_of(patient), iter([numbered(topic, 20)]))
+    monkeypatch.setattr(transactions, "_end", end_late)
+    BatchWriter(patient).commit([report])
+    late[0].join()
+    assert told_again == []
     assert bodies(stored(cluster, topic)) == [*range(20)]
 
 
