@@ -73,6 +73,8 @@ class Mix:
     pause_s: float = 0.002
     # Of so many plain messages one is wanted again.
     retried_each: int = 20
+    # How long somebody who reads in order takes for a message.
+    reading_s: float = 0.0
 
 
 class Traffic:
@@ -298,7 +300,7 @@ class Traffic:
         self._read_in_order.add(delivery.queue)
         self.history.deliver(ORDERED, delivery, self._now_s())
         self.history.deliver_in_order(delivery)
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._mix.reading_s)
         self._read_in_order.discard(delivery.queue)
 
     async def _everything(self, patience_s: float) -> dict[Queue, dict[int, bytes]]:

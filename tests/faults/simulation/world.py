@@ -326,6 +326,13 @@ async def replace_members(world: World) -> None:
         await world.traffic.replace(group)
 
 
+async def add_a_member(world: World) -> None:
+    """A second one reads in order for a while: each queue has to pass from hand to hand."""
+    member = await world.traffic.join(ORDERED)
+    await asyncio.sleep(world._chance.uniform(1, 4))
+    await world.traffic.leave(member)
+
+
 FAULTS: Final[tuple[Fault, ...]] = (
     cut_connections,
     cut_connections,
