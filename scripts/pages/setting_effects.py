@@ -35,8 +35,6 @@ BROKER: Final = {
         "maxAcceptsPerSecond": "new connections in a second",
         "maxHeldBytes": "bytes that all peers together may have it hold",
         "maxRequestsPerConnection": "requests of one connection that wait at the same time",
-        "httpListen": "`HOST:PORT` of its pages: see [operating](operating.md#watching-it)",
-        "logLevel": "how much its process logs: DEBUG, INFO, WARNING or ERROR",
         "aclEnable": "access control: see [security](security.md#who-may-do-what)",
         "aclFile": "where its accounts are",
         "rocketmqHome": "without `aclFile`: accounts are in `conf` below it, as in Apache",
@@ -122,6 +120,14 @@ BROKER: Final = {
         "slaveTimeout": "ms that a `SYNC_MASTER` waits for a slave",
         "slaveReadEnable": "readers that are far behind are sent to a slave",
         "offsetCheckInSlave": "a slave refuses offsets that it does not have",
+        "replication.secretFile": "what brokers of one name know each other by: see "
+        "[replication](replication.md)",
+        "replication.plainSlaves": "slaves that do not know the secret may follow, too",
+        "replication.acknowledge": "when a send is acknowledged: `async`, `one` or `quorum`",
+        "replication.copies": "how many brokers of this name there are, for a quorum",
+        "replication.lagSeconds": "a slave that is behind for longer is not in sync",
+        "replication.etcd": "with it, a slave steps in for a lost master by itself",
+        "replication.leaseSeconds": "how long a master may be silent before another is elected",
     },
 }
 
@@ -138,8 +144,6 @@ NAME_SERVER: Final = {
         "maxAcceptsPerSecond": "new connections in a second",
         "maxHeldBytes": "bytes that all peers together may have it hold",
         "maxRequestsPerConnection": "requests of one connection that wait at the same time",
-        "httpListen": "`HOST:PORT` of its pages: see [operating](operating.md#watching-it)",
-        "logLevel": "how much its process logs: DEBUG, INFO, WARNING or ERROR",
         "aclEnable": "access control: see [security](security.md#who-may-do-what)",
         "aclFile": "where its accounts are",
         "rocketmqHome": "without `aclFile`: accounts are in `conf` below it",
