@@ -1,6 +1,8 @@
 """The table of recorded runs is made by the command that records them."""
 
 import re
+import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from tests.faults.catalog import RIGS
 from tests.faults.runs import TABLE_PATH, CannotAdd, Run, load, sum_of, table
 
+ROOT = Path(__file__).parents[2]
 RUN = Run(
     rig="kill",
     fault="kill -9",
@@ -36,6 +39,18 @@ def test_recorded_runs_are_of_rigs_that_exist_and_can_be_repeated() -> None:
         assert all(map(command.fullmatch, run.commands))
         assert len(set(run.commands)) == len(run.commands) > 0
         assert re.fullmatch(r"[0-9a-f]{10}", run.commit)
+
+
+@pytest.mark.parametrize("rig", load())
+def test_a_recorded_run_is_of_code_that_this_code_came_from(rig: str) -> None:
+    if not (ROOT / ".git").exists() or _git("rev-parse", "--is-shallow-repository") != "false":
+        pytest.skip("the history is not here")
+    assert _git("merge-base", load()[rig].commit, "HEAD").startswith(load()[rig].commit)
+
+
+def _git(*words: str) -> str:
+    finished = subprocess.run(("git", *words), cwd=ROOT, capture_output=True, text=True, check=True)
+    return finished.stdout.strip()
 
 
 def test_a_row_has_counts_figures_and_how_many_violations() -> None:
