@@ -240,7 +240,7 @@ assert {setting.attribute for setting in _SETTINGS.values()} == {
     *NameServerConfig.__struct_fields__
 } - {"tls"}
 
-_ALONE: Final = "set it to false; brokers have no replicas here"
+_ALONE: Final = "set it to false; brokers elect their masters themselves, with replication.etcd"
 _USERS: Final = Promise(
     read_truth,
     "users and policies in a database",
