@@ -83,9 +83,6 @@ class AppendedBatch(msgspec.Struct, frozen=True, gc=False):
     store_timestamp: int
 
 
-# What was found, and the offsets that the queue has: the first, and behind the last.
-
-
 class QueryResult(NamedTuple):
     records: list[bytes]
     # What the index filed last, for clients that want to know how fresh it is.
