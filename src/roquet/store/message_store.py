@@ -6,11 +6,9 @@ how far. See `Flusher` for what that thread does, `recover` for what happens at 
 """
 
 from itertools import accumulate
-from pathlib import Path
 from typing import Final, NamedTuple, Self, final
 
 import msgspec
-from msgspec.structs import replace
 
 from roquet.clock import Clock
 from roquet.disk import Disk
@@ -22,13 +20,12 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.protocol.messages.tags import tags_code_of
-from roquet.state_file import BadStateFile
 from roquet.store.admission import Admission
 from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
-from roquet.store.errors import BadRecord, DiskFull, StoreUnavailable, SyncFailed, refusal_of
+from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import BACKLOG_COUNT, BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
@@ -46,13 +43,13 @@ from roquet.store.reading.queue_reading import (
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
 from roquet.store.reading.usual_reads import UsualReads
-from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile, load_noted_end
-from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
+from roquet.store.recovery.checkpoint import CheckpointFile
+from roquet.store.recovery.checksum_notes import ChecksumNotes
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delivery_time_of
-from roquet.store.recovery.keeping_aside import keep_aside
+from roquet.store.recovery.opening import StoreParts, bring_into_order
 from roquet.store.recovery.ownership import Ownership
-from roquet.store.recovery.recovery import Cutting, RecoveryReport, recover
+from roquet.store.recovery.recovery import RecoveryReport
 from roquet.store.upkeep.cleaning import Cleaner, CleanReport
 from roquet.store.upkeep.scrubber import Scrubber, ScrubReport
 
@@ -63,8 +60,6 @@ _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
 _FOLLOWED: Final = (names.SCHEDULE_TOPIC, names.TIMER_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC)
 _FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
 _CANDIDATES: Final = 4
-# So long at most an opened store is kept waiting for keys to be filed, a million or two a second.
-_FILING_S_MAX: Final = 10.0
 
 
 @final
@@ -521,73 +516,18 @@ class MessageStore:
     # How it works
 
     def _recover(self, cut_end: int) -> None:
-        was_clean = self._ownership.was_clean
-        self._ownership.mark_open()
-        self._deletions.load()
-        checkpoints = self._checkpoints
-        checkpoint = checkpoints.load()
-        self._log.load()
-        if cut_end < self._log.files_end:
-            # What comes in place of what is cut off may be older, and is not safe because that was.
-            checkpoints.save(Checkpoint(durable_end=min(checkpoint.durable_end, cut_end)))
-        lost_notes = self._load_checksum_notes()
-        report = recover(
-            self._log,
-            self._queues,
-            self._deletions,
-            checkpoint,
-            was_clean=was_clean,
-            delay_levels_ms=self._config.delay_levels_ms,
-            distrust_queues=lambda: checkpoints.save(replace(checkpoints.value, queue_timestamp=0)),
-            cutting=Cutting(lambda end: self._keep_aside(end, is_wanted=end == cut_end), cut_end),
+        parts = StoreParts(
+            config=self._config,
+            disk=self._disk,
+            ownership=self._ownership,
+            log=self._log,
+            queues=self._queues,
+            deletions=self._deletions,
+            checkpoints=self._checkpoints,
+            checksum_notes=self._checksum_notes,
+            index=self._index,
         )
-        self.recovery = replace(report, lost_notes=lost_notes)
-        # Before the checkpoint says that our own records go on up to here.
-        self._checksum_notes.go_on(self._log, with_checksums=self._config.write_checksums)
-        self._ownership.mark_ours()
-        if checkpoint.durable_end > self._log.end:
-            # Files are gone. What is written there from now on is not safe because they were.
-            checkpoints.save(replace(checkpoints.value, durable_end=self._log.end))
-        checkpoints.note_durable(self._log.end)
-        self._log.resume()
-        self._deletions.limit(self._log.end)
-        if self._index is not None:
-            self._index.load(
-                self._log,
-                was_clean=was_clean,
-                index_timestamp=checkpoint.index_timestamp,
-                distrust=self._distrust_index,
-            )
-            self._index.file_backlog(self._log, _FILING_S_MAX)
-
-    def _keep_aside(self, end: int, *, is_wanted: bool) -> Path | None:
-        """Raises OSError and, if what is cut off on purpose cannot be kept, DiskFull."""
-        layout = self._config.layout
-        directory = layout.divergent if is_wanted else layout.cut
-        path = keep_aside(self._disk, self._log, directory, end)
-        if path is None and is_wanted:
-            raise DiskFull(f"there is no space in {directory} to keep what is to be cut off")
-        return path
-
-    def _load_checksum_notes(self) -> str:
-        """Why they cannot be read; empty if they can. Raises StateNotSaved."""
-        is_ours = self._ownership.was_ours
-        noted_end = NO_END
-        if not is_ours:
-            noted_end = load_noted_end(self._disk, self._config.layout.checkpoint)
-        try:
-            noted = self._checksum_notes.load(noted_end)
-        except BadStateFile as error:
-            self._checksum_notes.forget()
-            return str(error)
-        self._log.expect_checksums(noted if is_ours else still_true(noted, self._log))
-        return ""
-
-    def _distrust_index(self, behind: int) -> None:
-        # Not what was loaded before: the queues may have lost their trust since.
-        checkpoint = self._checkpoints.value
-        if behind < checkpoint.index_timestamp:
-            self._checkpoints.save(replace(checkpoint, index_timestamp=behind))
+        self.recovery = bring_into_order(parts, cut_end)
 
     def _release(self) -> None:
         self._flusher.close_retired()

@@ -1,0 +1,115 @@
+"""How a directory becomes a store again: in which order its parts are loaded and mended."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from roquet.disk import Disk
+from roquet.state_file import BadStateFile
+from roquet.store.checksummed import NO_END
+from roquet.store.commit_log import CommitLog
+from roquet.store.config import StoreConfig
+from roquet.store.errors import DiskFull
+from roquet.store.keys.key_index import KeyIndex
+from roquet.store.queues import ConsumeQueues
+from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile, load_noted_end
+from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
+from roquet.store.recovery.deletions import Deletions
+from roquet.store.recovery.keeping_aside import keep_aside
+from roquet.store.recovery.ownership import Ownership
+from roquet.store.recovery.recovery import Cutting, RecoveryReport, recover
+
+# So long at most an opened store is kept waiting for keys to be filed, a million or two a second.
+_FILING_S_MAX: Final = 10.0
+
+
+class StoreParts(msgspec.Struct, frozen=True, kw_only=True):
+    config: StoreConfig
+    disk: Disk
+    ownership: Ownership
+    log: CommitLog
+    queues: ConsumeQueues
+    deletions: Deletions
+    checkpoints: CheckpointFile
+    checksum_notes: ChecksumNotes
+    index: KeyIndex | None
+
+
+def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
+    """What the log has behind `cut_end`, where a record ends, is cut off and kept aside.
+
+    Raises BadStoreDirectory, BadStateFile, StateNotSaved, DiskFull and OSError.
+    """
+    ownership, log, checkpoints = parts.ownership, parts.log, parts.checkpoints
+    was_clean = ownership.was_clean
+    ownership.mark_open()
+    parts.deletions.load()
+    checkpoint = checkpoints.load()
+    log.load()
+    if cut_end < log.files_end:
+        # What comes in place of what is cut off may be older, and is not safe because that was.
+        checkpoints.save(Checkpoint(durable_end=min(checkpoint.durable_end, cut_end)))
+    lost_notes = _load_checksum_notes(parts)
+    report = recover(
+        log,
+        parts.queues,
+        parts.deletions,
+        checkpoint,
+        was_clean=was_clean,
+        delay_levels_ms=parts.config.delay_levels_ms,
+        distrust_queues=lambda: checkpoints.save(replace(checkpoints.value, queue_timestamp=0)),
+        cutting=Cutting(lambda end: _keep_aside(parts, end, is_wanted=end == cut_end), cut_end),
+    )
+    # Before the checkpoint says that our own records go on up to here.
+    parts.checksum_notes.go_on(log, with_checksums=parts.config.write_checksums)
+    ownership.mark_ours()
+    if checkpoint.durable_end > log.end:
+        # Files are gone. What is written there from now on is not safe because they were.
+        checkpoints.save(replace(checkpoints.value, durable_end=log.end))
+    checkpoints.note_durable(log.end)
+    log.resume()
+    parts.deletions.limit(log.end)
+    if parts.index is not None:
+        parts.index.load(
+            log,
+            was_clean=was_clean,
+            index_timestamp=checkpoint.index_timestamp,
+            distrust=lambda behind: _distrust_index(checkpoints, behind),
+        )
+        parts.index.file_backlog(log, _FILING_S_MAX)
+    return replace(report, lost_notes=lost_notes)
+
+
+def _keep_aside(parts: StoreParts, end: int, *, is_wanted: bool) -> Path | None:
+    """Raises OSError and, if what is cut off on purpose cannot be kept, DiskFull."""
+    layout = parts.config.layout
+    directory = layout.divergent if is_wanted else layout.cut
+    path = keep_aside(parts.disk, parts.log, directory, end)
+    if path is None and is_wanted:
+        raise DiskFull(f"there is no space in {directory} to keep what is to be cut off")
+    return path
+
+
+def _load_checksum_notes(parts: StoreParts) -> str:
+    """Why they cannot be read; empty if they can. Raises StateNotSaved."""
+    notes, log = parts.checksum_notes, parts.log
+    is_ours = parts.ownership.was_ours
+    noted_end = NO_END
+    if not is_ours:
+        noted_end = load_noted_end(parts.disk, parts.config.layout.checkpoint)
+    try:
+        noted = notes.load(noted_end)
+    except BadStateFile as error:
+        notes.forget()
+        return str(error)
+    log.expect_checksums(noted if is_ours else still_true(noted, log))
+    return ""
+
+
+def _distrust_index(checkpoints: CheckpointFile, behind: int) -> None:
+    # Not what was loaded before: the queues may have lost their trust since.
+    checkpoint = checkpoints.value
+    if behind < checkpoint.index_timestamp:
+        checkpoints.save(replace(checkpoint, index_timestamp=behind))
