@@ -19,6 +19,8 @@ from roquet import Message, Producer
 
 COUNT, BATCH = 20_000, 1000
 TAGS = ("new", "paid", "sent")
+# Compiled well, but not perfectly: this Spark lives for seconds.
+QUICK_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
 def show_spark(console: Console, name_server: str, topic: str) -> None:
@@ -63,7 +65,7 @@ def fill_and_add_up(console: Console, name_server: str, topic: str, scratch: Pat
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("Spark is starting, which takes some seconds", total=None)
-        with spark_session("roquet demo", "local[2]") as spark:
+        with spark_session("roquet demo", "local[2]", conf=QUICK_JVM) as spark:
             progress.update(bar, description="a stream fills the lake", total=COUNT)
 
             def published(so_far: IngestProgress) -> None:

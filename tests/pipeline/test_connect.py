@@ -11,6 +11,7 @@ import pytest
 from roquet import Message, Producer
 from roquet.testing.blocking import BlockingCluster
 from tests.support import connect_client
+from tests.support.spark_session import JVM_VARIABLE, QUICK_JVM
 
 PATIENCE_S = 500
 
@@ -32,7 +33,12 @@ def test_a_connect_client_reads_writes_and_streams(
     client = subprocess.run(
         [sys.executable, connect_client.__file__, json.dumps(given)],
         cwd=tmp_path,
-        env=environment | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=environment
+        | {
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            JVM_VARIABLE: QUICK_JVM,
+        },
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

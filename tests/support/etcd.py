@@ -27,7 +27,7 @@ class RealEtcd:
         self._directory.mkdir(parents=True, exist_ok=True)
         clients, peers = f"http://{self.address}", f"http://{HOST}:{self._port + 1}"
         program = shutil.which("etcd")
-        assert program is not None, "etcd is not installed: scripts/need_etcd.sh"
+        assert program is not None, "etcd is not installed: scripts/need_tools.sh"
         with (self._directory / "etcd.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [

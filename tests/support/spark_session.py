@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -12,6 +13,11 @@ from pyspark.sql import SparkSession
 from roquet.pipeline import register
 from roquet.pipeline.jobs.session import quick_python
 from tests.support.jars import JvmNotStarted
+
+# No second compiler: it takes as much of two cores as all the rest, and its code comes too late.
+QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# What Spark reads it from, for the JVM of a driver.
+JVM_VARIABLE: Final = "SPARK_SUBMIT_OPTS"
 
 
 @contextmanager
@@ -24,6 +30,8 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = str(quick_python(directory))
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Also for the commands that tests start.
+    os.environ[JVM_VARIABLE] = QUICK_JVM
     builder = SparkSession.Builder().master("local[2,3]").appName("roquet-tests")
     for name, value in {
         "spark.ui.enabled": "false",

@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 _REASONS: Final = ("Python worker failed to connect back", "PYTHON_WORKER_FAILED_TO_CONNECT")
 _TRIES: Final = 5
-_PATIENCE_S: Final = 120.0
+# Batches of a stream take seconds each on a machine that does other things, too.
+_PATIENCE_S: Final = 300.0
 
 
 def with_workers(act: Callable[[], T]) -> T:

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from msgspec.structs import replace
 
@@ -33,6 +33,9 @@ from roquet.disk import Disk
 from roquet.errors import RoquetError
 from roquet.net.service import OnFailure, Services
 from roquet.store.checksummed import NO_END
+
+if TYPE_CHECKING:
+    from roquet.broker.metrics.observed import ObservedBroker
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,8 @@ class Life:
         self._is_serving = False
         self._has_begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_stopping = asyncio.Event()
+        # The port of its pages, if it has any.
+        self.http_port: int | None = None
         self.has_failed = asyncio.Event()
         self.failure = "it cannot trust its disk any more"
 
@@ -147,7 +152,7 @@ async def living_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> Async
     running = asyncio.ensure_future(life.run())
     try:
         await life.begun()
-        async with _member(life, config, clock):
+        async with _member(life, config, clock), _pages(life, config, clock):
             yield life
     finally:
         life.stop()
@@ -171,3 +176,23 @@ async def _member(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterat
     async with Services(f"{config.broker_name} and etcd") as services:
         services.run("hold the office", member.run, on_failure=OnFailure.RESTART)
         yield
+
+
+@asynccontextmanager
+async def _pages(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterator[None]:
+    """Whatever the broker becomes, it is watched at the same place."""
+    if config.http_place is None:
+        yield
+        return
+    # Who is not watched does not pay for loading it.
+    from roquet.observing.pages import serve_pages  # noqa: PLC0415
+
+    async with serve_pages(config.http_place, [observed(life)], clock) as life.http_port:
+        yield
+
+
+def observed(life: Life) -> "ObservedBroker":
+    """The broker of now, as those who watch it see it."""
+    from roquet.broker.metrics.observed import ObservedBroker  # noqa: PLC0415
+
+    return ObservedBroker(life.broker.config.broker_name, lambda: life.serving)

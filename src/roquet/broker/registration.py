@@ -107,6 +107,8 @@ class Registrar:
         self._change_count = 0
         self._told_count = 0
         self._round = asyncio.Lock()
+        # Whether a name server took the last registration.
+        self.is_known = False
 
     def use(self, name_servers: Sequence[str]) -> None:
         """From now on these; those that are new are told soon, the others learn it by silence."""
@@ -203,6 +205,7 @@ class Registrar:
         return answer
 
     def _say_whether_known(self, *, is_known: bool) -> None:
+        self.is_known = is_known
         addresses = ", ".join(self._name_servers) or "none is named in namesrvAddr"
         if is_known:
             if self._outages.ends(_EVERYWHERE):

@@ -64,6 +64,7 @@ from roquet.protocol.messages.message import Property
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
 from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings
+from roquet.settings.log_level import obey_log_level_from_start
 from roquet.state_file import BadStateFile, StateFile
 from roquet.store.checksummed import NO_END
 from roquet.store.config import FlushMode
@@ -129,6 +130,7 @@ async def _started(
     # more, then nobody is served, then everything is saved.
     async with AsyncExitStack() as stack:
         broker = assembled(config, clock, disk, stack, beginning)
+        obey_log_level_from_start(broker.config.log_level)
         await stack.enter_async_context(broker.services)
         start_upkeep(broker)
         listeners = [

@@ -1,6 +1,7 @@
 """`roquet broker status` and others: one broker that runs. Starting one is `broker.py`'s."""
 
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from itertools import count
 
@@ -11,6 +12,9 @@ from roquet.cli.operating.commands import Commands, Session
 from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
 from roquet.cli.operating.pairs import pair
 from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.errors import RequestRefused
+from roquet.errors import RoquetError
+from roquet.protocol.codes import ResponseCode
 from roquet.reporting import Fact, Report, ReportTable
 
 
@@ -90,7 +94,10 @@ async def _set(session: Session) -> int:
         if unknown := changes.keys() - before.keys():
             text = f"{broker.broker_name} has no setting {', '.join(sorted(unknown))}"
             raise Failed(f"{text}; see: roquet broker config get {broker.broker_name}", NOT_FOUND)
-        await session.admin.update_broker_config(broker.address, changes)
+        try:
+            await session.admin.update_broker_config(broker.address, changes)
+        except RequestRefused as error:
+            raise _refusal(error, changes) from None
         after = await session.admin.broker_config(broker.address)
         rows += [
             (broker.broker_name, role_of(broker), key, before[key], after.get(key))
@@ -99,6 +106,14 @@ async def _set(session: Session) -> int:
     columns = ("broker", "role", "key", "before", "after")
     session.finish(Report({}, [ReportTable("settings", columns, rows)]))
     return DONE
+
+
+def _refusal(error: RequestRefused, changes: Mapping[str, str]) -> RoquetError:
+    """A broker that names a setting refuses that one, and not whoever asks."""
+    remark = error.remark or ""
+    if error.code == ResponseCode.NO_PERMISSION and any(key in remark for key in changes):
+        return Failed(f"{remark}; set it in the file that the broker is started with")
+    return error
 
 
 async def _forbid(session: Session) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
+from roquet.cli.observing_options import define_observing
 from roquet.cli.up_process import BROKER_COUNT_MAX, REPLICA_COUNT_MAX, ClusterPlan, run_cluster
 from roquet.errors import RoquetError
 
@@ -76,12 +77,12 @@ def define(parser: ArgumentParser) -> None:
         help="Speak nothing but TLS, with a certificate that is made for it; the line that says"
         " ready names its file.",
     )
+    define_observing(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(given: Namespace) -> int:
-    if given.failover and (given.tls or not given.replicas):
-        reason = "not with --tls" if given.tls else "needs --replicas"
+    if given.failover and (reason := _no_failover(given)) is not None:
         print(f"roquet up: --failover: {reason}", file=sys.stderr)
         return _MISUSED
     try:
@@ -95,6 +96,8 @@ def _run(given: Namespace) -> int:
                 broker_count=given.brokers,
                 replica_count=given.replicas,
                 is_encrypted=given.tls,
+                http_place=given.http,
+                log_form=given.log,
                 has_failover=given.failover,
             )
         )
@@ -102,3 +105,13 @@ def _run(given: Namespace) -> int:
         print(f"roquet up: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _no_failover(given: Namespace) -> str | None:
+    """What it does not go together with."""
+    if not given.replicas:
+        return "needs --replicas"
+    for option, value in (("--tls", given.tls), ("--http", given.http)):
+        if value:
+            return f"not with {option}"
+    return None

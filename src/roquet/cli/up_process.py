@@ -2,24 +2,25 @@
 
 import logging
 import string
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.life import Life, living_broker
+from roquet.broker.life import Life, living_broker, observed
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
-from roquet.cli.broker_process import until_stopped
+from roquet.cli.broker_process import tell_disk_use, until_stopped
 from roquet.cli.found_sizes import found_sizes
-from roquet.cli.log_lines import log_to_stderr
-from roquet.clock import SystemClock
+from roquet.cli.log_lines import LogForm, log_to_stderr
+from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
+from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.net.own_addresses import local_host, reachable_host
@@ -50,6 +51,8 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     broker_count: int
     replica_count: int = 0
     is_encrypted: bool = False
+    http_place: Address | None = None
+    log_form: LogForm = LogForm.TEXT
     # Whether slaves step in for masters; then every broker is a process.
     has_failover: bool = False
 
@@ -59,7 +62,7 @@ def run_cluster(plan: ClusterPlan) -> None:
 
     Raises BrokerFailed, OSError, and what brokers and name servers raise when they start.
     """
-    log_to_stderr()
+    log_to_stderr(plan.log_form)
     raise_file_limit()
     with _directory(plan) as directory:
         run(_serve_failover(plan, directory) if plan.has_failover else _serve(plan, directory))
@@ -111,15 +114,35 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
             )
             # Brokers need no way around that others may have to take.
             name_server = str(Address(local_host(plan.host), names.config.port))
+            configs = _broker_configs(plan, directory, name_server)
+            tell_disk_use(configs)
             brokers = [
                 await stack.enter_async_context(
                     living_broker(replace(config, tls=tls), clock, disk)
                 )
-                for config in _broker_configs(plan, directory, name_server)
+                for config in configs
             ]
+            http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
             relax_garbage_collection()
-            print(_ready_line(plan, names.config.port, brokers, tls), flush=True)
+            print(_ready_line(plan, names.config.port, brokers, tls) + http, flush=True)
             await until_stopped(stop, brokers)
+
+
+@asynccontextmanager
+async def _pages(
+    plan: ClusterPlan, names: NameServer, brokers: Sequence[Life], clock: Clock
+) -> AsyncIterator[str]:
+    """All servers on one port; what the line that says ready adds."""
+    if plan.http_place is None:
+        yield ""
+        return
+    # Only who wants to watch pays for loading it.
+    from roquet.namesrv.metrics import ObservedNameServer  # noqa: PLC0415
+    from roquet.observing.pages import Observed, serve_pages  # noqa: PLC0415
+
+    servers: list[Observed] = [ObservedNameServer(names), *map(observed, brokers)]
+    async with serve_pages(plan.http_place, servers, clock) as port:
+        yield f" http={plan.http_place._replace(port=port)}"
 
 
 def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:

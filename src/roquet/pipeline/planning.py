@@ -11,6 +11,9 @@ from roquet.client.queue_ref import QueueRef
 
 # As many messages are worth a task of their own.
 ROWS_PER_TASK: Final = 100_000
+# So is as much of a log, and more of it is not left to one task alone.
+SPLIT_SIZE_MIN: Final = 16 << 20
+SPLIT_SIZE_MAX: Final = 128 << 20
 
 
 class QueueRange(NamedTuple):
@@ -33,6 +36,13 @@ def task_count(rows: int, *, least: int | None, most: int | None, cores: int) ->
     if most is not None:
         count = max(count, -(-rows // most))
     return min(count, max(rows, 1))
+
+
+def even_split_size(size: int, cores: int) -> int:
+    """How much of a log of `size` bytes a task reads, so that all cores have as much to do."""
+    least = -(-size // SPLIT_SIZE_MAX) or 1
+    count = -(-least // (2 * cores)) * 2 * cores
+    return max(-(-size // count), SPLIT_SIZE_MIN)
 
 
 def dealt_out(ranges: Sequence[QueueRange], count: int) -> list[list[QueueRange]]:

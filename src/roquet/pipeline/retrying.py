@@ -6,7 +6,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound, Unreachable
+from roquet.client.errors import (
+    ClientError,
+    NoNameServer,
+    RequestRefused,
+    TopicNotFound,
+    Unreachable,
+)
+from roquet.protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)
 
@@ -14,19 +21,39 @@ T = TypeVar("T")
 
 _PAUSE_S_FIRST: Final = 0.1
 _PAUSE_S_MAX: Final = 5.0
-# What passes by itself: servers that are away, and routes that follow them.
-TRANSIENT: Final = (NoNameServer, RequestRefused, TopicNotFound, Unreachable)
+# What servers and routes to them can do to a question.
+UNANSWERED: Final = (NoNameServer, RequestRefused, TopicNotFound, Unreachable)
 
 
-def retried(ask: Callable[[], T], timeout: timedelta) -> T:
-    """What `ask` returns, as soon as it does. Raises what it raised last when time is up."""
+def may_pass(error: ClientError, *, is_beginning: bool = False) -> bool:
+    """Whether the same question may be answered a little later.
+
+    A topic that is missing may be on its way back, with its broker or with what a name server knows
+    after a restart. Who has not begun yet has most likely misspelt it.
+    """
+    match error:
+        case RequestRefused():
+            return error.is_busy or (
+                error.code == ResponseCode.TOPIC_NOT_EXIST and not is_beginning
+            )
+        case TopicNotFound():
+            return not (error.is_missing and is_beginning)
+    return isinstance(error, UNANSWERED)
+
+
+def retried(ask: Callable[[], T], timeout: timedelta, *, is_beginning: bool = False) -> T:
+    """What `ask` returns, as soon as it does.
+
+    Raises what it raised last when time is up, and at once what does not pass by itself.
+    """
     deadline = time.monotonic() + timeout.total_seconds()
     pause_s = _PAUSE_S_FIRST
     while True:
         try:
             return ask()
-        except TRANSIENT as error:
-            if time.monotonic() + pause_s > deadline:
+        except UNANSWERED as error:
+            is_final = not may_pass(error, is_beginning=is_beginning)
+            if is_final or time.monotonic() + pause_s > deadline:
                 raise
             log.warning("asked again in %.1f s: %s", pause_s, error)
         time.sleep(pause_s)

@@ -173,6 +173,8 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
+    """What a server answers, as a number. `docs/errors.md` says what each of them means."""
+
     SUCCESS = 0
     SYSTEM_ERROR = 1
     SYSTEM_BUSY = 2

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
+from roquet.histogram import Histogram
 from roquet.protocol import names
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
@@ -415,6 +416,16 @@ class MessageStore:
     @property
     def log_start(self) -> int:
         return self._log.start
+
+    @property
+    def refusal(self) -> StoreUnavailable | None:
+        """Why messages are not taken now; None if they are."""
+        return self._admission.refusal
+
+    @property
+    def sync_times(self) -> Histogram:
+        """How long the disk took for the log, in seconds."""
+        return self._flusher.sync_times
 
     @property
     def log_end(self) -> int:

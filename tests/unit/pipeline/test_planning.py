@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.planning import ROWS_PER_TASK, QueueRange, dealt_out, task_count
+from roquet.pipeline.planning import (
+    ROWS_PER_TASK,
+    SPLIT_SIZE_MAX,
+    SPLIT_SIZE_MIN,
+    QueueRange,
+    dealt_out,
+    even_split_size,
+    task_count,
+)
 
 
 def queue(number: int) -> QueueRef:
@@ -63,3 +71,21 @@ def test_the_number_of_tasks_follows_from_the_rows(
     rows: int, least: int | None, most: int | None, tasks: int
 ) -> None:
     assert task_count(rows, least=least, most=most, cores=2) == tasks
+
+
+@pytest.mark.parametrize(
+    ("size", "cores", "tasks"),
+    [
+        (0, 2, 1),
+        (SPLIT_SIZE_MIN, 2, 1),
+        (2 * SPLIT_SIZE_MIN, 2, 2),
+        # Three of the largest would keep one of two cores waiting for the last.
+        (3 * SPLIT_SIZE_MAX, 2, 4),
+        (5 * SPLIT_SIZE_MAX, 2, 8),
+        (5 * SPLIT_SIZE_MAX, 64, 40),
+    ],
+)
+def test_parts_of_a_log_leave_no_core_idle(size: int, cores: int, tasks: int) -> None:
+    split_size = even_split_size(size, cores)
+    assert SPLIT_SIZE_MIN <= split_size <= SPLIT_SIZE_MAX
+    assert max(1, -(-size // split_size)) == tasks

@@ -22,6 +22,7 @@ from roquet.broker.settings.kinds import SettingKind
 from roquet.broker.settings.promises import PROMISES
 from roquet.broker.settings.replication import check_replication
 from roquet.net.tls_settings import TLS_KEYS, read_tls
+from roquet.settings.log_level import LogLevel
 from roquet.settings.promises import refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth
 from roquet.store.config import FlushMode, StoreConfig
@@ -145,6 +146,8 @@ _BROKER: Final = {
     "maxAcceptsPerSecond": _Setting("accept_rate_max", kind.COUNT),
     "maxHeldBytes": _Setting("held_size_max", kind.number(1, 2**63 - 1)),
     "maxRequestsPerConnection": _Setting("parked_count_max", kind.COUNT),
+    "httpListen": _Setting("http_place", kind.PLACE),
+    "logLevel": _Setting("log_level", kind.one_of(LogLevel)),
     "aclEnable": _Setting("access_control", kind.CLEAR_TRUTH),
     "aclFile": _Setting("accounts_file", kind.FILE),
     "rocketmqHome": _Setting("home", kind.DIRECTORY),
@@ -258,6 +261,7 @@ CHANGEABLE: Final = frozenset(
         "filterSupportRetry",
         "flushConsumerOffsetInterval",
         "flushDelayOffsetInterval",
+        "logLevel",
         "longPollingEnable",
         "maxTransferBytesOnBulkPull",
         "maxTransferBytesOnMessageInDisk",

@@ -19,7 +19,10 @@ from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.codes import Permission
+from roquet.protocol.host import Address
 from roquet.protocol.names import TRACE_TOPIC
+from roquet.settings import log_level
+from roquet.settings.log_level import LogLevel
 from roquet.store.config import StoreConfig
 
 LOOPBACK: Final = "127.0.0.1"
@@ -57,6 +60,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     held_size_max: int = DEFAULT_BOUNDS.held_size_max  # maxHeldBytes
     parked_count_max: int = DEFAULT_LIMITS.parked_count_max  # maxRequestsPerConnection
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
+    # How others watch it; not keys of Apache's.
+    http_place: Address | None = None  # httpListen
+    log_level: LogLevel = log_level.DEFAULT  # logLevel
 
     # Who may do what: without it, everybody may do everything.
     access_control: bool = False  # aclEnable

@@ -13,6 +13,7 @@ from roquet.access.own_account import read_own_account
 from roquet.broker.errors import ConfigError
 from roquet.net.address_server import read_source
 from roquet.net.errors import BadAddress
+from roquet.net.listening_place import read_place
 from roquet.net.own_addresses import is_wildcard
 from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
@@ -173,6 +174,7 @@ OWN_ACCOUNT: Final = SettingKind(
 )
 DIRECTORY: Final = SettingKind("one directory", _read_directory)
 ADDRESS: Final = SettingKind("host:port", _read_address)
+PLACE: Final = SettingKind("HOST:PORT, or a port for this machine only", read_place)
 ADDRESSES: Final = SettingKind(
     "host:port;host:port, or http://host:port/path", _read_addresses, ";".join
 )

@@ -185,7 +185,9 @@ class OffsetTable:
         self.merge(table)
         behind = []
         for queue, offset in own.items():
-            if (self.find(*queue) or 0) < offset:
+            # Not what is known here by now: what the master does not mention has not changed.
+            of_group = table.offset_table.get(f"{queue.topic}{_SEPARATOR}{queue.group}", _NO_QUEUES)
+            if of_group.get(queue.queue_id, -1) < offset:
                 self._put(*queue, offset)
                 behind.append(OwnOffset(*queue, offset))
             else:

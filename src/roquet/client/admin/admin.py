@@ -65,10 +65,17 @@ class _Open:
 
 @final
 class AsyncAdmin(Openable):
-    """Belongs to the event loop and the process that opened it.
+    """What operators do, for programs.
+
+    Belongs to the event loop and the process that opened it.
 
     `options` are the members of `AdminConfig`. Whatever asks servers raises NoNameServer,
     Unreachable or RequestRefused; what else may happen, each method says.
+
+    For example:
+
+        async with AsyncAdmin("127.0.0.1:9876") as admin:
+            print(await admin.topics(), await admin.groups())
     """
 
     def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:

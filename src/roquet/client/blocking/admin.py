@@ -30,7 +30,20 @@ from roquet.protocol.codes import Permission
 @final
 @described_by(AsyncAdmin)
 class Admin(BlockingTwin[AsyncAdmin]):
-    """Asks and waits; `AsyncAdmin` says what each method does."""
+    """What operators do, for programs. `AsyncAdmin` is the same for asyncio.
+
+    Topics, groups, offsets, messages, dead letters, brokers and their settings. Whatever asks
+    servers raises NoNameServer, Unreachable or RequestRefused; what else may happen, each method
+    says. `options` are the members of `AdminConfig`.
+
+    For example:
+
+        with Admin("127.0.0.1:9876") as admin:
+            admin.create_topic("orders", TopicSettings(read_queue_count=8, write_queue_count=8))
+            print(admin.topics(), admin.topic_statistics("orders").message_count)
+            for broker in admin.brokers():
+                print(broker.broker_name, broker.address)
+    """
 
     def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
         super().__init__(AsyncAdmin(name_server, **options), "admin")

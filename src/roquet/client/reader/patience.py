@@ -14,20 +14,11 @@ from roquet.client.errors import (
 )
 from roquet.client.group.pulling import PulledRecords, Puller, PullOrder
 from roquet.client.reader.verdict import Verdict, verdict_of
-from roquet.protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)
 
 _PAUSE_S_MIN: Final = 0.05
 _PAUSE_S_MAX: Final = 2.0
-# What the same broker may well answer a little later.
-_BUSY_CODES: Final = frozenset(
-    {
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.FLOW_CONTROL,
-    }
-)
 
 
 @final
@@ -55,7 +46,7 @@ class PatientPuller:
                     order.queue.broker_name, f"it does not give what is at offset {order.offset}"
                 )
             except RequestRefused as refused:
-                if refused.code not in _BUSY_CODES:
+                if not refused.is_busy:
                     raise
                 error = refused
             except Unreachable as unreachable:

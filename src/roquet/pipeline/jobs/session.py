@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from roquet.pipeline.errors import PipelineError
+from roquet.pipeline.jobs.query_failures import QueryFailed
 
 _PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
 # What it is called on all machines, this one among them.
@@ -48,7 +49,7 @@ def spark_session(
     """Takes some seconds. Raises NoSession, which says what is missing.
 
     `archive` is one of `packaging.py`, for executors whose Python has no roquet; `conf` are
-    settings of Spark. What Spark prints goes to a file, whose name is told if something is raised.
+    settings of Spark. What Spark prints goes to a file, whose name is told if Spark failed.
     """
     if _java() is None:
         raise NoSession("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
@@ -64,7 +65,7 @@ def spark_session(
             yield session
         finally:
             session.stop()
-    except PipelineError as error:
+    except (NoSession, QueryFailed) as error:
         error.add_note(f"what Spark printed is in {output}")
         raise
     except BaseException:

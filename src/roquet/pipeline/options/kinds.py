@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from roquet.pipeline.options.declaring import Kind
+from roquet.protocol.errors import BadExpression, TooLarge
+from roquet.protocol.subscription import parse_subscription
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -104,6 +105,25 @@ def _moment_ms(value: str) -> int:
     return round(moment.timestamp() * 1000)
 
 
+def _tags(value: str) -> str:
+    try:
+        parse_subscription("", value)
+    except (BadExpression, TooLarge) as error:
+        raise ValueError(f"tags such as 'new || paid': {error}") from None
+    return _text(value)
+
+
+def _sql(value: str) -> str:
+    # Most queries have none.
+    from roquet.protocol.sql_filter import compile_filter  # noqa: PLC0415
+
+    try:
+        compile_filter(_text(value))
+    except (BadExpression, TooLarge) as error:
+        raise ValueError(f"an SQL92 expression such as 'price > 3': {error}") from None
+    return value
+
+
 def json_object(value: str) -> dict[str, Any]:
     """Raises ValueError."""
     try:
@@ -127,10 +147,6 @@ def choice(kind: type[E]) -> Kind:
     return Kind(" \\| ".join(f"`{name}`" for name in names), read)
 
 
-def kind_of(name: str, read: Callable[[str], Any]) -> Kind:
-    return Kind(name, read)
-
-
 text: Final = Kind("text", _text)
 names: Final = Kind("names, comma-separated", _names)
 numbers: Final = Kind("numbers, comma-separated", _numbers)
@@ -140,3 +156,5 @@ flag: Final = Kind("`true` \\| `false`", _flag)
 size: Final = Kind("bytes, or `64m`", _size)
 duration: Final = Kind("time span, `30s`", _duration)
 moment_ms: Final = Kind("ms since 1970, or ISO 8601", _moment_ms)
+tags: Final = Kind("text", _tags)
+sql: Final = Kind("text", _sql)

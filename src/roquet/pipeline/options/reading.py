@@ -9,7 +9,17 @@ from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.bounds import Position, QueueOffsets, position, queue_lists, times
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import group, option
-from roquet.pipeline.options.kinds import choice, count, duration, flag, moment_ms, size, text
+from roquet.pipeline.options.kinds import (
+    choice,
+    count,
+    duration,
+    flag,
+    moment_ms,
+    size,
+    sql,
+    tags,
+    text,
+)
 from roquet.pipeline.options.topics import TopicOptions
 from roquet.protocol.record_columns import PropertiesForm
 
@@ -48,11 +58,11 @@ class ReadOptions:
         "endingOffsetsByTimestamp", times, "the same, for each queue", None
     )
     tag_expression: str | None = option(
-        "tagExpression", text, "only messages with these tags, `new || paid`", None
+        "tagExpression", tags, "only messages with these tags, `new || paid`", None
     )
     sql_expression: str | None = option(
         "sqlExpression",
-        text,
+        sql,
         "only messages whose properties match this SQL92 expression; the broker must allow it",
         None,
     )

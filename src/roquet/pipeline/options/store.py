@@ -43,8 +43,12 @@ class StoreOptions:
         "the column `properties`: left out, as stored, or as a map (which costs most)",
         PropertiesForm.MAP,
     )
-    split_size: int = option(
-        "splitSize", size, "how much of the log one task reads", 128 << 20, shown="128m"
+    split_size: int | None = option(
+        "splitSize",
+        size,
+        "how much of the log one task reads",
+        None,
+        shown="`128m`, less where cores would wait",
     )
     include: Include = option(
         "include",

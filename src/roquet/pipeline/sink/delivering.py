@@ -20,7 +20,7 @@ from roquet.client.producer.queue_choice import RETRY_CODES
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.connections import credentials_of, tls_of
 from roquet.pipeline.options.cluster import ClusterOptions
-from roquet.pipeline.retrying import TRANSIENT
+from roquet.pipeline.retrying import UNANSWERED
 from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.pieces import Piece
 
@@ -90,7 +90,7 @@ async def attempted(
     while True:
         try:
             return await attempt(count)
-        except (SendError, *TRANSIENT) as error:
+        except (SendError, *UNANSWERED) as error:
             is_refused = isinstance(error, SendRefused) and error.code not in RETRY_CODES
             is_final = is_refused or isinstance(error, final_error)
             if is_final or loop.time() + pause_s > deadline_s:
@@ -157,7 +157,7 @@ class Deliverer:
 
         async def look(_count: int) -> bool:
             queues = await self._producer.queues(piece.topic, timeout_s=self._patience.request_s)
-            return await self._is_there(piece, queues)
+            return await is_stored_anywhere(self._producer, queues, piece.first_id, self._patience)
 
         # What is there already takes no time.
         if not (self._looks_first and await attempted(look, self._patience)):
@@ -167,7 +167,7 @@ class Deliverer:
         queue = piece.queue
         if self._looks_first:
             queues = await self._producer.queues(piece.topic, timeout_s=self._patience.request_s)
-            if await self._is_there(piece, queues):
+            if await is_stored_anywhere(self._producer, queues, piece.first_id, self._patience):
                 log.info("%d messages from %s on are there", piece.message_count, piece.first_id)
                 return
             # A queue that is fixed is tried once; the next attempt looks again.
@@ -180,15 +180,19 @@ class Deliverer:
             timeout_s=self._patience.request_s,
         )
 
-    async def _is_there(self, piece: Piece, queues: Sequence[QueueRef]) -> bool:
-        one_of_each = {queue.broker_name: queue for queue in queues}.values()
-        answers = await asyncio.gather(
-            *(
-                self._producer.is_stored(queue, piece.first_id, timeout_s=self._patience.request_s)
-                for queue in one_of_each
-            )
+
+async def is_stored_anywhere(
+    producer: AsyncProducer, queues: Iterable[QueueRef], message_id: str, patience: Patience
+) -> bool:
+    """Whether one of the brokers of these queues has a message that can be read."""
+    one_of_each = {queue.broker_name: queue for queue in queues}.values()
+    answers = await asyncio.gather(
+        *(
+            producer.is_stored(queue, message_id, timeout_s=patience.request_s)
+            for queue in one_of_each
         )
-        return any(answers)
+    )
+    return any(answers)
 
 
 def _lanes(pieces: Sequence[Piece]) -> list[list[Piece]]:

@@ -28,6 +28,8 @@ from roquet.client.producer.transaction_producer import PreparedMessage
 BATCHES_KEPT: Final = 1_000
 # Brokers give up what nobody decided with the files it is in, after three days unless told else.
 KEPT_S: Final = 14 * 24 * 3600
+# For as long a driver that has decided is taken to be telling brokers; then it is dead.
+TELLING_S: Final = 60.0
 # To look at all files costs a little, so it is not done for each batch.
 _PRUNED_EVERY: Final = 100
 _FILE_NAME: Final = re.compile(r"(?P<batch>[0-9]+)\.(?:json|\w+\.aborted)")
@@ -129,6 +131,14 @@ class TransactionLog:
         # Looked at last: it counts more.
         decision = self.decision(mark.write_id, mark.batch_id)
         return outcome(mark.token, decision, is_aborted=is_aborted)
+
+    def is_being_told(self, mark: Mark) -> bool:
+        """Whether the driver that decided about the batch may be telling brokers right now."""
+        try:
+            decided_s = self._path(mark.write_id, mark.batch_id).stat().st_mtime
+        except FileNotFoundError:
+            return False
+        return time.time() - decided_s < TELLING_S
 
     def _path(self, write_id: str, batch_id: int) -> Path:
         return self._directory / quote(write_id, safe="") / f"{batch_id}.json"

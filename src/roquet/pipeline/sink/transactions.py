@@ -10,8 +10,13 @@ older messages are rolled back. If it dies between 2 and 3, the batch that is re
 nothing, and what is not delivered yet is delivered then. Whatever a broker was not told it asks
 for: tasks of any write with the same `groupId` and `transactionLog` answer, from the log. What
 nobody decides is given up by brokers after a time, and was never readable.
+
+A broker of Apache delivers twice what it is told twice, and it asks about whatever is old enough,
+also while 3 is under way, and 5.x even for seconds afterwards. So it is answered "unknown" about
+what a driver is telling it or what can be read already, and asks again.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -28,7 +33,14 @@ from roquet.pipeline.connections import credentials_of, tls_of
 from roquet.pipeline.errors import NotAllEnded
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.writing import WriteOptions
-from roquet.pipeline.sink.delivering import Patience, attempted, in_parallel, outlet, patience_of
+from roquet.pipeline.sink.delivering import (
+    Patience,
+    attempted,
+    in_parallel,
+    is_stored_anywhere,
+    outlet,
+    patience_of,
+)
 from roquet.pipeline.sink.pace import Pace
 from roquet.pipeline.sink.rows import row_error
 from roquet.pipeline.sink.single_rows import SingleRow
@@ -39,6 +51,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MARK: Final = "SPARK_ATTEMPT"
+
+_LOOKED_EVERY_S: Final = 0.2
 
 
 @final
@@ -69,11 +83,33 @@ def answering_outlet(cluster: ClusterOptions, group: str, directory: str) -> Tra
 
     def check(message: ReceivedMessage) -> TransactionState:
         mark = parse_mark(message.properties.get(MARK, ""))
-        return TransactionState.UNKNOWN if mark is None else transactions.outcome_of(mark)
+        if mark is None:
+            return TransactionState.UNKNOWN
+        state = transactions.outcome_of(mark)
+        if state is not TransactionState.COMMIT:
+            return state
+        if transactions.is_being_told(mark) or may_be_readable(cluster, group, message):
+            return TransactionState.UNKNOWN
+        return state
 
     opened = TransactionOutlet(cluster, group, check)
     opened.open()
     return opened
+
+
+def may_be_readable(cluster: ClusterOptions, group: str, message: ReceivedMessage) -> bool:
+    """Unless all brokers of its topic say that they do not have it."""
+    patience = patience_of(cluster)
+
+    async def ask(producer: AsyncProducer) -> bool:
+        queues = await producer.queues(message.topic, timeout_s=patience.request_s)
+        return await is_stored_anywhere(producer, queues, message.message_id, patience)
+
+    try:
+        return outlet(cluster, group).run(ask)
+    except ClientError as error:
+        log.info("a broker that asks about %s has to ask again: %s", message.message_id, error)
+        return True
 
 
 def prepare_rows(
@@ -205,22 +241,21 @@ def _end(options: WriteOptions, prepared: Sequence[PreparedMessage]) -> Sequence
 def _end_what_is_missing(
     options: WriteOptions, prepared: Sequence[PreparedMessage], what: str
 ) -> None:
-    """A broker may deliver twice what is ended twice, so each is looked for first."""
+    """A broker may deliver twice what is ended twice, so each is looked for first.
+
+    And for a while: an end that was not confirmed in time may wait at a broker that is busy, also
+    that of a driver that died. Brokers give up what waited longer than anybody waits for it.
+    """
     patience = patience_of(options.cluster)
 
-    async def missing(producer: AsyncProducer) -> list[PreparedMessage]:
-        found: list[PreparedMessage] = []
-
-        async def look(each: PreparedMessage) -> None:
-            def is_stored(_count: int) -> Coroutine[Any, Any, bool]:
-                queue = each.receipt.queue
-                return producer.is_stored(queue, each.id, timeout_s=patience.request_s)
-
-            if not await attempted(is_stored, patience):
-                found.append(each)
-
-        await in_parallel((partial(look, each) for each in prepared), options.in_flight)
-        return found
+    async def missing(producer: AsyncProducer) -> Sequence[PreparedMessage]:
+        loop = asyncio.get_running_loop()
+        settled_s = loop.time() + patience.request_s
+        left = await _not_stored(producer, prepared, patience, options.in_flight)
+        while left and loop.time() < settled_s:
+            await asyncio.sleep(_LOOKED_EVERY_S)
+            left = await _not_stored(producer, left, patience, options.in_flight)
+        return left
 
     try:
         left = outlet(options.cluster, options.group_id).run(missing)
@@ -229,3 +264,23 @@ def _end_what_is_missing(
     unended = _end(options, left)
     if unended:
         raise NotAllEnded(what, len(unended), "brokers could not be told")
+
+
+async def _not_stored(
+    producer: AsyncProducer,
+    prepared: Sequence[PreparedMessage],
+    patience: Patience,
+    in_flight: int,
+) -> Sequence[PreparedMessage]:
+    """Those that cannot be read. Raises ClientError."""
+    left: list[PreparedMessage] = []
+
+    async def look(each: PreparedMessage) -> None:
+        def is_stored(_count: int) -> Coroutine[Any, Any, bool]:
+            return producer.is_stored(each.receipt.queue, each.id, timeout_s=patience.request_s)
+
+        if not await attempted(is_stored, patience):
+            left.append(each)
+
+    await in_parallel((partial(look, each) for each in prepared), in_flight)
+    return left

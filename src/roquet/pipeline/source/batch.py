@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.planning import QueueRange, dealt_out, task_count
+from roquet.pipeline.retrying import retried
 from roquet.pipeline.source.positions import batch_ranges
 from roquet.pipeline.source.rows import pull_group, read_ranges
 from roquet.pipeline.workers import core_count
@@ -34,7 +35,10 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         reader = topic_reader(options.cluster, pull_group(options))
-        return planned(options, batch_ranges(reader, options))
+        ranges = retried(
+            lambda: batch_ranges(reader, options), options.cluster.retry_timeout, is_beginning=True
+        )
+        return planned(options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_rows(self._options, self._columns, partition)

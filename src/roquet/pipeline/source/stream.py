@@ -7,9 +7,8 @@ queues where they are, and the others go on.
 
 import logging
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -28,15 +27,18 @@ from roquet.pipeline.errors import DataLoss
 from roquet.pipeline.options.bounds import Position
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.queue_tables import flat_table
-from roquet.pipeline.retrying import TRANSIENT, retried
+from roquet.pipeline.retrying import UNANSWERED, retried
 from roquet.pipeline.source.admission import admitted, is_held_back
 from roquet.pipeline.source.batch import planned, read_rows
 from roquet.pipeline.source.losses import QueueState, find_loss
 from roquet.pipeline.source.positions import named_queues, queues_of, starting_offsets
+from roquet.pipeline.source.queue_states import states_of, states_of_some
 from roquet.pipeline.source.rows import average_size, pull_group
 from roquet.pipeline.stream_offset import StreamOffset, ranges_between
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @final
@@ -62,11 +64,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's names.
         """The same whenever it is asked, and carried along by the first batch."""
         if self._initial is None:
-            self._initial = retried(self._find_initial, self._options.cluster.retry_timeout)
+            self._initial = self._retried(self._find_initial, is_beginning=True)
         return self._initial.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        states = self._states({})
+        queues = self._retried(lambda: queues_of(self._reader, self._options), is_beginning=True)
+        try:
+            states = self._retried(lambda: states_of(self._reader, queues))
+        except UNANSWERED:
+            # What others have is available, too; a broker that is away keeps its queues.
+            states = states_of_some(self._reader, queues)
+            if not states:
+                raise
         self._target = {queue: state.max_offset for queue, state in states.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -85,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark commits a batch when it builds the next one, and never the last: what is finished
         # shows here first.
         self._commit_group(begun)
-        states = self._states(begun.positions)
+        states = self._states(begun)
         self._latest = {queue: state.max_offset for queue, state in states.items()}
         self._reached = begun.positions
         begins = self._begins(begun, states)
@@ -137,28 +146,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = starting_offsets(self._reader, self._options, bounds, Position.LATEST)
         return StreamOffset(starts, starts)
 
-    def _states(self, known: Mapping[QueueRef, int]) -> dict[QueueRef, QueueState]:
+    def _states(self, begun: StreamOffset) -> dict[QueueRef, QueueState]:
         """The queues that can be asked about now, those that are new among them."""
-        queues = retried(
-            lambda: queues_of(self._reader, self._options), self._options.cluster.retry_timeout
-        )
-        by_broker: dict[str, list[QueueRef]] = defaultdict(list)
-        for queue in {*queues, *known}:
-            by_broker[queue.broker_name].append(queue)
-        states: dict[QueueRef, QueueState] = {}
-        for broker_name, its_queues in by_broker.items():
-            try:
-                bounds = self._reader.bounds(its_queues)
-                born = self._reader.earliest_store_times(its_queues)
-            except TRANSIENT as error:
-                # It is asked again with the next batch; meanwhile the others are read.
-                log.warning("queues of %s stay where they are: %s", broker_name, error)
-                continue
-            for queue, (min_offset, max_offset) in bounds.items():
-                moment = born[queue]
-                born_ms = None if moment is None else round(moment.timestamp() * 1000)
-                states[queue] = QueueState(min_offset, max_offset, born_ms)
+        queues = self._retried(lambda: queues_of(self._reader, self._options))
+        states = states_of_some(self._reader, {*queues, *begun.positions})
+        # What was available is not finished before it is read: it would end the query, and well.
+        unread = [
+            queue
+            for queue, end in (self._target or {}).items()
+            if queue not in states and begun.positions.get(queue, 0) < end
+        ]
+        if unread:
+            states |= self._retried(lambda: states_of(self._reader, unread))
         return states
+
+    def _retried(self, ask: Callable[[], T], *, is_beginning: bool = False) -> T:
+        timeout = self._options.cluster.retry_timeout
+        return retried(ask, timeout, is_beginning=is_beginning)
 
     def _begins(
         self, begun: StreamOffset, states: Mapping[QueueRef, QueueState]
@@ -241,7 +245,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         try:
             self._reader.commit(group, changed)
-        except TRANSIENT as error:
+        except UNANSWERED as error:
             log.warning("offsets of group %s are not committed: %s", group, error)
         else:
             self._committed = dict(self._committed) | changed

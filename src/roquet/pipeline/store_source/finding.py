@@ -6,7 +6,9 @@ from typing import Final
 
 from roquet.pipeline.errors import BadOption, DamagedStore
 from roquet.pipeline.options.store import Include, OnDamage, StoreOptions
+from roquet.pipeline.planning import even_split_size
 from roquet.pipeline.store_source.rows import StoreShare
+from roquet.pipeline.workers import core_count
 from roquet.protocol.names import is_system_topic
 from roquet.store.offline.reading import StoreReader
 from roquet.store.offline.snapshot import QueueBounds, StoreSnapshot
@@ -34,8 +36,16 @@ def shares_of(options: StoreOptions) -> list[StoreShare]:
     bounds = _bounds(options, snapshot)
     return [
         StoreShare(snapshot.range(begin, end), tuple(topics), bounds)
-        for begin, end in snapshot.splits(options.split_size)
+        for begin, end in snapshot.splits(_split_size(options, snapshot))
     ]
+
+
+def _split_size(options: StoreOptions, snapshot: StoreSnapshot) -> int:
+    if options.split_size is not None:
+        return options.split_size
+    sizes = [segment.size for segment in snapshot.segments]
+    # It is cut between segments; without room for one more, the last of all would be left over.
+    return even_split_size(sum(sizes), core_count()) + max(sizes, default=0)
 
 
 def store_directory(options: StoreOptions) -> Path:

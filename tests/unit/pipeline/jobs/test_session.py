@@ -4,10 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from roquet.pipeline.errors import BadLake, PipelineError
+from roquet.pipeline.jobs import session
+from roquet.pipeline.jobs.query_failures import QueryFailed
 from roquet.pipeline.jobs.session import (
     NoSession,
     _archive_conf,
@@ -80,3 +84,30 @@ def test_without_java_there_is_no_session(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(NoSession, match="Java 17"), spark_session("test", "local[1]"):
         pass
+
+
+class Stopping:
+    """What is left of a session when Spark does not run."""
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"), [(QueryFailed("it ended"), True), (BadLake("there is none"), False)]
+)
+def test_what_spark_printed_is_kept_if_spark_failed(
+    tmp_path: Path,
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: PipelineError,
+    is_kept: bool,
+) -> None:
+    """Who asked for something that is not there has nothing to look up in Java's words."""
+    environment["PYSPARK_PYTHON"] = sys.executable
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(session, "_started", lambda *_: Stopping())
+    with pytest.raises(type(error)) as raised, spark_session("test", "local[1]"):
+        raise error
+    assert bool(getattr(raised.value, "__notes__", [])) is is_kept
+    assert bool(list(tmp_path.iterdir())) is is_kept

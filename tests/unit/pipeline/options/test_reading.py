@@ -50,6 +50,8 @@ def test_a_group_is_committed_unless_it_is_said_otherwise() -> None:
         ({"tlsCaFile": "ca.pem"}, "needs 'tls'"),
         ({"properties": "json"}, "one of none, string, map"),
         ({"startingOffsets": "first"}, "earliest, latest, group"),
+        ({"tagExpression": " || "}, "'tagExpression': .* is not tags"),
+        ({"sqlExpression": "price >> 3"}, "'sqlExpression': .* is not an SQL92 expression"),
     ],
 )
 def test_what_contradicts_itself_is_refused(given: dict[str, str], says: str) -> None:

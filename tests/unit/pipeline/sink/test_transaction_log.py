@@ -13,6 +13,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.sink.transaction_log import (
     BATCHES_KEPT,
     KEPT_S,
+    TELLING_S,
     Decision,
     Mark,
     TransactionLog,
@@ -113,3 +114,16 @@ def test_what_no_broker_asks_for_and_spark_cannot_repeat_is_removed(
     log.prune("stream", BATCHES_KEPT + 100)
     # One is young, the other has messages that may have to be delivered.
     assert sorted(path.name for path in directory.iterdir()) == ["1.json", "4.json"]
+
+
+def test_a_driver_that_has_decided_tells_brokers_for_a_while(
+    log: TransactionLog, tmp_path: Path
+) -> None:
+    mark = Mark(WRITE, 3, "run", "one")
+    assert not log.is_being_told(mark)
+    log.decide(WRITE, 3, OURS)
+    assert log.is_being_told(mark)
+    (file,) = (tmp_path / "log").glob("*/3.json")
+    long_ago_s = time.time() - TELLING_S - 1
+    os.utime(file, (long_ago_s, long_ago_s))
+    assert not log.is_being_told(mark)

@@ -1,8 +1,11 @@
 """What tasks and drivers do, against a cluster of ours and without Spark."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from threading import Thread, Timer
 from typing import Any
 
 import pyarrow as pa
@@ -12,15 +15,17 @@ from roquet import Message
 from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.producer import Producer
 from roquet.client.blocking.reader import TopicReader
+from roquet.client.hooks import TransactionState
 from roquet.client.producer.queue_choice import queue_of_key
+from roquet.client.received import received_messages
 from roquet.pipeline.errors import BadRow
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.sink import transactions
 from roquet.pipeline.sink.delivering import outlet
 from roquet.pipeline.sink.pieces import TaskId
-from roquet.pipeline.sink.transaction_log import Decision, TransactionLog
-from roquet.pipeline.sink.transactions import answering_outlet
+from roquet.pipeline.sink.transaction_log import Decision, Mark, TransactionLog
+from roquet.pipeline.sink.transactions import answering_outlet, may_be_readable
 from roquet.pipeline.sink.writers import Attempt, BatchWriter, StreamWriter, WriteReport, write_rows
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import split_records
@@ -290,6 +295,9 @@ def test_a_driver_that_dies_after_its_decision_delivers_all_when_it_is_back(
         raise TaskFailed
 
     end = transactions._end
+    # What it had on the way is waited for as long.
+    hasty = replace(transactional.cluster, request_timeout=timedelta(seconds=1))
+    transactional = replace(transactional, cluster=hasty)
     report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 20)]))
     with monkeypatch.context() as patch:
         patch.setattr(transactions, "_end", die)
@@ -299,6 +307,38 @@ def test_a_driver_that_dies_after_its_decision_delivers_all_when_it_is_back(
     again = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 20)]))
     assert again.row_count == 0
     BatchWriter(transactional).commit([again])
+    assert bodies(stored(cluster, topic)) == [*range(20)]
+
+
+def test_what_a_broker_ends_late_is_not_ended_twice(
+    cluster: BlockingCluster,
+    topic: str,
+    transactional: WriteOptions,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request that nobody answered in time may wait at a broker that is busy, and one of Apache
+    delivers twice what it is told twice.
+    """
+    patient = replace(
+        transactional, cluster=replace(transactional.cluster, request_timeout=timedelta(minutes=1))
+    )
+    late: list[Thread] = []
+    told_again: list[Any] = []
+
+    def end_late(options: WriteOptions, prepared: Sequence[Any]) -> Sequence[Any]:
+        if late:
+            told_again.extend(prepared)
+            return end(options, prepared)
+        late.append(Timer(0.5, end, (options, prepared)))
+        late[0].start()
+        return prepared
+
+    end = transactions._end
+    report = write_rows(patient, attempt_of(patient), iter([numbered(topic, 20)]))
+    monkeypatch.setattr(transactions, "_end", end_late)
+    BatchWriter(patient).commit([report])
+    late[0].join()
+    assert told_again == []
     assert bodies(stored(cluster, topic)) == [*range(20)]
 
 
@@ -333,7 +373,7 @@ def test_a_bad_row_is_found_before_a_batch_is_prepared(
 
 @pytest.mark.slow
 def test_brokers_that_ask_learn_which_attempts_count(
-    cluster: BlockingCluster, topic: str, transactional: WriteOptions
+    cluster: BlockingCluster, topic: str, log_directory: str, transactional: WriteOptions
 ) -> None:
     """The driver decides, and cannot tell brokers anything."""
     lost = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 9)]))
@@ -342,11 +382,68 @@ def test_brokers_that_ask_learn_which_attempts_count(
     log = TransactionLog(transactional.transaction_log)
     log.decide(topic, 0, Decision(frozenset({wins.token}), wins.prepared))
     assert lost.token != wins.token
+    driver_died(log_directory)
     cluster.clock.advance(timedelta(minutes=1))
     wait_until(lambda: len(stored(cluster, topic)) >= 9, 60.0)
     found = stored(cluster, topic)
     assert {each.message_id for each in found} == {each.id for each in wins.prepared}
     assert bodies(found) == [*range(9)]
+
+
+def driver_died(log_directory: str) -> None:
+    """Whatever was decided was decided long ago."""
+    for path in Path(log_directory).glob("*/*.json"):
+        os.utime(path, (0, 0))
+
+
+@pytest.mark.slow
+def test_brokers_are_not_told_again_what_a_driver_tells_them_or_has_told_them(
+    cluster: BlockingCluster,
+    topic: str,
+    log_directory: str,
+    transactional: WriteOptions,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They ask about what is old enough, and those of Apache deliver twice what is told twice."""
+    answers: list[TransactionState] = []
+
+    def noted(log: TransactionLog, mark: Mark) -> TransactionState:
+        answers.append(outcome_of(log, mark))
+        return answers[-1]
+
+    outcome_of = TransactionLog.outcome_of
+    monkeypatch.setattr(TransactionLog, "outcome_of", noted)
+    report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 9)]))
+    log = TransactionLog(log_directory)
+    log.decide(topic, 0, Decision(frozenset({report.token}), report.prepared))
+    cluster.clock.advance(timedelta(minutes=1))
+    wait_until(lambda: answers.count(TransactionState.COMMIT) >= 9)
+    assert stored(cluster, topic) == []
+    driver_died(log_directory)
+    cluster.clock.advance(timedelta(minutes=1))
+    wait_until(lambda: len(stored(cluster, topic)) == 9)
+
+
+def test_what_can_be_read_is_known_and_what_nobody_can_tell_may_be(
+    cluster: BlockingCluster, topic: str, transactional: WriteOptions
+) -> None:
+    report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 1)]))
+    BatchWriter(transactional).commit([report])
+    (found,) = stored(cluster, topic)
+    with TopicReader(cluster.name_server) as reader:
+        bounds = reader.bounds(reader.queues(topic))
+        (message,) = (
+            each
+            for queue, (start, end) in bounds.items()
+            for chunk in reader.records(queue, start, end)
+            for each in received_messages(chunk.data, queue)
+        )
+    assert message.message_id == found.message_id
+    known = transactional.cluster, transactional.group_id
+    assert may_be_readable(*known, message)
+    silent = replace(transactional.cluster, name_server="127.0.0.1:1")
+    assert may_be_readable(silent, transactional.group_id, message)
+    outlet(silent, transactional.group_id).close()
 
 
 def test_a_stream_learns_from_tasks_which_query_it_is(

@@ -6,6 +6,7 @@ Spark asks in ways that lose messages if nobody thinks of it; each claim here is
 import json
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,13 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from roquet import Message, Producer, QueueRef, TopicReader
+from roquet import Admin, Credentials, Message, Producer, QueueRef, TopicReader, TopicSettings
+from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound, Unreachable
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.source.data_source import RocketmqDataSource
 from roquet.pipeline.source.stream import StreamReader
 from roquet.testing.blocking import BlockingCluster
+from tests.support.accounts import ADMIN, LIAR, TOPIC, Signer, accounts_file
 
 QUEUE_COUNT = 2
 ALL = ReadAllAvailable()
@@ -167,6 +170,79 @@ def test_a_broker_that_is_away_keeps_its_queues_and_ends_nothing(
         assert end["q"][f"{topic}@{far.broker_name}@0"] == 0
         cluster.start_broker(far.broker_name)
         assert numbers(reader, end, latest(reader, end)) == [1]
+
+
+def test_what_was_available_is_not_finished_while_its_broker_is_away() -> None:
+    """A query that reads what is available now ends when there is nothing more, and ends well."""
+    with BlockingCluster(brokers=2) as cluster, Producer(cluster.name_server, "s") as sender:
+        topic = cluster.new_topic(queues=1)
+        far = QueueRef(topic, cluster.broker_names[1], 0)
+        sender.send(Message(topic, b"1"), queue=far)
+        reader = stream(cluster, topic, startingOffsets="earliest", retryTimeout="200ms")
+        start = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        cluster.stop_broker(far.broker_name)
+        with pytest.raises(Unreachable):
+            reader.latestOffset(start, ALL)
+        cluster.start_broker(far.broker_name)
+        assert numbers(reader, start, latest(reader, start)) == [1]
+
+
+def test_what_is_available_now_is_that_of_brokers_which_answer_but_not_of_none() -> None:
+    with BlockingCluster(brokers=2) as cluster, Producer(cluster.name_server, "s") as sender:
+        topic = cluster.new_topic(queues=1)
+        near, far = (QueueRef(topic, name, 0) for name in cluster.broker_names)
+        for queue in (near, far):
+            sender.send(Message(topic, b"1"), queue=queue)
+        reader = stream(cluster, topic, startingOffsets="earliest", retryTimeout="200ms")
+        start = reader.initialOffset()
+        cluster.stop_broker(far.broker_name)
+        reader.prepareForTriggerAvailableNow()
+        end = latest(reader, start)
+        assert numbers(reader, start, end) == [1]
+        assert latest(reader, end) == end
+        cluster.stop_broker(near.broker_name)
+        with pytest.raises((Unreachable, TopicNotFound)):
+            reader.prepareForTriggerAvailableNow()
+
+
+def signed_stream(cluster: BlockingCluster, signer: Signer) -> StreamReader:
+    keys = {"accessKey": signer.access_key, "secretKey": signer.secret_key}
+    return stream(cluster, TOPIC, startingOffsets="earliest", **keys)
+
+
+def test_who_may_not_read_is_told_at_once_and_also_in_the_middle(tmp_path: Path) -> None:
+    """Such a broker is not away: it would be waited for in vain, and without a word."""
+    access = {"aclEnable": "true", "aclFile": str(accounts_file(tmp_path))}
+    with BlockingCluster(settings=access) as cluster:
+        with Admin(cluster.name_server, credentials=Credentials(*ADMIN)) as admin:
+            admin.create_topic(TOPIC, TopicSettings(read_queue_count=1, write_queue_count=1))
+        reader = signed_stream(cluster, ADMIN)
+        begun = latest(reader, reader.initialOffset())
+        with pytest.raises(RequestRefused):
+            signed_stream(cluster, LIAR).initialOffset()
+        again = signed_stream(cluster, LIAR)
+        with pytest.raises(RequestRefused):
+            again.prepareForTriggerAvailableNow()
+        with pytest.raises(RequestRefused):
+            again.latestOffset(begun, ALL)
+
+
+def test_a_topic_that_nobody_has_is_not_waited_for(cluster: BlockingCluster) -> None:
+    with pytest.raises(TopicNotFound):
+        stream(cluster, "misspelt").initialOffset()
+    # Spark calls this one first, if it does.
+    with pytest.raises(TopicNotFound):
+        stream(cluster, "misspelt").prepareForTriggerAvailableNow()
+
+
+def test_a_name_server_that_is_away_is_asked_again_and_not_for_ever() -> None:
+    with BlockingCluster() as cluster:
+        topic = cluster.new_topic(queues=1)
+        reader = stream(cluster, topic, retryTimeout="200ms")
+        cluster.stop_name_server()
+        with pytest.raises(NoNameServer):
+            reader.initialOffset()
 
 
 def test_a_limit_is_kept_and_all_that_is_available_wins_over_it(

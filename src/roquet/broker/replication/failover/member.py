@@ -19,7 +19,7 @@ from roquet.broker.replication.both_ways import both_ways
 from roquet.broker.replication.failover.election import Candidacy, Verdict, verdict
 from roquet.broker.replication.failover.etcd import Created, Delete, Etcd, EtcdError, Modified, Put
 from roquet.broker.replication.failover.records import (
-    BadRecord,
+    BadEntry,
     Keys,
     MasterRecord,
     MembersRecord,
@@ -123,12 +123,12 @@ class Member:
                 try:
                     await self._look(broker, self._lease_id)
                     self._said = ""
-                except (EtcdError, BadRecord) as error:
+                except (EtcdError, BadEntry) as error:
                     self._say(str(error))
             await asyncio.sleep(self._config.lease_s * _LOOK_PART)
 
     async def _look(self, broker: Broker, lease_id: int) -> None:
-        """Raises EtcdError and BadRecord."""
+        """Raises EtcdError and BadEntry."""
         if broker.config.is_slave and self._epoch is not None:
             # It began again, as an operator or its own disk wanted it.
             self._resign()

@@ -20,7 +20,7 @@ from roquet.errors import RoquetError
 T = TypeVar("T")
 
 
-class BadRecord(RoquetError):
+class BadEntry(RoquetError):
     """Something in etcd is not what a broker writes there."""
 
     def __init__(self, key: str, reason: str) -> None:
@@ -88,7 +88,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 def view_of(keys: Keys, revision: int, found: Iterable[KeyValue]) -> View:
-    """Raises BadRecord."""
+    """Raises BadEntry."""
     view = View(revision)
     for each in found:
         if each.key == keys.master:
@@ -112,4 +112,4 @@ def _decoded(each: KeyValue, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(each.value, type=kind)
     except msgspec.MsgspecError as error:
-        raise BadRecord(each.key, str(error)) from None
+        raise BadEntry(each.key, str(error)) from None

@@ -4,7 +4,7 @@ import pytest
 
 from roquet.broker.replication.failover.election import Candidacy
 from roquet.broker.replication.failover.records import (
-    BadRecord,
+    BadEntry,
     Keys,
     KeyValue,
     MasterRecord,
@@ -35,7 +35,7 @@ def test_everything_is_seen_at_once() -> None:
 
 
 def test_what_is_no_record_is_named() -> None:
-    with pytest.raises(BadRecord, match="/roquet/cluster/broker-a/members"):
+    with pytest.raises(BadEntry, match="/roquet/cluster/broker-a/members"):
         view_of(KEYS, 12, [KeyValue(KEYS.members, b"nonsense", 3, 9)])
 
 
