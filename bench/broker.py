@@ -2,7 +2,9 @@
 
 A small C program makes the load (`load.c`, compiled on the spot). Both brokers run on the same file
 system with their default settings, take turns, and the best of three turns counts. Only ratios mean
-anything: machines are noisy. `--quick` gives a rough picture in a minute.
+anything: machines are noisy. `--quick` gives a rough picture in a minute; all of it takes seven.
+How the cost grows with topics, connections and messages is measured by `growth.py`, and what a
+second process gives by `processes.py`.
 """
 
 import argparse
@@ -110,10 +112,14 @@ def servers(directory: Path, flush: str, *, ours_only: bool) -> Iterator[list[Se
 
 
 def start(
-    name: str, directory: Path, flush: str, command: Callable[[Path, Path], list[str]]
+    name: str,
+    directory: Path,
+    flush: str,
+    command: Callable[[Path, Path], list[str]],
+    settings: str = "",
 ) -> Server:
-    """A broker without a name server; it is up when it answers."""
-    directory.mkdir(parents=True)
+    """A broker without a name server; it is up when it answers. `directory` may hold a store."""
+    directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     config = directory / "broker.conf"
     config.write_text(
@@ -121,7 +127,7 @@ def start(
         f"storePathRootDir={directory / 'store'}\nflushDiskType={flush}\n"
         "namesrvAddr=127.0.0.1:1\nregisterBrokerTimeoutMills=500\n"
         # Apache would refuse under this load, and count nothing.
-        "waitTimeMillsInSendQueue=20000\nosPageCacheBusyTimeOutMills=30000\n"
+        f"waitTimeMillsInSendQueue=20000\nosPageCacheBusyTimeOutMills=30000\n{settings}"
     )
     begin = time.monotonic()
     with (directory / "log").open("wb") as log:
@@ -177,6 +183,7 @@ def async_turns(load: Path, server: Server, seconds: float) -> None:
     record(server, "pulls of 32", *run_load(load, server, "pull", 4, seconds))
     with member(server):
         record(server, "pulls by heartbeat", *run_load(load, server, "member", 4, seconds))
+        record(server, "mixed requests", *run_load(load, server, "mixed", 16, seconds))
 
 
 def sync_turns(load: Path, server: Server, seconds: float) -> None:
@@ -208,9 +215,12 @@ def run_load(
     in_flight: int,
     seconds: float,
     connections: int = CONNECTIONS,
+    topic_count: int = 0,
 ) -> tuple[dict[str, float], float]:
     """What the generator saw, and the CPU seconds of the broker meanwhile."""
     words = [server.port, mode, connections, in_flight, seconds, BODY_SIZE, "bench", QUEUED]
+    if topic_count:
+        words.append(topic_count)
     before = server.cpu_s()
     output = subprocess.run(
         [str(load), *map(str, words)], check=True, capture_output=True, text=True

@@ -1,12 +1,14 @@
 /*
  * A neutral load generator for RocketMQ brokers: one thread, epoll, no allocation per message.
  *
- *   load PORT MODE CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT
+ *   load PORT MODE CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT [TOPIC_COUNT]
  *
  * MODE is send (310, one message a request), batch (320, 32 messages a request), pull (11, up to 32
  * messages a request, from offset 0 to LIMIT and around again; queue = connection number), or member:
  * the same pulls without a subscription, as push consumers make them. Somebody else has to send the
- * heartbeats of group "bench" for these.
+ * heartbeats of group "bench" for these. Mixed is, of sixteen requests, nine sends, five such pulls,
+ * a heartbeat of that group and a commit of its offset.
+ * With TOPIC_COUNT, sends go in turns to TOPIC0, TOPIC1 and so on, always to queue 0.
  * Prints one JSON line: requests, messages, errors, seconds, body bytes read and percentiles in us.
  */
 #include <arpa/inet.h>
@@ -23,7 +25,8 @@
 #include <unistd.h>
 
 enum { BATCH = 32, READ_SIZE = 1 << 20, WRITE_SIZE = 1 << 20, SAMPLES_MAX = 4 << 20 };
-enum mode { SEND, SEND_BATCH, PULL };
+enum { QUEUES = 4, MIX = 16 };
+enum mode { SEND, SEND_BATCH, PULL, MIXED, HEARTBEAT, COMMIT };
 
 struct connection {
     int fd;
@@ -35,11 +38,12 @@ struct connection {
     unsigned head, tail;
 };
 
-static enum mode mode;
+static enum mode asked;
 static const char *subscription = "\"sysFlag\":\"4\",\"subscription\":\"*\"";
 static int in_flight, body_size;
 static long offset_limit;
 static const char *topic;
+static long topic_count, topic_turn;
 static char body[8 << 20];
 static int32_t opaque;
 static uint64_t requests, errors, body_bytes, samples;
@@ -77,12 +81,38 @@ static size_t build_batch(char *at) {
     return at - start;
 }
 
+static enum mode next_of_mix(void) {
+    int turn = opaque % MIX;
+    if (turn == 0) return HEARTBEAT;
+    if (turn == MIX / 2) return COMMIT;
+    return turn % 3 == 1 ? PULL : SEND;
+}
+
 static size_t build_request(struct connection *c, char *at) {
     char *header = at + 8;
     int size;
     size_t body_length = 0;
     opaque++;
-    if (mode == PULL) {
+    enum mode mode = asked == MIXED ? next_of_mix() : asked;
+    if (mode == HEARTBEAT) {
+        size = sprintf(header,
+            "{\"code\":34,\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
+            "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":407}", opaque);
+        body_length = sprintf(header + size,
+            "{\"clientID\":\"bench\",\"consumerDataSet\":[{\"consumeFromWhere\":"
+            "\"CONSUME_FROM_FIRST_OFFSET\",\"consumeType\":\"CONSUME_PASSIVELY\","
+            "\"groupName\":\"bench\",\"messageModel\":\"CLUSTERING\","
+            "\"subscriptionDataSet\":[{\"classFilterMode\":false,\"codeSet\":[],"
+            "\"expressionType\":\"TAG\",\"subString\":\"*\",\"subVersion\":0,"
+            "\"tagsSet\":[],\"topic\":\"%s\"}],\"unitMode\":false}],\"producerDataSet\":[]}",
+            topic);
+    } else if (mode == COMMIT) {
+        size = sprintf(header,
+            "{\"code\":15,\"extFields\":{\"queueId\":\"%d\",\"commitOffset\":\"%ld\","
+            "\"topic\":\"%s\",\"consumerGroup\":\"bench\"},\"flag\":0,\"language\":\"JAVA\","
+            "\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":407}",
+            c->queue, c->next_offset, topic, opaque);
+    } else if (mode == PULL) {
         size = sprintf(header,
             "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgNums\":\"%d\",%s,"
             "\"suspendTimeoutMillis\":\"15000\",\"commitOffset\":\"0\",\"topic\":\"%s\","
@@ -96,21 +126,31 @@ static size_t build_request(struct connection *c, char *at) {
         char properties[80] = "WAIT\\u0001true";
         if (mode == SEND)
             sprintf(properties, "UNIQ_KEY\\u0001%032X\\u0002WAIT\\u0001true", opaque);
+        char name[160];
+        int queue = c->queue;
+        snprintf(name, sizeof name, "%s", topic);
+        if (topic_count) {
+            snprintf(name, sizeof name, "%s%ld", topic, topic_turn++ % topic_count);
+            queue = 0;
+        }
         size = sprintf(header,
             "{\"code\":%d,\"extFields\":{\"a\":\"bench\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"4\","
             "\"e\":\"%d\",\"f\":\"0\",\"g\":\"1794772768714\",\"h\":\"0\",\"i\":\"%s\",\"j\":\"0\","
             "\"k\":\"false\",\"m\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
             "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":407}",
-            mode == SEND ? 310 : 320, topic, c->queue, properties,
+            mode == SEND ? 310 : 320, name, queue, properties,
             mode == SEND ? "false" : "true", opaque);
-        if (mode == SEND) body_length = body_size;
+        if (mode == SEND) {
+            body_length = body_size;
+            memset(header + size, 'x', body_length);
+        }
     }
     if (mode == SEND_BATCH) {
         static size_t batch_size;
         if (!batch_size) batch_size = build_batch(body);
         body_length = batch_size;
+        memcpy(header + size, body, body_length);
     }
-    if (body_length) memcpy(header + size, body, body_length);
     put32(at, 4 + size + body_length);
     put32(at + 4, size);
     return 8 + size + body_length;
@@ -153,6 +193,11 @@ static void take_replies(struct connection *c) {
         length = ntohl(length);
         header = ntohl(header) & 0xffffff;
         if (c->in_size - at < 4 + length) break;
+        if (memcmp(c->in + at + 8, "{\"code\":40,", 11) == 0) {
+            /* No reply: members of the group are told of each other. */
+            at += 4 + length;
+            continue;
+        }
         requests++;
         body_bytes += length - 4 - header;
         if (memcmp(c->in + at + 8, "{\"code\":0,", 10) != 0) {
@@ -173,19 +218,21 @@ static int by_value(const void *a, const void *b) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 9) {
-        fprintf(stderr, "usage: load PORT send|batch|pull|member CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT\n");
+    if (argc != 9 && argc != 10) {
+        fprintf(stderr, "usage: load PORT send|batch|pull|member|mixed CONNECTIONS IN_FLIGHT SECONDS"
+                        " BODY_SIZE TOPIC LIMIT [TOPIC_COUNT]\n");
         return 2;
     }
     int port = atoi(argv[1]), count = atoi(argv[3]);
-    mode = !strcmp(argv[2], "send") ? SEND : !strcmp(argv[2], "batch") ? SEND_BATCH : PULL;
-    if (!strcmp(argv[2], "member")) subscription = "\"sysFlag\":\"2\"";
+    asked = !strcmp(argv[2], "send") ? SEND : !strcmp(argv[2], "batch") ? SEND_BATCH
+        : !strcmp(argv[2], "mixed") ? MIXED : PULL;
+    if (!strcmp(argv[2], "member") || asked == MIXED) subscription = "\"sysFlag\":\"2\"";
     in_flight = atoi(argv[4]);
     double seconds = atof(argv[5]);
     body_size = atoi(argv[6]);
     topic = argv[7];
     offset_limit = atol(argv[8]);
-    memset(body, 'x', body_size);
+    topic_count = argc == 10 ? atol(argv[9]) : 0;
     latency_us = malloc(sizeof *latency_us * SAMPLES_MAX);
     struct connection *all = calloc(count, sizeof *all);
     int poll = epoll_create1(0);
@@ -201,9 +248,9 @@ int main(int argc, char **argv) {
         int one = 1;
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         fcntl(c->fd, F_SETFL, O_NONBLOCK);
-        c->queue = i;
+        c->queue = i % QUEUES;
         c->in = malloc(READ_SIZE * 2);
-        c->out = malloc(WRITE_SIZE + sizeof body);
+        c->out = malloc(WRITE_SIZE + sizeof body); /* Of which the kernel gives what is used. */
         c->sent_at = malloc(sizeof *c->sent_at * in_flight);
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
         epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &event);
@@ -228,7 +275,7 @@ int main(int argc, char **argv) {
     qsort(latency_us, samples, sizeof *latency_us, by_value);
     printf("{\"requests\":%lu,\"messages\":%lu,\"errors\":%lu,\"seconds\":%.3f,\"body_bytes\":%lu,"
            "\"p50_us\":%u,\"p99_us\":%u}\n",
-           requests, (requests - errors) * (mode == SEND ? 1 : BATCH), errors, took, body_bytes,
+           requests, (requests - errors) * (asked == SEND || asked == MIXED ? 1 : BATCH), errors, took, body_bytes,
            samples ? latency_us[samples / 2] : 0, samples ? latency_us[samples * 99 / 100] : 0);
     return 0;
 }

@@ -10,7 +10,7 @@ case ${1:-dev} in
             what=. needs="Roquet and what it runs on: about 150 MB; without Java there is no Spark to show"
         fi
         ;;
-    dev) what='.[dev]' needs="Roquet and all that its tests need, Spark among it: about 1,200 MB" ;;
+    dev) what='.[dev]' needs="Roquet and all that its tests need, Spark among it: about 1,400 MB" ;;
     *) echo "usage: $0 [demo|dev]" >&2; exit 2 ;;
 esac
 python=${PYTHON:-python3}

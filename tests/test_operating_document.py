@@ -1,44 +1,25 @@
-"""docs/operating.md: every command in it is one, and every command is in it."""
+"""docs/operating.md has every command; that each of them is one is seen in tests/docs."""
 
-import re
-import shlex
 from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
-from pathlib import Path
 
-import msgspec
 import pytest
 
 from roquet.cli.main import whole_parser
-from roquet.cli.operating.config_file import ConfigFile
+from tests.support.page_blocks import DOCS, blocks_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "operating.md"
+PAGE = DOCS / "operating.md"
 
 # What is described elsewhere, and what it stands for here.
 OF_OTHER_PAGES = {"up", "namesrv", "broker", "store", "wire", "spark", "mqadmin", "account"}
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def commands() -> list[list[str]]:
-    lines = (line for block in blocks("sh") for line in block.splitlines())
-    return [shlex.split(line.partition("<")[0], comments=True) for line in lines]
-
-
-COMMANDS = commands()
+COMMANDS = [line for block in blocks_of(PAGE) for line in block.commands]
 
 
 @pytest.fixture(scope="module")
 def parser() -> ArgumentParser:
     return whole_parser()
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_it_is_a_command(parser: ArgumentParser, words: list[str]) -> None:
-    assert words[0] == "roquet"
-    assert callable(parser.parse_args(words[1:]).run)
 
 
 def leaves(parser: ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -52,15 +33,10 @@ def leaves(parser: ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[tuple
 
 
 def test_no_command_is_forgotten(parser: ArgumentParser) -> None:
-    told = {" ".join(words[1:]) for words in COMMANDS}
+    told = {line.removeprefix("roquet ") for line in COMMANDS}
     forgotten = [
         words
         for words in map(" ".join, leaves(parser))
         if not any(f"{each} ".startswith(f"{words} ") for each in told)
     ]
     assert not forgotten
-
-
-def test_the_file_of_settings_can_be_read() -> None:
-    (text,) = blocks("toml")
-    assert msgspec.toml.decode(text, type=ConfigFile).credentials is not None

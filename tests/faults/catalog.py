@@ -7,12 +7,16 @@ from tests.faults.bad_peers import DESCRIPTORS, HOSTILE_BYTES, STOPPED_READERS
 from tests.faults.changes import REBALANCE_STORM, ROLLING_RESTART
 from tests.faults.changing_hands import CHANGING_HANDS
 from tests.faults.damage import APACHE_DAMAGE, DAMAGE
+from tests.faults.elections import ELECTIONS
 from tests.faults.killing import KILL
+from tests.faults.lines import LINES
+from tests.faults.links import LINKS
 from tests.faults.long_logs import LONG_LOG
 from tests.faults.power_cuts import POWER_CUT, STORE_POWER_CUT
 from tests.faults.rig import Rig
-from tests.faults.simulation.schedules import SIMULATION
+from tests.faults.simulation.repeatable import SIMULATION
 from tests.faults.soak import SOAK
+from tests.faults.switches import SWITCHES
 
 RIGS: Final[dict[str, Rig]] = {
     rig.name: rig
@@ -30,6 +34,10 @@ RIGS: Final[dict[str, Rig]] = {
         REBALANCE_STORM,
         ROLLING_RESTART,
         CHANGING_HANDS,
+        LINES,
+        LINKS,
+        SWITCHES,
+        ELECTIONS,
         LONG_LOG,
         SOAK,
         SIMULATION,

@@ -16,6 +16,7 @@ A send ends in one of three ways: acknowledged, failed, or unknown; what is unkn
 not, and even what failed may be there when its sender tried twice.
 """
 
+import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ class Acknowledged(NamedTuple):
     body: bytes
     begun_s: float
     ended_s: float
+    # Which broker has it, and where in its log.
+    offset_id: str = ""
 
 
 class Delivery(NamedTuple):
@@ -61,6 +64,8 @@ class History:
     in_order: defaultdict[Queue, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
     committed: defaultdict[Queue, list[int]] = field(default_factory=lambda: defaultdict(list))
     early: list[str] = field(default_factory=list)
+    # What is promised for a time before it may come at any time; see `wait_by_the_wall`.
+    kept_from_s: float = -math.inf
     # Two of one queue at the same time, where order is promised.
     at_once: list[str] = field(default_factory=list)
     # What every queue has at the end, by offset.
@@ -79,8 +84,16 @@ class History:
     def deliver(self, group: str, delivery: Delivery, now_s: float) -> None:
         self.delivered[group][delivery.body] += 1
         due_s = self.promised.get(delivery.body, now_s)
-        if now_s < due_s:
+        if self.kept_from_s <= due_s and now_s < due_s:
             self.early.append(f"{delivery.body!r} came {due_s - now_s:.3f} s early")
+
+    def wait_by_the_wall(self, due_before_s: float) -> None:
+        """Of messages that are due before then, nobody promises any more that they wait so long.
+
+        A broker knows of a clock that was set only as long as it runs: what was accepted before
+        that goes by the clock on the wall after the next start, and may come early.
+        """
+        self.kept_from_s = max(self.kept_from_s, due_before_s)
 
     def deliver_in_order(self, delivery: Delivery) -> None:
         self.in_order[delivery.queue].append(delivery)

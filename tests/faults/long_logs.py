@@ -16,6 +16,7 @@ from tests.faults.findings import Findings, percentile
 from tests.faults.rig import Rig
 from tests.support.drafts import draft
 from tests.support.our_cluster import OurBroker
+from tests.support.process_time import work_s
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import crash
 
@@ -35,14 +36,16 @@ def restart(directory: Path, seed: int, count: int) -> Findings:
     )
     findings.counts["MiB of log"] = count
     findings.counts["messages"] = _fill(broker.store_directory, Random(seed), count * _MEBIBYTE)
-    times_s = []
+    times_s, works_s = [], []
     for _ in range(_RESTARTS):
         begun_s = time.monotonic()
         broker.start()
         times_s.append(time.monotonic() - begun_s)
+        works_s.append(work_s(broker.process_id))
         broker.kill()
         findings.counts["restarts"] += 1
     findings.figures["restart p99 s"] = percentile(times_s, 99)
+    findings.figures["restart p99 CPU s"] = percentile(works_s, 99)
     return findings
 
 

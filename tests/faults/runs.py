@@ -1,14 +1,18 @@
 """Runs that are written down, and the table that is made of them.
 
-`runs.json` has the last recorded run of each rig; `docs/reliability_runs.md` is made from it by the
-command that records, and by nothing else.
+`runs.json` has what was recorded last of each rig: one run, or the sum of several with seeds of
+their own, all of the same code. `docs/reliability_runs.md` is made from it by the command that
+records, and by nothing else.
 """
 
 import hashlib
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from tests.faults.findings import Findings
 
 _ROOT: Final = Path(__file__).parents[2]
 RUNS_PATH: Final = Path(__file__).parent / "runs.json"
@@ -17,9 +21,11 @@ TABLE_PATH: Final = _ROOT / "docs" / "reliability_runs.md"
 _HEAD: Final = """# Faults, counted
 
 Made by `python -m tests.faults RIG --record`, which runs a rig of `tests/faults` and writes down
-what it saw; not to be edited. Each line is the last recorded run of its rig. A violation is an
-acknowledged message that was lost or never delivered, anything read that nobody sent, an offset
-that named two messages, a committed offset that went back, or a server that did not start again.
+what it saw; not to be edited. Each line is what was recorded last of its rig: one run, or several
+of the same code (`--add`), whose counts add up, and of whose figures the worst is shown;
+`tests/faults/runs.json` has all their commands. A violation is an acknowledged message that was
+lost or never delivered, anything read that nobody sent, an offset that named two messages, a
+committed offset that went back, or a server that did not start again.
 
 | rig | fault | what was done | violations | date | commit | command |
 |---|---|---|---|---|---|---|
@@ -34,7 +40,8 @@ class Run(msgspec.Struct, frozen=True):
     violations: list[str]
     date: str
     commit: str
-    command: str
+    # One for each run that this is the sum of.
+    commands: list[str]
     # Of everything above, so that nobody changes a figure by accident.
     digest: str = ""
 
@@ -48,6 +55,25 @@ class Run(msgspec.Struct, frozen=True):
     def _sum(self) -> str:
         text = msgspec.json.encode(msgspec.structs.replace(self, digest=""), order="sorted")
         return hashlib.sha256(text).hexdigest()[:16]
+
+
+class CannotAdd(Exception):
+    """Two runs that are not to be taken for one."""
+
+
+def sum_of(recorded: Run, run: Run) -> Run:
+    """What both have done, with the date and commit of the later one."""
+    if again := set(recorded.commands) & set(run.commands):
+        raise CannotAdd(f"{', '.join(sorted(again))} is in it already: give another seed")
+    both = Findings(Counter(recorded.counts), recorded.violations.copy(), dict(recorded.figures))
+    both.add(Findings(Counter(run.counts), run.violations, run.figures))
+    return msgspec.structs.replace(
+        run,
+        counts=dict(both.counts),
+        figures=both.figures,
+        violations=both.violations,
+        commands=recorded.commands + run.commands,
+    )
 
 
 def load() -> dict[str, Run]:
@@ -75,7 +101,8 @@ def _row(run: Run) -> str:
             *(f"{name} {value:g}" for name, value in run.figures.items()),
         ]
     )
+    more = f" and {len(run.commands) - 1} more" if len(run.commands) > 1 else ""
     return (
         f"| {run.rig} | {run.fault} | {done} | {len(run.violations)} | {run.date} | {run.commit} "
-        f"| `{run.command}` |\n"
+        f"| `{run.commands[0]}`{more} |\n"
     )

@@ -103,3 +103,13 @@ def test_a_message_that_comes_early_is_found(now_s: float, count: int) -> None:
     history.promised[b"delayed-2"] = 5.0
     history.deliver("group", Delivery(b"delayed-2", QUEUE, 2), now_s)
     assert len(history.violations()) == count
+
+
+@pytest.mark.parametrize(("due_s", "count"), [(4.9, 0), (5.0, 1)])
+def test_what_goes_by_the_wall_may_come_early(due_s: float, count: int) -> None:
+    history = kept()
+    history.attempted.add(b"delayed-2")
+    history.promised[b"delayed-2"] = due_s
+    history.wait_by_the_wall(5.0)
+    history.deliver("group", Delivery(b"delayed-2", QUEUE, 2), now_s=4.0)
+    assert len(history.violations()) == count

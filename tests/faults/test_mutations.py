@@ -6,6 +6,7 @@ A rig that finds nothing may be blind. Bugs of the store alone are in `tests/cra
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,20 +16,28 @@ from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.safety import Safety
 from roquet.broker.tables.queue_locks import LockTable, QueueKey
-from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.client.push.offset_book import OffsetBook
 from roquet.net.connection import Connection
 from roquet.store.commit_log import CommitLog
 from roquet.store.flushing import Flusher
 from roquet.store.message_store import MessageStore
-from tests.faults.simulation.schedules import run_schedule
-from tests.faults.simulation.world import Fault, cut_power, fail_a_sync, replace_members
+from tests.faults.simulation.schedules import MIX, run_schedule
+from tests.faults.simulation.world import (
+    Fault,
+    add_a_member,
+    cut_power,
+    fail_a_sync,
+    replace_members,
+)
+from tests.faults.traffic import Mix
 
 IS_LONG = bool(os.environ.get("ROQUET_LONG"))
 SEEDS_MAX = 500 if IS_LONG else 60
 # Its offset may have been given to another message by the time somebody looks.
 LOST = ("I1", "I4")
 PROMPTLY_S = 5.0
+# So that two who read one queue are at it at the same time.
+SLOW_READERS = replace(MIX, reading_s=0.02)
 
 
 class Mutation(NamedTuple):
@@ -40,6 +49,7 @@ class Mutation(NamedTuple):
     invariants: tuple[str, ...]
     patience_s: float = 30.0
     is_quick: bool = False
+    mix: Mix = MIX
 
 
 def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
@@ -101,10 +111,6 @@ def deliver_before_the_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DelayLevels, "_due_ms", early)
 
 
-def forget_halves(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PendingHalves, "half_appended", lambda _self, _offset: None)
-
-
 MUTATIONS = (
     Mutation(
         "acknowledge before the sync",
@@ -121,6 +127,14 @@ MUTATIONS = (
     Mutation("lose a wake-up", lose_a_wake_up, (), ("I6",), PROMPTLY_S, is_quick=True),
     Mutation(
         "commit one too many", commit_one_too_many, (replace_members,), ("I3", "I6"), is_quick=True
+    ),
+    Mutation(
+        "lock for everybody",
+        lock_for_everybody,
+        (add_a_member,),
+        ("I3",),
+        is_quick=True,
+        mix=SLOW_READERS,
     ),
     Mutation("deliver before the time", deliver_before_the_time, (), ("I6",), is_quick=True),
 )
@@ -143,9 +157,15 @@ def test_the_bug_is_found(
         each.startswith(mutation.invariants)
         for seed in range(SEEDS_MAX)
         for each in run_schedule(
-            tmp_path / str(seed), seed, mutation.faults, mutation.patience_s
+            tmp_path / str(seed), seed, mutation.faults, mutation.patience_s, mutation.mix
         ).violations
     )
+
+
+@pytest.mark.slow
+def test_without_a_bug_queues_pass_from_hand_to_hand(tmp_path: Path) -> None:
+    calm = run_schedule(tmp_path / "calm", 1, (add_a_member,), mix=SLOW_READERS)
+    assert calm.violations == []
 
 
 @pytest.mark.slow

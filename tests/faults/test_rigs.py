@@ -1,6 +1,7 @@
 """Every rig does its fault a few times and finds nothing; with ROQUET_LONG=1, for hours.
 
-`python -m tests.faults RIG --seed SEED` repeats one.
+The few are always the same ones, as far as a seed decides: what is new is looked for by those who
+have the hours. `python -m tests.faults RIG --seed SEED` repeats one.
 """
 
 import os
@@ -13,6 +14,7 @@ from tests.faults.catalog import RIGS
 from tests.faults.rig import Rig
 
 IS_LONG = bool(os.environ.get("ROQUET_LONG"))
+SEED = 20261116
 
 
 def _parameter(rig: Rig) -> object:
@@ -26,7 +28,7 @@ def test_the_rig_finds_nothing(rig: Rig, tmp_path: Path) -> None:
     reason = rig.missing()
     if reason is not None:
         pytest.skip(reason)
-    seed = random.randrange(2**32)
+    seed = random.randrange(2**32) if IS_LONG else SEED
     count = rig.many if IS_LONG else rig.few
     findings = rig.run(tmp_path, seed, count)
     assert findings.counts

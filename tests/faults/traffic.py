@@ -7,8 +7,9 @@ servers in processes and for simulated ones: nothing here knows which, or what t
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, Final, Self
@@ -72,6 +73,8 @@ class Mix:
     pause_s: float = 0.002
     # Of so many plain messages one is wanted again.
     retried_each: int = 20
+    # How long somebody who reads in order takes for a message.
+    reading_s: float = 0.0
 
 
 class Traffic:
@@ -132,7 +135,7 @@ class Traffic:
     async def join(self, group: str) -> AsyncPushConsumer:
         """One more member of a group."""
         is_ordered = group == ORDERED
-        listen = self._take_in_order if is_ordered else self._take
+        listen = self._take_in_order if is_ordered else partial(self._take, group)
         member = AsyncPushConsumer(self._name_server, group, listen, orderly=is_ordered, **_MEMBER)
         member.subscribe(TOPIC)
         self.history.delivered[group]
@@ -160,6 +163,18 @@ class Traffic:
                 self._check_senders()
                 await asyncio.sleep(_LOOK_AGAIN_S / 10)
 
+    async def until_more_delivered(self, number: int = 20, patience_s: float = 60.0) -> None:
+        """Returns when some group has got so many more, or raises TimeoutError."""
+
+        def delivered_count() -> int:
+            return sum(got.total() for got in self.history.delivered.values())
+
+        enough = delivered_count() + number
+        async with asyncio.timeout(patience_s):
+            while delivered_count() < enough:
+                self._check_senders()
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
     async def until_refused(self, patience_s: float = 60.0) -> None:
         """Returns when some more sends have failed for certain."""
         enough = self.history.failed_count + _ENOUGH_REFUSED
@@ -168,18 +183,24 @@ class Traffic:
                 self._check_senders()
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
-    async def settle(self, patience_s: float = 60.0) -> list[str]:
-        """Nothing more is sent; what is owed is waited for, then everything is read once more."""
+    async def until_delivered(self, patience_s: float = 60.0) -> None:
+        """Returns when every group has what is owed by now, or raises TimeoutError."""
+        async with asyncio.timeout(patience_s):
+            # Messages come when they come.
+            while self.history.undelivered():  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def stop_sending(self) -> None:
+        """What is on its way ends as it does."""
         self._stop.set()
         await asyncio.gather(*self._senders)
         self._senders = []
-        try:
-            async with asyncio.timeout(patience_s):
-                # Messages come when they come.
-                while self.history.undelivered():  # noqa: ASYNC110
-                    await asyncio.sleep(_LOOK_AGAIN_S)
-        except TimeoutError:
-            pass  # The violations say what did not come.
+
+    async def settle(self, patience_s: float = 60.0) -> list[str]:
+        """Nothing more is sent; what is owed is waited for, then everything is read once more."""
+        await self.stop_sending()
+        with suppress(TimeoutError):  # The violations say what did not come.
+            await self.until_delivered(patience_s)
         self.history.found = await self._everything(patience_s)
         return self.history.violations()
 
@@ -201,7 +222,12 @@ class Traffic:
                 )
                 history.acknowledged.append(
                     Acknowledged(
-                        _key(receipt.queue), receipt.queue_offset, body, begun_s, self._now_s()
+                        _key(receipt.queue),
+                        receipt.queue_offset,
+                        body,
+                        begun_s,
+                        self._now_s(),
+                        receipt.offset_id,
                     )
                 )
 
@@ -259,13 +285,13 @@ class Traffic:
 
     # Those who read.
 
-    async def _take(self, message: ReceivedMessage) -> None:
+    async def _take(self, group: str, message: ReceivedMessage) -> None:
         body = message.body
         is_wanted_again = int(body.partition(b"-")[2]) % self._mix.retried_each == 0
         if is_wanted_again and body not in self._turned_away:
             self._turned_away.add(body)
             raise RetryLater(delay_level=1)
-        self.history.deliver(SPREAD, _delivery(message), self._now_s())
+        self.history.deliver(group, _delivery(message), self._now_s())
 
     async def _take_in_order(self, message: ReceivedMessage) -> None:
         delivery = _delivery(message)
@@ -274,7 +300,7 @@ class Traffic:
         self._read_in_order.add(delivery.queue)
         self.history.deliver(ORDERED, delivery, self._now_s())
         self.history.deliver_in_order(delivery)
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._mix.reading_s)
         self._read_in_order.discard(delivery.queue)
 
     async def _everything(self, patience_s: float) -> dict[Queue, dict[int, bytes]]:

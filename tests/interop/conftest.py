@@ -17,7 +17,7 @@ from tests.support.apache import ApacheCluster
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaProducer, JavaPullConsumer
 from tests.support.java_driver import JavaDriver
-from tests.support.our_cluster import OurCluster
+from tests.support.our_cluster import Ours, our_cluster
 from tests.support.topics import create_topic
 
 
@@ -63,11 +63,9 @@ def java_drivers(
 
 
 @pytest.fixture(scope="session")
-def ours(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[OurCluster]:
+def ours(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Ours]:
     """A name server and a broker of ours."""
-    with OurCluster(tmp_path_factory.mktemp("roquet")) as cluster:
+    with our_cluster(tmp_path_factory.mktemp("roquet")) as cluster:
         pytestconfig.stash.setdefault(_RUNNING, []).append(cluster)
         yield cluster
 
@@ -110,7 +108,7 @@ def new_topic(apache: ApacheCluster, new_name: Callable[[str], str]) -> Callable
 
 
 @pytest.fixture
-def our_topic(ours: OurCluster, new_name: Callable[[str], str]) -> Callable[..., str]:
+def our_topic(ours: Ours, new_name: Callable[[str], str]) -> Callable[..., str]:
     """Makes topics on our broker."""
 
     def make(queue_count: int = 1, permission: int = 6) -> str:
@@ -122,7 +120,7 @@ def our_topic(ours: OurCluster, new_name: Callable[[str], str]) -> Callable[...,
 
 
 @pytest.fixture
-def names(ours: OurCluster) -> str:
+def names(ours: Ours) -> str:
     """The address of our name server."""
     return ours.name_server
 

@@ -24,7 +24,7 @@ from tests.support.java_client import (
     bodies,
 )
 from tests.support.java_driver import AdminOutput, JavaDriver
-from tests.support.our_cluster import OurCluster
+from tests.support.our_cluster import Ours, our_cluster
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("our-broker")]
 
@@ -36,7 +36,7 @@ FAILED = "SubCommandException"
 class Admin:
     """mqadmin of one release with our name server."""
 
-    def __init__(self, java: JavaDriver, cluster: OurCluster) -> None:
+    def __init__(self, java: JavaDriver, cluster: Ours) -> None:
         self.version = java.version
         self.cluster = cluster
         self._java = java
@@ -71,19 +71,19 @@ class Admin:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
     """Servers of these tests alone, because commands change all of a broker."""
-    with OurCluster(tmp_path_factory.mktemp("administrated")) as started:
+    with our_cluster(tmp_path_factory.mktemp("administrated")) as started:
         yield started
 
 
 @pytest.fixture
-def names(cluster: OurCluster) -> str:
+def names(cluster: Ours) -> str:
     return cluster.name_server
 
 
 @pytest.fixture
-def admin(java: JavaDriver, cluster: OurCluster) -> Admin:
+def admin(java: JavaDriver, cluster: Ours) -> Admin:
     return Admin(java, cluster)
 
 

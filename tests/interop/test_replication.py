@@ -14,7 +14,6 @@ from roquet import Message, Producer, PullConsumer, StartFrom
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
-from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode
 from tests.support.apache import ApacheBroker
 from tests.support.blocking_peer import BlockingPeer
@@ -23,7 +22,7 @@ from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaPushConsumer, Subscription, bodies
 from tests.support.java_driver import JavaDriver
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, has_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("replication")]
 
@@ -84,12 +83,6 @@ def log_end(server: Server) -> int:
     return int(table.get("commitLogMaxOffset", -1))
 
 
-def has_topic(server: Server, topic: str) -> bool:
-    with BlockingPeer(server.address) as peer:
-        reply = peer.call(RequestCode.GET_ALL_TOPIC_CONFIG)
-    return topic in read_body(TopicConfigTable, reply.body).topic_config_table
-
-
 def committed(server: Server, topic: str, group: str) -> dict[int, int]:
     with BlockingPeer(server.address) as peer:
         reply = peer.call(RequestCode.GET_ALL_CONSUMER_OFFSET)
@@ -143,7 +136,7 @@ def test_the_copy_is_exact_and_readers_survive_their_master(
     assert written_log(pair.slave) == written_log(pair.master)
     half = consume(pair, topic, group, COUNT)
     at_master = committed(pair.master, topic, group)
-    wait_until(lambda: has_topic(pair.slave, topic))
+    wait_until(lambda: has_topic(pair.slave.address, topic))
     wait_until(lambda: committed(pair.slave, topic, group) == at_master)
     printed = java_drivers(ApacheVersion.V4_9_7).mqadmin("clusterList", "-n", pair.names).output
     for broker_id, server in ((0, pair.master), (1, pair.slave)):

@@ -74,6 +74,14 @@ CALLS = {
     'producer.send(Message("orders", b"1", properties={"table": 1}))': (
         "BadArgument: property 'table' has to be a text, not 1: use str()"
     ),
+    'producer.send(Message("orders", b"1", properties={"table": ""}))': (
+        "BadArgument: property 'table' cannot be '': name and value have to be there, without the"
+        r" characters \x01 (of a name) and \x02 (of both), which stand between them"
+    ),
+    'PushConsumer(server, "billing", isinstance)': (
+        "BadArgument: `listener` has to be a function of one message, or of one list of them, not"
+        " <built-in function isinstance>"
+    ),
     'producer.send(Message("orders", b"1"), delay=1.5)': (
         "BadArgument: `delay` has to be a timedelta or a datetime, not 1.5: for seconds give"
         " timedelta(seconds=1.5)"

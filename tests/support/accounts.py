@@ -23,6 +23,17 @@ REPLICA = Signer("replica-1", "replica-secret")
 STRANGER = Signer("stranger", "any-secret")
 LIAR = Signer(ADMIN.access_key, "not the secret")
 
+ROLES: dict[str, Signer | None] = {
+    "nobody": None,
+    "stranger": STRANGER,
+    "liar": LIAR,
+    "known": KNOWN,
+    "publisher": PUBLISHER,
+    "subscriber": SUBSCRIBER,
+    "replica": REPLICA,
+    "admin": ADMIN,
+}
+
 ACCOUNTS = f"""\
 globalWhiteRemoteAddresses:
 accounts:

@@ -10,6 +10,8 @@ from roquet.protocol.command import Command, decode_command, encode_command
 from roquet.protocol.fields import Header, fields_of
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.frame_decoder import FrameDecoder
+from tests.support.accounts import signed
+from tests.support.signing import operator
 
 _TIMEOUT_S = 20.0
 _PIECE_SIZE = 64 * 1024
@@ -38,7 +40,7 @@ class BlockingPeer:
             body=body,
             serializer=self._serializer,
         )
-        self._socket.sendall(encode_command(request))
+        self._socket.sendall(encode_command(signed(request, operator())))
         while True:
             for frame in self._frames.cut(self._receive()):
                 command = decode_command(frame)

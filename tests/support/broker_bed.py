@@ -139,6 +139,9 @@ class BedClient(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
+    def get_write_buffer_size(self) -> int:
+        return 0  # What is written is read at once.
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         for frame in self._frames.cut(bytes(data)):
             command = decode_command(frame)
@@ -171,7 +174,9 @@ class BrokerBed:
     def attach(self, client: BedClient, limits: ConnectionLimits, *, has_lane: bool = True) -> None:
         """Connects a client that somebody made."""
         lane = self.lane if has_lane and self.broker.guard is None else None
-        client.connection = Connection(self, self._router.answer, self._watch, limits, lane=lane)
+        client.connection = Connection(
+            self, self._router.answer, self._watch, limits, lane=lane, crowd=self.broker.crowd
+        )
         client.connection.connection_made(client)
 
     def put(self, body: bytes = b"hello", **members: Any) -> Appended:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar, Unpack
 import msgspec
 
 from tests.support.java_driver import JavaDriver, JavaFailure
+from tests.support.signing import client
 
 # How long the Java side waits for messages that do not come, and how much later we give up.
 _WAIT_S = 20.0
@@ -126,7 +127,7 @@ class _Client:
         self.group = group
         self.handle = driver.new_handle(self.role)
         self._driver = driver
-        access_key, secret_key = settings.get("credentials", (None, None))
+        access_key, secret_key = settings.get("credentials") or client() or (None, None)
         self._start_arguments: dict[str, Any] = {
             "nameServer": name_server,
             "group": group,

@@ -26,6 +26,7 @@ from tests.support.jars import (
     jvm_command,
     made_once,
 )
+from tests.support.signing import operator
 
 _SOURCES = Path(__file__).parent.parent / "interop" / "java"
 _ANSWER_TIMEOUT_S = 60.0
@@ -158,6 +159,7 @@ class JavaDriver:
         `credentials` are an access key and its secret. Words that it cannot parse make it exit, and
         the JVM with it: DriverGone.
         """
+        credentials = credentials or operator()
         access_key, secret_key = credentials or (None, None)
         arguments = {"words": words, "accessKey": access_key, "secretKey": secret_key}
         # 4.9 takes them from nowhere else.

@@ -1,21 +1,15 @@
-"""What a newcomer has: a directory, a fresh environment with the built wheel in it, and a shell.
-
-The wheel is made of the files that git tracks. What is compiled is taken along, with its times, so
-that it is compiled again only where it is out of date.
-"""
+"""What a newcomer has: a directory, a fresh environment with the built wheel in it, and a shell."""
 
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.packages.building import built_wheel, copied_sources
 from tests.support.eventually import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -114,45 +108,7 @@ class Home:
                 running.kill()
 
 
-def built_wheel(directory: Path) -> Path:
-    """Of the sources as they are now."""
-    source = directory / "source"
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "src", "*.toml", "*.py", "README.md", "LICENSE"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split("\0")
-    for name in filter(None, listed):
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "bench/")):
-            _copy(ROOT / name, source / name)
-    tag = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
-    for path in (ROOT / "src").rglob("*.pyx"):
-        place = path.relative_to(ROOT / "src")
-        made = path.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
-        for found, target in (
-            (path.with_suffix(".c"), source / "src" / place.with_suffix(".c")),
-            (made, source / "build" / f"lib.{tag}" / place.parent / made.name),
-        ):
-            if found.exists():
-                _copy(found, target)
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"),
-            *("--no-build-isolation", "--wheel-dir", str(directory), str(source)),
-        ],
-        check=True,
-    )
-    (wheel,) = directory.glob("*.whl")
-    return wheel
-
-
 def prepared_home(directory: Path) -> Home:
     """Without an environment: that is the first thing README tells how to make."""
-    return Home(directory, built_wheel(directory / "wheel"))
-
-
-def _copy(path: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(path, target)
+    source = copied_sources(directory / "wheel", with_compiled=True)
+    return Home(directory, built_wheel(source, directory / "wheel"))

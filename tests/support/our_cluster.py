@@ -16,6 +16,7 @@ from typing import Self
 
 from tests.support.eventually import wait_until
 from tests.support.ports import free_port
+from tests.support.signing import IS_SIGNED, broker_settings
 
 HOST = "127.0.0.1"
 
@@ -49,6 +50,7 @@ class OurServer:
         self.directory = directory
         self._ready = re.compile(ready, re.MULTILINE)
         self._process: subprocess.Popen[bytes] | None = None
+        self.start_count = 0
         self._log_path = directory / "server.log"
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -64,6 +66,7 @@ class OurServer:
     def begin(self) -> int:
         """Starts without waiting; where in its log this start begins."""
         assert self._process is None, "already started"
+        self.start_count += 1
         with self._log_path.open("ab") as log:
             log_start = log.tell()
             self._process = subprocess.Popen(
@@ -161,14 +164,14 @@ class OurServer:
 
 
 class OurNameServer(OurServer):
-    """`arguments` are further words of the command line."""
+    """`arguments` are further words of the command line, `host` is where it listens."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, host: str = HOST) -> None:
         super().__init__(directory, r"name server listens on \S+\n")
         # Not port 0: after a restart it has to be the same one, and nobody's meanwhile.
         self._port = free_port()
-        self.address = f"{HOST}:{self._port}"
-        self._arguments = arguments
+        self.address = f"{host}:{self._port}"
+        self._arguments = ("--host", host, *arguments)
 
     def command(self) -> list[str]:
         return ["namesrv", "--port", str(self._port), *self._arguments]
@@ -178,7 +181,7 @@ class OurNameServer(OurServer):
 
 
 class OurBroker(OurServer):
-    """`configuration` is added to, or replaces, the small one of the tests."""
+    """`configuration` is added to, or replaces, the small one of the tests; it serves at `host`."""
 
     def __init__(
         self,
@@ -186,17 +189,20 @@ class OurBroker(OurServer):
         *name_servers: str,
         broker_name: str = "our-broker",
         configuration: Mapping[str, str] | None = None,
+        host: str = HOST,
     ) -> None:
         super().__init__(directory, r"serves at \S+.*\n")
         port = free_port()
-        self.address = f"{HOST}:{port}"
+        self.address = f"{host}:{port}"
         self.broker_name = broker_name
         self.store_directory = directory / "store"
         self._configuration = {
             **_SMALL_BROKER,
             "brokerName": broker_name,
             "listenPort": str(port),
+            "bindAddress": host,
             "namesrvAddr": ";".join(name_servers),
+            **broker_settings(directory),
             **(configuration or {}),
         }
 
@@ -239,3 +245,41 @@ class OurCluster(OurServer):
 
     def __str__(self) -> str:
         return "our cluster"
+
+
+class OurPair:
+    """The same in two processes, whose settings can be chosen."""
+
+    broker_name = OurCluster.broker_name
+    cluster_name = OurCluster.cluster_name
+
+    def __init__(self, directory: Path) -> None:
+        self._names = OurNameServer(directory / "names")
+        self.name_server = self._names.address
+        self._broker = OurBroker(
+            directory / "broker", self.name_server, broker_name=self.broker_name
+        )
+        self.broker = self._broker.address
+
+    def log_tail(self) -> str:
+        return self._broker.log_tail()
+
+    def __enter__(self) -> Self:
+        self._names.start()
+        self._broker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.stop()
+        self._names.stop()
+
+    def __str__(self) -> str:
+        return "our name server and broker"
+
+
+Ours = OurCluster | OurPair
+
+
+def our_cluster(directory: Path) -> Ours:
+    """`roquet up` lets in everybody; where that is not wanted, two processes do the same."""
+    return OurPair(directory) if IS_SIGNED else OurCluster(directory)

@@ -1,7 +1,7 @@
 """Two ends of a replication link in one event loop, without the brokers around them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 from roquet.broker.replication.copies import Copies
 from roquet.broker.replication.following import MasterLink
 from roquet.broker.replication.sending import SlaveLinks
+from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.clock import SystemClock
 from roquet.net.ports import free_port
@@ -50,7 +51,12 @@ def replica_config(
 
 @asynccontextmanager
 async def serving_master(
-    root: Path, sizes: dict[str, Any] | None = None, *, is_started: bool = False, **settings: Any
+    root: Path,
+    sizes: dict[str, Any] | None = None,
+    *,
+    is_started: bool = False,
+    trust: Trust | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Master]:
     """`is_started` starts the thread that flushes."""
     config = replica_config(root, BrokerRole.ASYNC_MASTER, sizes or {}, **settings)
@@ -62,7 +68,7 @@ async def serving_master(
     copies = Copies(config.ha_lag_size_max, lambda: store.log_end)
     try:
         async with Services("master") as services:
-            links = SlaveLinks(config, clock, store, copies, services)
+            links = SlaveLinks(config, clock, store, copies, services, trust=trust)
             links.start(HOST, port)
             try:
                 yield Master(store, copies, links, port)
@@ -74,13 +80,27 @@ async def serving_master(
 
 @asynccontextmanager
 async def following(
-    root: Path, address: str | None, sizes: dict[str, Any] | None = None, **settings: Any
+    root: Path,
+    address: str | None,
+    sizes: dict[str, Any] | None = None,
+    *,
+    trust: Trust | None = None,
+    on_diverged: Callable[[int], None] = lambda _end: None,
+    **settings: Any,
 ) -> AsyncIterator[Follower]:
-    config = replica_config(root, BrokerRole.SLAVE, sizes or {}, **settings)
+    config = replica_config(root, BrokerRole.SLAVE, sizes or {}, broker_id=2, **settings)
     clock = SystemClock()
     store = MessageStore.open(config.store, clock, QuickDisk())
     grown: list[Grown] = []
-    link = MasterLink(config, clock, store, master_address=lambda: address, on_grown=grown.append)
+    link = MasterLink(
+        config,
+        clock,
+        store,
+        master_address=lambda: address,
+        on_grown=grown.append,
+        trust=trust,
+        on_diverged=on_diverged,
+    )
     try:
         async with Services("slave") as services:
             services.run("follow", link.follow, on_failure=OnFailure.STOP_ALL)

@@ -53,7 +53,10 @@ def check_snapshot(
             finished = roquet(*words, *more)
         assert finished.exit_code == exit_code, finished.stderr
         parts.append(f"--- {way}\n{settled(finished.stdout)}")
-    found = "".join(parts)
+    check_text(name, "".join(parts))
+
+
+def check_text(name: str, found: str) -> None:
     path = DIRECTORY / f"{name}.txt"
     if os.environ.get("ROQUET_SNAPSHOTS") == "write":
         DIRECTORY.mkdir(exist_ok=True)

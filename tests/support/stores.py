@@ -11,6 +11,7 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
+from roquet.store.checksummed import NO_END
 from roquet.store.config import StoreConfig
 from roquet.store.listener import StoreListener
 from roquet.store.message_store import MessageStore
@@ -41,10 +42,15 @@ def open_store(
     clock: Clock | None = None,
     disk: Disk | None = None,
     listener: StoreListener | None = None,
+    cut_end: int = NO_END,
     **changes: Any,
 ) -> MessageStore:
     return MessageStore.open(
-        small_config(root, **changes), clock or FakeClock(), disk or QuickDisk(), listener
+        small_config(root, **changes),
+        clock or FakeClock(),
+        disk or QuickDisk(),
+        listener,
+        cut_end=cut_end,
     )
 
 

@@ -1,5 +1,7 @@
 """Topics made as operators make them: by telling a broker, which tells its name servers."""
 
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.topics import CreateTopicHeader
@@ -26,3 +28,9 @@ def create_topic(
     with BlockingPeer(broker, serializer) as peer:
         reply = peer.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
     assert reply.code == ResponseCode.SUCCESS, reply.remark
+
+
+def has_topic(broker: str, topic: str) -> bool:
+    with BlockingPeer(broker) as peer:
+        reply = peer.call(RequestCode.GET_ALL_TOPIC_CONFIG)
+    return topic in read_body(TopicConfigTable, reply.body).topic_config_table

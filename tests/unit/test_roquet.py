@@ -134,6 +134,15 @@ def test_what_signatures_speak_of_is_public(owner: type) -> None:
     assert {part for part in spoken_of if not is_public(part)} == set()
 
 
+TEST_KIT = [getattr(roquet.testing, name) for name in roquet.testing.__all__]
+
+
+@pytest.mark.parametrize("owner", TEST_KIT, ids=lambda owner: owner.__name__)
+def test_every_method_of_the_test_kit_says_what_it_does(owner: type) -> None:
+    methods = [each for each in public_functions(owner) if each.__name__ != "__init__"]
+    assert [each.__name__ for each in methods if not each.__doc__] == []
+
+
 def all_errors(root: type[Exception] = RoquetError) -> Iterator[type[Exception]]:
     for error in root.__subclasses__():
         yield error

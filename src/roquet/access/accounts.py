@@ -1,6 +1,6 @@
 """Accounts, and what they may do. Pure: where they come from is said in `keeping`."""
 
-import secrets
+import os
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import and_
@@ -72,7 +72,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     accounts: Mapping[str, Account] = {}
     trusted_addresses: tuple[Addresses, ...] = ()
     # What requests of unknown accounts are checked with, so that they take as long as others.
-    decoy_secret: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(24))
+    decoy_secret: str = msgspec.field(default_factory=lambda: os.urandom(24).hex())
 
     def __repr__(self) -> str:
         return f"Rules of {len(self.accounts)} accounts"

@@ -20,8 +20,11 @@ RoquetError
 │   ├── SubscriptionOutdated    25  the broker waits for the heartbeat that brings the newer one
 │   ├── UnknownGroup            26
 │   └── FilterMissing           27  what heartbeats brought is no filter
-└── ConfigError                 a setting has a value it cannot have
+├── ConfigError                 a setting has a value it cannot have
+└── NoRoomForStore              a new store would not fit its disk
 """
+
+from pathlib import Path
 
 from roquet.errors import RoquetError
 from roquet.net.errors import Refused
@@ -193,3 +196,13 @@ class ConfigError(RoquetError):
         self.key = key
         self.text = text
         self.expected = expected
+
+
+class NoRoomForStore(RoquetError):
+    def __init__(self, directory: Path, reason: str) -> None:
+        super().__init__(
+            f"there is no room for a new store on the disk of {directory}: {reason}; make room,"
+            " name another directory (--dir), or set a smaller mappedFileSizeCommitLog"
+        )
+        self.directory = directory
+        self.reason = reason

@@ -14,6 +14,7 @@ from zlib import crc32
 import msgspec
 
 from roquet.access.own_account import OwnAccount, request_of
+from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.errors import RoquetError
 from roquet.net.errors import NetError
@@ -29,6 +30,7 @@ from roquet.protocol.headers.registration import (
     RegisterBrokerReplyHeader,
     UnregisterBrokerHeader,
 )
+from roquet.protocol.host import Address
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,18 @@ class Identity(msgspec.Struct, frozen=True):
     broker_id: int
     address: str  # where clients find it
     ha_address: str  # where replicas find it
+
+
+def identity_of(config: BrokerConfig) -> Identity:
+    host = config.advertised_host or config.bind_host
+    ha_host = config.ha_advertised_host or host
+    return Identity(
+        config.cluster_name,
+        config.broker_name,
+        config.broker_id,
+        str(Address(host, config.listen_port)),
+        str(Address(ha_host, config.ha_port)),
+    )
 
 
 class Registered(NamedTuple):
@@ -93,6 +107,8 @@ class Registrar:
         self._change_count = 0
         self._told_count = 0
         self._round = asyncio.Lock()
+        # Whether a name server took the last registration.
+        self.is_known = False
 
     def use(self, name_servers: Sequence[str]) -> None:
         """From now on these; those that are new are told soon, the others learn it by silence."""
@@ -100,6 +116,11 @@ class Registrar:
             self._name_servers = tuple(name_servers)
             log.info("name servers are %s now", ", ".join(self._name_servers))
             self.refresh_soon()
+
+    def identify(self, identity: Identity) -> None:
+        """From now on under this id, of which the name servers are told soon."""
+        self._identity = identity
+        self.refresh_soon()
 
     def refresh_soon(self) -> None:
         """Topics have changed. Changes that come together are told together."""
@@ -184,6 +205,7 @@ class Registrar:
         return answer
 
     def _say_whether_known(self, *, is_known: bool) -> None:
+        self.is_known = is_known
         addresses = ", ".join(self._name_servers) or "none is named in namesrvAddr"
         if is_known:
             if self._outages.ends(_EVERYWHERE):

@@ -2,21 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from roquet.access.guard import Guard
 from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
-from roquet.broker.delays.clock_steps import ClockSteps
-from roquet.broker.delays.delay_levels import DelayLevels
-from roquet.broker.delays.delays import Delays
-from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress
+from roquet.broker.delays.loading import loaded_delays
+from roquet.broker.delays.timers import TimerProgress, apache_progress
 from roquet.broker.handlers import ROUTES
 from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
@@ -27,10 +25,12 @@ from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
-from roquet.broker.registration import Identity, Registrar
+from roquet.broker.registration import Registrar, identity_of
 from roquet.broker.replication.copies import Copies
 from roquet.broker.replication.replication import Replication
+from roquet.broker.replication.sending import SlaveLinks
 from roquet.broker.replication.tables import SlaveTables
+from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import Consumers, Producers
@@ -57,13 +57,16 @@ from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
 from roquet.net.tls import ServerTls
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address, pack_host
 from roquet.protocol.messages.message import Property
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
 from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings
+from roquet.settings.log_level import obey_log_level_from_start
 from roquet.state_file import BadStateFile, StateFile
+from roquet.store.checksummed import NO_END
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore
 
@@ -75,10 +78,18 @@ _FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULL
 
 
 @asynccontextmanager
-async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncIterator[Broker]:
+async def serve_broker(
+    config: BrokerConfig,
+    clock: Clock,
+    disk: Disk,
+    trust: Trust | None = None,
+    *,
+    cut_end: int = NO_END,
+) -> AsyncIterator[Broker]:
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
-    When `broker.safety.has_failed` is set, it has to stop. Raises StoreError, StateFileError,
+    When `broker.safety.has_failed` is set, it has to stop; `life` serves those that may have to
+    begin again. What the log has behind `cut_end` is cut off. Raises StoreError, StateFileError,
     AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost when an address
     cannot be had.
     """
@@ -88,7 +99,8 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
     )
 
     async def start(port: int) -> tuple[Broker, AsyncExitStack]:
-        return await _started(replace(config, listen_port=port), clock, disk)
+        beginning = Beginning(trust, cut_end)
+        return await _started(replace(config, listen_port=port), clock, disk, beginning)
 
     if config.listen_port:
         broker, running = await start(config.listen_port)
@@ -100,12 +112,25 @@ async def serve_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncI
         log.info("%s stops", config.broker_name)
 
 
-async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Broker, AsyncExitStack]:
+class Beginning(NamedTuple):
+    """What a broker begins with, besides its settings."""
+
+    trust: Trust | None = None
+    cut_end: int = NO_END
+
+
+_WITHOUT_REPLICAS: Final = Beginning()
+
+
+async def _started(
+    config: BrokerConfig, clock: Clock, disk: Disk, beginning: Beginning = _WITHOUT_REPLICAS
+) -> tuple[Broker, AsyncExitStack]:
     """A broker that answers, and what ends it."""
     # What is put on the stack ends in the opposite order: first nobody finds the broker any
     # more, then nobody is served, then everything is saved.
     async with AsyncExitStack() as stack:
-        broker = assembled(config, clock, disk, stack)
+        broker = assembled(config, clock, disk, stack, beginning)
+        obey_log_level_from_start(broker.config.log_level)
         await stack.enter_async_context(broker.services)
         start_upkeep(broker)
         listeners = [
@@ -119,12 +144,12 @@ async def _started(config: BrokerConfig, clock: Clock, disk: Disk) -> tuple[Brok
             await asyncio.gather(*(listener.stop() for listener in listeners))
 
         stack.push_async_callback(stop_serving)
+        slave_links = broker.replication.slave_links
+        if broker.guard is not None:
+            slave_links.may_follow = broker.guard.may_copy
         if not config.is_slave:
-            slave_links = broker.replication.slave_links
-            if broker.guard is not None:
-                slave_links.may_follow = broker.guard.may_copy
             slave_links.start(config.bind_host, config.ha_port)
-            stack.callback(slave_links.stop)
+        stack.callback(slave_links.stop)
         for listener, distance in zip(listeners, (0, FAST_PORT_DISTANCE), strict=True):
             await listener.start(config.bind_host, config.listen_port + distance)
         await _find_name_servers(broker)
@@ -176,8 +201,15 @@ class _LoadedTable(SavedTable, Protocol):
     def load(self, data: bytes) -> list[str]: ...
 
 
-def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitStack) -> Broker:
+def assembled(
+    config: BrokerConfig,
+    clock: Clock,
+    disk: Disk,
+    stack: AsyncExitStack,
+    beginning: Beginning = _WITHOUT_REPLICAS,
+) -> Broker:
     """The broker with its tables loaded and its store open."""
+    trust = beginning.trust
     tls = ServerTls(config.tls, clock)
     accounts = kept_accounts(config, disk, clock)
     lost: set[str] = set()
@@ -206,38 +238,30 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     timer_state = DurableState(TimerProgress())
     timer_saver = kept("timers.json", timer_state)
     _adopt_apache_timers(timer_state, disk, config.store.layout.config / "timercheck")
-    copies = Copies(config.ha_lag_size_max, lambda: store.log_end)
+    copies = _copies(config, clock, lambda: store.log_end)
     safety = Safety(
         clock,
         config.sync_timeout_ms / 1000,
         is_awaited=config.store.flush_mode is FlushMode.SYNC,
         on_safe=lambda end: _log_is_safe(broker, end),
-        copies=copies if config.waits_for_slaves else None,
+        copies=copies if config.waits_for_slaves or config.etcd else None,
         copy_timeout_s=config.slave_timeout_ms / 1000,
         on_copy_awaited=lambda: replication.slave_links.wake(),  # noqa: PLW0108  Made below.
     )
     arrivals = Arrivals(clock, on_awaited=safety.settle_soon)
     stack.callback(arrivals.close)
     stack.callback(safety.close)
-    store = _opened_store(config, clock, disk, safety)
+    store = _opened_store(config, clock, disk, safety, beginning)
     pending_halves = PendingHalves(store, offsets)
-    delays = _delays(store, clock, config, delay_state, timer_state)
-    stack.callback(_close_store, config, store, delays, pending_halves)
+    delays = loaded_delays(store, clock, config.store.delay_levels_ms, delay_state, timer_state)
+    stack.callback(lambda: _close_store(broker))
     if "topics.json" in lost:
         _make_again(topics, topic_saver, store)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
     pending_halves.load()
     peers = _peers(tls, clock, stack)
-    registrar = Registrar(
-        peers,
-        clock,
-        read_source(";".join(config.name_servers)).addresses,
-        _identity(config),
-        lambda: topics.announced(broker.config.permission),
-        timeout_s=lambda: broker.config.register_timeout_ms / 1000,
-        account=config.own_account,
-    )
+    registrar = _registrar(config, peers, clock, lambda: broker)
     topics.on_change = partial(_save_and_tell, topic_saver, registrar)
     groups.on_change = group_saver.save_soon
     delay_state.on_change = delay_saver.save_soon
@@ -247,11 +271,11 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
         config,
         clock,
         store,
-        copies=copies,
-        services=services,
+        slave_links=SlaveLinks(config, clock, store, copies, services, trust=trust),
         peers=peers,
         tables=SlaveTables(topics, groups, offsets, delay_state),
         on_grown=lambda grown: announce_copied(broker, grown),
+        trust=trust,
     )
     broker = Broker(
         config=config,
@@ -295,22 +319,40 @@ def assembled(config: BrokerConfig, clock: Clock, disk: Disk, stack: AsyncExitSt
     return broker
 
 
+def _registrar(
+    config: BrokerConfig, peers: Peers, clock: Clock, broker: Callable[[], Broker]
+) -> Registrar:
+    return Registrar(
+        peers,
+        clock,
+        read_source(";".join(config.name_servers)).addresses,
+        identity_of(config),
+        lambda: _announced(broker()),
+        timeout_s=lambda: broker().config.register_timeout_ms / 1000,
+        account=config.own_account,
+    )
+
+
+def _copies(config: BrokerConfig, clock: Clock, log_end: Callable[[], int]) -> Copies:
+    return Copies(
+        config.ha_lag_size_max,
+        log_end,
+        slaves_needed=config.copies_needed - 1,
+        now_s=clock.monotonic_s,
+    )
+
+
+def _announced(broker: Broker) -> TopicConfigTable:
+    """With the epoch: a name server does not give the place of a master to an earlier one."""
+    table = broker.topics.announced(broker.config.permission)
+    version = replace(table.data_version, state_version=broker.replication.epoch)
+    return replace(table, data_version=version)
+
+
 def _save_and_tell(topic_saver: Saver, registrar: Registrar) -> None:
     """Topics have changed."""
     topic_saver.save_soon()
     registrar.refresh_soon()
-
-
-def _delays(
-    store: MessageStore,
-    clock: Clock,
-    config: BrokerConfig,
-    level_state: DurableState[DelayOffsetTable],
-    timer_state: DurableState[TimerProgress],
-) -> Delays:
-    steps = ClockSteps(store, clock)
-    levels = DelayLevels(store, clock, steps, config.store.delay_levels_ms, level_state)
-    return Delays(clock, steps, levels, Timers(store, clock, steps, timer_state))
 
 
 def _log_is_safe(broker: Broker, end: int) -> None:
@@ -327,18 +369,6 @@ def _peers(tls: ServerTls, clock: Clock, stack: AsyncExitStack) -> Peers:
     peers = Peers(Router(None, ()), clock, tls=tls.outgoing)
     stack.push_async_callback(peers.close)
     return peers
-
-
-def _identity(config: BrokerConfig) -> Identity:
-    host = config.advertised_host or config.bind_host
-    ha_host = config.ha_advertised_host or host
-    return Identity(
-        config.cluster_name,
-        config.broker_name,
-        config.broker_id,
-        str(Address(host, config.listen_port)),
-        str(Address(ha_host, config.ha_port)),
-    )
 
 
 def _store_host(config: BrokerConfig) -> bytes:
@@ -383,8 +413,17 @@ def _adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: P
         log.warning("timers may come again: %s", error)
 
 
-def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety) -> MessageStore:
-    store = MessageStore.open(config.store, clock, disk, safety)
+def _opened_store(
+    config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety, beginning: Beginning
+) -> MessageStore:
+    trust, cut_end = beginning
+    store = MessageStore.open(config.store, clock, disk, safety, cut_end=cut_end)
+    if trust is not None:
+        if cut_end != NO_END:
+            trust.epochs.cut(store.log_end)
+        if not config.is_slave:
+            # Always a new one: what was written last, slaves may have and this store may have lost.
+            trust.epochs.begin(trust.epochs.seen + 1, store.log_end)
     report = store.recovery
     assert report is not None
     log.info(
@@ -415,16 +454,15 @@ def _opened_store(config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety
     return store
 
 
-def _close_store(
-    config: BrokerConfig, store: MessageStore, delays: Delays, pending_halves: PendingHalves
-) -> None:
+def _close_store(broker: Broker) -> None:
+    store, delays = broker.store, broker.delays
     try:
         store.close()
     finally:
         # What a slave knows of these it has from its master.
-        if not config.is_slave:
+        if not broker.config.is_slave:
             # Now everything is on disk, or what the store could save of it.
             delays.confirm(store.synced_end)
             delays.propose()
             delays.confirm(store.synced_end)
-            pending_halves.commit_progress()
+            broker.pending_halves.commit_progress()

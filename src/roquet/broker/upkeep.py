@@ -41,14 +41,10 @@ def start_upkeep(broker: Broker) -> None:
     ):
         run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
     run("stay registered", lambda: _stay_registered(broker), on_failure=OnFailure.RESTART)
-    master_link = broker.replication.master_link
-    if master_link is not None:
-        run("follow the master", master_link.follow, on_failure=OnFailure.RESTART)
-        run("copy tables", lambda: _copy_tables(broker), on_failure=OnFailure.RESTART)
+    if broker.config.is_slave:
+        start_following(broker)
     else:
-        run("deliver", lambda: deliver_delayed(broker), on_failure=OnFailure.RESTART)
-        run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
-        run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
+        start_leading(broker)
     if broker.accounts is not None:
         looking = broker.accounts.keep_looking
         run("look at accounts", looking, on_failure=OnFailure.RESTART)
@@ -64,10 +60,30 @@ def start_upkeep(broker: Broker) -> None:
     every("scrub", _SCRUB_PERIOD_S, lambda: _scrub(broker))
 
 
+def start_following(broker: Broker) -> None:
+    """What a slave does, until `replication.stop_following`."""
+    replication, run = broker.replication, broker.services.run
+    link = replication.master_link
+    assert link is not None, "a slave has one"
+    replication.following = [
+        run("follow the master", link.follow, on_failure=OnFailure.RESTART),
+        run("copy tables", lambda: _copy_tables(broker), on_failure=OnFailure.RESTART),
+    ]
+
+
+def start_leading(broker: Broker) -> None:
+    """What only a master does."""
+    run = broker.services.run
+    run("deliver", lambda: deliver_delayed(broker), on_failure=OnFailure.RESTART)
+    run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
+    run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
+
+
 def learn(broker: Broker, answers: list[Registered]) -> None:
     """What the name servers know and this broker does not: its master, which topics are ordered."""
     if broker.config.is_slave:
-        for answer in answers:
+        # Where there is etcd, that knows it better.
+        for answer in answers if not broker.config.etcd else ():
             # One that is away for a moment will be where it was.
             if answer.master_address is not None:
                 broker.replication.master_address = answer.master_address

@@ -9,6 +9,7 @@ from roquet.cli.broker_group import PROCESS_COUNT_MAX
 from roquet.cli.broker_process import BrokerOptions, run_broker
 from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
+from roquet.cli.observing_options import define_observing, http_given
 from roquet.cli.tls_options import define_tls, tls_given
 from roquet.errors import RoquetError
 
@@ -16,7 +17,7 @@ from roquet.errors import RoquetError
 def define(parser: ArgumentParser) -> None:
     parser.epilog = (
         "One that runs is looked after with: roquet broker status, roquet broker config, roquet"
-        " broker writes."
+        " broker writes, roquet broker promote, roquet broker demote."
     )
     parser.add_argument(
         "-c",
@@ -52,6 +53,7 @@ def define(parser: ArgumentParser) -> None:
     )
     define_access(parser)
     define_tls(parser)
+    define_observing(parser)
     parser.set_defaults(run=_run)
 
 
@@ -66,7 +68,8 @@ def _run(given: Namespace) -> int:
                 advertised_host=given.advertise,
                 port=given.port,
                 process_count=given.processes,
-                settings=access_given(given) | tls_given(given),
+                settings=access_given(given) | tls_given(given) | http_given(given),
+                log_form=given.log,
             )
         )
     except (RoquetError, OSError) as error:

@@ -1,14 +1,21 @@
-"""`roquet broker status|config|writes`: one broker that runs. Starting one is `broker.py`'s."""
+"""`roquet broker status` and others: one broker that runs. Starting one is `broker.py`'s."""
 
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from itertools import count
 
 from roquet.cli.cluster import role_of
+from roquet.cli.numbers import whole_number
 from roquet.cli.operating.brokers import brokers_named
 from roquet.cli.operating.commands import Commands, Session
 from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
 from roquet.cli.operating.pairs import pair
-from roquet.reporting import Report, ReportTable
+from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.errors import RequestRefused
+from roquet.errors import RoquetError
+from roquet.protocol.codes import ResponseCode
+from roquet.reporting import Fact, Report, ReportTable
 
 
 def define(parser: ArgumentParser) -> None:
@@ -31,6 +38,22 @@ def define(parser: ArgumentParser) -> None:
         ("allow", "Takes it back."),
     ):
         _define_broker(writes.add(name, summary, _allow if name == "allow" else _forbid))
+
+    promote = commands.add("promote", "Make a slave the master.", _promote)
+    promote.add_argument("broker", metavar="ADDRESS", help="host:port of the slave.")
+    promote.add_argument(
+        "--force", action="store_true", help="Even if the master that it follows is alive."
+    )
+    demote = commands.add("demote", "Make a master a slave.", _demote)
+    _define_broker(demote)
+    demote.add_argument(
+        "--id",
+        type=whole_number(1, 2**31 - 1),
+        help="Of the slave; the first one that is free if left out.",
+    )
+    demote.add_argument(
+        "--force", action="store_true", help="Even if no slave has all that the master has."
+    )
 
 
 def _define_broker(parser: ArgumentParser) -> None:
@@ -71,7 +94,10 @@ async def _set(session: Session) -> int:
         if unknown := changes.keys() - before.keys():
             text = f"{broker.broker_name} has no setting {', '.join(sorted(unknown))}"
             raise Failed(f"{text}; see: roquet broker config get {broker.broker_name}", NOT_FOUND)
-        await session.admin.update_broker_config(broker.address, changes)
+        try:
+            await session.admin.update_broker_config(broker.address, changes)
+        except RequestRefused as error:
+            raise _refusal(error, changes) from None
         after = await session.admin.broker_config(broker.address)
         rows += [
             (broker.broker_name, role_of(broker), key, before[key], after.get(key))
@@ -80,6 +106,14 @@ async def _set(session: Session) -> int:
     columns = ("broker", "role", "key", "before", "after")
     session.finish(Report({}, [ReportTable("settings", columns, rows)]))
     return DONE
+
+
+def _refusal(error: RequestRefused, changes: Mapping[str, str]) -> RoquetError:
+    """A broker that names a setting refuses that one, and not whoever asks."""
+    remark = error.remark or ""
+    if error.code == ResponseCode.NO_PERMISSION and any(key in remark for key in changes):
+        return Failed(f"{remark}; set it in the file that the broker is started with")
+    return error
 
 
 async def _forbid(session: Session) -> int:
@@ -94,3 +128,40 @@ async def _allow(session: Session) -> int:
     count = await session.admin.allow_writes(broker)
     session.finish(Report({"broker": broker, "writes": "allowed", "topics": count}))
     return DONE
+
+
+async def _promote(session: Session) -> int:
+    broker = await _known_or_at(session)
+    await session.admin.promote_broker(broker.address, force=session.given.force)
+    session.finish(Report(_facts(broker) | {"role": "master"}))
+    return DONE
+
+
+async def _demote(session: Session) -> int:
+    broker = await _known_or_at(session)
+    broker_id = session.given.id or await _free_id(session, broker)
+    await session.admin.demote_broker(broker.address, broker_id, force=session.given.force)
+    session.finish(Report(_facts(broker) | {"role": f"slave {broker_id}"}))
+    return DONE
+
+
+async def _known_or_at(session: Session) -> BrokerInfo:
+    """Name servers forget a master when there is a later one, and that has to be demoted, too."""
+    wanted = session.given.broker
+    try:
+        return (await brokers_named(session, wanted))[0]
+    except Failed:
+        if ":" not in wanted:
+            raise
+        return BrokerInfo("", "", 0, wanted)
+
+
+def _facts(broker: BrokerInfo) -> dict[str, Fact]:
+    return {"broker": broker.broker_name, "address": broker.address}
+
+
+async def _free_id(session: Session, broker: BrokerInfo) -> int:
+    if not broker.broker_name:
+        raise Failed("no name server knows it: which ids are free has to be said, with --id")
+    taken = {each.broker_id for each in await brokers_named(session, broker.broker_name)}
+    return next(number for number in count(1) if number not in taken)

@@ -10,7 +10,6 @@ ports of its own:
 They are forked before anything runs, and share the memory of all that is loaded by then.
 """
 
-import ctypes
 import os
 import signal
 import sys
@@ -41,9 +40,13 @@ def _member(config: BrokerConfig, index: int) -> BrokerConfig:
     name = f"{config.broker_name}-{index}"
     store = config.store
     log = store.commit_log_directory
+    http = config.http_place
+    if http is not None and http.port:
+        http = http._replace(port=http.port + PORT_STEP * index)
     return replace(
         config,
         broker_name=name,
+        http_place=http,
         # 0 is any port, for each of them.
         listen_port=config.listen_port and config.listen_port + PORT_STEP * index,
         store=replace(
@@ -71,6 +74,8 @@ def run_group(members: list[BrokerConfig], serve: Callable[[BrokerConfig], None]
 def _follow(parent_id: int) -> None:
     """This process ends when its parent does, however that ends."""
     if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415  One broker alone starts faster without it.
+
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     if os.getppid() != parent_id:
         os.kill(os.getpid(), signal.SIGTERM)

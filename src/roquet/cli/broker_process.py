@@ -1,6 +1,7 @@
 """A process that is a broker: settings, log, signals."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +10,13 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.broker import Broker
-from roquet.broker.server import serve_broker
+from roquet.broker.disk_plan import check_room, plan_of, use_text
+from roquet.broker.life import Life, living_broker
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.cli.access_options import home_from_environment
 from roquet.cli.broker_group import members_of, run_group
-from roquet.cli.log_lines import log_to_stderr
+from roquet.cli.log_lines import LogForm, log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
 from roquet.cli.tls_options import reloads_on_hangup, tls_from_file
 from roquet.clock import SystemClock
@@ -23,6 +24,8 @@ from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.protocol.bodies.properties_text import read_properties_text
+
+log = logging.getLogger(__name__)
 
 # As in Apache, where no other place names them.
 _NAME_SERVERS: Final = "NAMESRV_ADDR"
@@ -39,7 +42,9 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     advertised_host: str | None
     port: int | None
     process_count: int = 1
-    settings: dict[str, str] = {}  # of access control and TLS, under their names in files
+    # Of access control, TLS and pages, under their names in files.
+    settings: dict[str, str] = {}
+    log_form: LogForm = LogForm.TEXT
 
 
 class BrokerFailed(RoquetError):
@@ -49,34 +54,44 @@ class BrokerFailed(RoquetError):
 def run_broker(options: BrokerOptions) -> None:
     """Returns after SIGINT or SIGTERM.
 
-    Raises BrokerFailed, GroupMemberFailed, OSError, ConfigError, BadTlsSetting, PromiseNotKept,
-    BadBody and what `serve_broker` raises.
+    Raises BrokerFailed, GroupMemberFailed, NoRoomForStore, OSError, ConfigError, BadTlsSetting,
+    PromiseNotKept, BadBody and what `living_broker` raises.
     """
-    log_to_stderr()
+    log_to_stderr(options.log_form)
     raise_file_limit()
     config = _config(options)
     if options.process_count == 1:
+        tell_disk_use([config])
         _run_one(config)
     else:
-        run_group(members_of(config, options.process_count), _run_one)
+        members = members_of(config, options.process_count)
+        tell_disk_use(members)
+        run_group(members, _run_one)
+
+
+def tell_disk_use(brokers: Sequence[BrokerConfig]) -> None:
+    """What brokers of one disk will take. Raises NoRoomForStore and OSError."""
+    plan = plan_of([each.store for each in brokers], SystemDisk())
+    log.info(use_text(plan))
+    check_room(plan)
 
 
 def _run_one(config: BrokerConfig) -> None:
     run(_serve(config))
 
 
-async def until_stopped(stop: asyncio.Event, brokers: Sequence[Broker]) -> None:
+async def until_stopped(stop: asyncio.Event, brokers: Sequence[Life]) -> None:
     """Returns when the signal comes. Raises BrokerFailed."""
-    events = [stop, *(broker.safety.has_failed for broker in brokers)]
+    events = [stop, *(each.has_failed for each in brokers)]
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
-    for broker in brokers:
-        if broker.safety.has_failed.is_set():
-            raise BrokerFailed(f"{broker.config.broker_name} cannot trust its disk any more")
+    for each in brokers:
+        if each.has_failed.is_set():
+            raise BrokerFailed(f"{each.broker.config.broker_name}: {each.failure}")
 
 
 def _config(options: BrokerOptions) -> BrokerConfig:
@@ -107,7 +122,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 
 async def _serve(config: BrokerConfig) -> None:
     with stop_signals() as stop, reloads_on_hangup(config.tls) as reloading:
-        async with serve_broker(config, SystemClock(), SystemDisk()) as broker:
-            reloading.append(broker.tls)
+        async with living_broker(config, SystemClock(), SystemDisk()) as life:
+            reloading.append(life)
             relax_garbage_collection()
-            await until_stopped(stop, [broker])
+            await until_stopped(stop, [life])

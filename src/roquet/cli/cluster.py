@@ -17,13 +17,18 @@ _COLUMNS = (
     "get_rate",
     "disk_used_ratio",
     "started",
+    "epoch",
+    "lag_bytes",
+    "lag_s",
+    "in_sync",
     "problem",
 )
 
 
 def define(parser: ArgumentParser) -> None:
     parser.description = (
-        "Show all brokers: role, address, version, messages a second, how full the disk is. Exits"
+        "Show all brokers: role, address, version, messages a second, how full the disk is, and of"
+        " replicas epoch, lag and who is in sync. Exits"
         " with 1 if one of them cannot be asked."
     )
     define_command(parser, _show)
@@ -50,5 +55,9 @@ def _row(broker: BrokerInfo) -> tuple[Fact, ...]:
         broker.get_rate,
         broker.disk_used_ratio,
         broker.started,
+        broker.epoch,
+        broker.lag_bytes,
+        broker.lag_s,
+        None if broker.in_sync is None else ",".join(map(str, broker.in_sync)),
         broker.error,
     )

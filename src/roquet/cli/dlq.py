@@ -70,6 +70,9 @@ async def _show(session: Session) -> int:
     found = await session.admin.dead_letters(
         given.group, begin=given.begin, end=given.end, count_max=given.count
     )
+    if not found:
+        # None, of a group that is there, is an answer; a group that is misspelt is not.
+        await session.admin.progress(given.group)
     columns = ("stored", "topic", "message_id", "tags", "keys", "tries", "error", "reason", "body")
     session.finish(Report({}, [ReportTable("dead_letters", columns, list(map(_row, found)))]))
     return DONE

@@ -3,12 +3,10 @@
 import gc
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import Action, ArgumentParser
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Final, NamedTuple
-
-from roquet import __version__
 
 
 class _Command(NamedTuple):
@@ -36,7 +34,7 @@ _COMMANDS: Final = {
         "roquet.cli.broker",
         "Run a broker: it takes messages, keeps them and hands them out; or look after one that"
         " runs.",
-        ("status", "config", "writes"),
+        ("status", "config", "writes", "promote", "demote"),
         "roquet.cli.broker_care",
     ),
     "cluster": _Command("roquet.cli.cluster", "Show all brokers: roles, versions, rates, disks."),
@@ -55,6 +53,17 @@ _COMMANDS: Final = {
     "spark": _Command("roquet.cli.spark", "Run the jobs of the data pipeline on Spark."),
     "wire": _Command("roquet.cli.wire", "Look at what peers say to each other."),
 }
+
+
+class _SayVersion(Action):
+    """Whoever does not ask does not wait for the answer: a checkout has to be looked at."""
+
+    def __call__(self, parser: ArgumentParser, *_: object) -> None:
+        from roquet.cli.version import version_text  # noqa: PLC0415
+
+        print(version_text())
+        parser.exit()
+
 
 _MISUSED: Final = 2
 # Loading a server makes a hundred thousand objects, and none of them is garbage.
@@ -104,17 +113,22 @@ def _drop_unwritten_output() -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """The exit code. Raises SystemExit for a mistake in the arguments, and after help."""
-    # The others are not loaded: a server starts in a blink, and help comes as fast.
-    first, next_words = arguments[:1], arguments[1:2]
-    root = _root_parser(
-        {name: [_COMMANDS[name].module_for(next_words)] for name in first if name in _COMMANDS}
-    )
+    root = parser_for(arguments)
     if not arguments:
         root.print_help()
         return _MISUSED
     given = root.parse_args(arguments)
     exit_code: int = given.run(given)
     return exit_code
+
+
+def parser_for(arguments: Sequence[str]) -> ArgumentParser:
+    """With the command loaded that they begin with, and no other: a server starts in a blink, and
+    help comes as fast."""
+    first, next_words = arguments[:1], arguments[1:2]
+    return _root_parser(
+        {name: [_COMMANDS[name].module_for(next_words)] for name in first if name in _COMMANDS}
+    )
 
 
 def whole_parser() -> ArgumentParser:
@@ -134,7 +148,9 @@ def _root_parser(modules: Mapping[str, Sequence[str]]) -> ArgumentParser:
         description="RocketMQ in Python: name server, broker, client and tools.",
         allow_abbrev=False,
     )
-    root.add_argument("--version", action="version", version=f"roquet {__version__}")
+    root.add_argument(
+        "--version", action=_SayVersion, nargs=0, help="Say version and commit, and end."
+    )
     commands = root.add_subparsers(metavar="COMMAND", required=True)
     for name, command in _COMMANDS.items():
         parser = commands.add_parser(

@@ -7,6 +7,7 @@ from pathlib import Path
 from roquet.cli.access_options import access_given, define_access
 from roquet.cli.namesrv_process import run_name_server
 from roquet.cli.numbers import port_number
+from roquet.cli.observing_options import define_observing, http_given
 from roquet.cli.tls_options import define_tls, tls_given
 from roquet.errors import RoquetError
 
@@ -23,6 +24,7 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument("--port", type=port_number, help="The port to listen on; 0 takes any.")
     define_access(parser)
     define_tls(parser)
+    define_observing(parser)
     # Taken because Apache takes it; means nothing here.
     parser.add_argument("-n", help=SUPPRESS)
     parser.set_defaults(run=_run)
@@ -31,7 +33,11 @@ def define(parser: ArgumentParser) -> None:
 def _run(given: Namespace) -> int:
     try:
         run_name_server(
-            given.config, given.host, given.port, access_given(given) | tls_given(given)
+            given.config,
+            given.host,
+            given.port,
+            access_given(given) | tls_given(given) | http_given(given),
+            given.log,
         )
     except (RoquetError, OSError) as error:
         print(f"roquet namesrv: {error}", file=sys.stderr)

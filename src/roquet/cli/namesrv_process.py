@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from roquet.cli.access_options import home_from_environment
-from roquet.cli.log_lines import log_to_stderr
+from roquet.cli.log_lines import LogForm, log_to_stderr
 from roquet.cli.settings_warnings import warn_of_settings
 from roquet.cli.tls_options import reloads_on_hangup, tls_from_file
 from roquet.clock import SystemClock
@@ -17,14 +17,18 @@ from roquet.protocol.bodies.properties_text import read_properties_text
 
 
 def run_name_server(
-    config_file: Path | None, host: str | None, port: int | None, given: dict[str, str]
+    config_file: Path | None,
+    host: str | None,
+    port: int | None,
+    given: dict[str, str],
+    log_form: LogForm = LogForm.TEXT,
 ) -> None:
     """Returns after SIGINT or SIGTERM; `given` are settings under the names of files.
 
     Raises OSError, BadBody, BadSetting, BadTlsSetting, TlsNotUsable, PromiseNotKept, BadRules or
     BadStateFile.
     """
-    log_to_stderr()
+    log_to_stderr(log_form)
     raise_file_limit()
     config = _config(config_file, given)
     run(

@@ -4,7 +4,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ from roquet.cli.store_view import inspection_view, message_view
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
+from roquet.reporting import LateProgress, Reporter
 from roquet.store.offline.finding import find_stores
 from roquet.store.offline.reading import StoreReader
 from roquet.store.offline.repairing import repair as repair_store
@@ -117,8 +118,12 @@ def _verify(given: Namespace) -> int:
 
 
 def _verify_one(root: Path, mark: str) -> int:
-    with _failures_told("verify"), temporary_directory() as scratch:
-        result = verify_store(root, scratch, SystemDisk())
+    with (
+        _failures_told("verify"),
+        temporary_directory() as scratch,
+        _looking_at_records("verify") as progress,
+    ):
+        result = verify_store(root, scratch, SystemDisk(), progress.advance)
     for fault in result.faults:
         print(f"{mark}{fault}")
     print(
@@ -152,8 +157,8 @@ def _repair(given: Namespace) -> int:
         stores = _stores(given.directory)
     for root in stores:
         mark = _mark(root, stores)
-        with _failures_told("repair"):
-            rebuilt = repair_store(root, SystemClock(), SystemDisk())
+        with _failures_told("repair"), _looking_at_records("repair") as progress:
+            rebuilt = repair_store(root, SystemClock(), SystemDisk(), progress.advance)
         for fault in rebuilt.faults():
             print(f"roquet store repair: {mark}{fault}", file=sys.stderr)
         print(f"{mark}queues and index made again from {rebuilt.record_count} records")
@@ -199,6 +204,12 @@ def _print_store(reader: StoreReader, selection: Selection) -> tuple[int, list[s
         if selection.topic in (None, topic) and selection.queue_id in (None, queue_id)
     ]
     return count, problems
+
+
+def _looking_at_records(command: str) -> AbstractContextManager[LateProgress]:
+    """Most of them are looked at twice: for their queue, and for their keys."""
+    reporter = Reporter(f"roquet store {command}", as_json=False)
+    return reporter.late_progress("records looked at")
 
 
 @contextmanager

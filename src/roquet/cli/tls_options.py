@@ -5,11 +5,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from roquet.net.errors import TlsNotUsable
 from roquet.net.loop import on_hangup
-from roquet.net.tls import ServerTls
 from roquet.net.tls_settings import FILE_DEFAULT, FILE_KEY, TlsMode, TlsSettings
 from roquet.protocol.bodies.properties_text import read_properties_text
 
@@ -78,14 +77,19 @@ def tls_from_file(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: text for key, text in found.items() if key not in _NOT_IN_THE_FILE}
 
 
+class Reloading(Protocol):
+    def reload(self) -> None:
+        """Raises TlsNotUsable."""
+
+
 @contextmanager
-def reloads_on_hangup(settings: TlsSettings) -> Iterator[list[ServerTls]]:
+def reloads_on_hangup(settings: TlsSettings) -> Iterator[list[Reloading]]:
     """Reads the certificates of those who are put on the list again at SIGHUP.
 
     It begins before there is a server, or an early signal would end it. Without any files a closed
     terminal does end it, as it does other programs.
     """
-    servers: list[ServerTls] = []
+    servers: list[Reloading] = []
     if not settings.has_files:
         yield servers
         return
@@ -98,7 +102,7 @@ def reloads_on_hangup(settings: TlsSettings) -> Iterator[list[ServerTls]]:
         yield servers
 
 
-def _reload(tls: ServerTls) -> None:
+def _reload(tls: Reloading) -> None:
     try:
         tls.reload()
     except TlsNotUsable as error:

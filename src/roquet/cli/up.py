@@ -3,11 +3,15 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Final
 
 from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
+from roquet.cli.observing_options import define_observing
 from roquet.cli.up_process import BROKER_COUNT_MAX, REPLICA_COUNT_MAX, ClusterPlan, run_cluster
 from roquet.errors import RoquetError
+
+_MISUSED: Final = 2
 
 
 def define(parser: ArgumentParser) -> None:
@@ -62,15 +66,25 @@ def define(parser: ArgumentParser) -> None:
         help="How many slaves each broker has, which copy what it takes; none if left out.",
     )
     parser.add_argument(
+        "--failover",
+        action="store_true",
+        help="A slave steps in for a master that is lost: every broker is a process of its own, and"
+        " an etcd is started with them, which has to be installed. Needs --replicas.",
+    )
+    parser.add_argument(
         "--tls",
         action="store_true",
         help="Speak nothing but TLS, with a certificate that is made for it; the line that says"
         " ready names its file.",
     )
+    define_observing(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(given: Namespace) -> int:
+    if given.failover and (reason := _no_failover(given)) is not None:
+        print(f"roquet up: --failover: {reason}", file=sys.stderr)
+        return _MISUSED
     try:
         run_cluster(
             ClusterPlan(
@@ -82,9 +96,22 @@ def _run(given: Namespace) -> int:
                 broker_count=given.brokers,
                 replica_count=given.replicas,
                 is_encrypted=given.tls,
+                http_place=given.http,
+                log_form=given.log,
+                has_failover=given.failover,
             )
         )
     except (RoquetError, OSError) as error:
         print(f"roquet up: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _no_failover(given: Namespace) -> str | None:
+    """What it does not go together with."""
+    if not given.replicas:
+        return "needs --replicas"
+    for option, value in (("--tls", given.tls), ("--http", given.http)):
+        if value:
+            return f"not with {option}"
+    return None

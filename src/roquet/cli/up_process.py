@@ -2,25 +2,25 @@
 
 import logging
 import string
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.broker import Broker
-from roquet.broker.server import serve_broker
+from roquet.broker.life import Life, living_broker, observed
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
-from roquet.cli.broker_process import until_stopped
+from roquet.cli.broker_process import tell_disk_use, until_stopped
 from roquet.cli.found_sizes import found_sizes
-from roquet.cli.log_lines import log_to_stderr
-from roquet.clock import SystemClock
+from roquet.cli.log_lines import LogForm, log_to_stderr
+from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
+from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.net.own_addresses import local_host, reachable_host
@@ -51,6 +51,10 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     broker_count: int
     replica_count: int = 0
     is_encrypted: bool = False
+    http_place: Address | None = None
+    log_form: LogForm = LogForm.TEXT
+    # Whether slaves step in for masters; then every broker is a process.
+    has_failover: bool = False
 
 
 def run_cluster(plan: ClusterPlan) -> None:
@@ -58,10 +62,25 @@ def run_cluster(plan: ClusterPlan) -> None:
 
     Raises BrokerFailed, OSError, and what brokers and name servers raise when they start.
     """
-    log_to_stderr()
+    log_to_stderr(plan.log_form)
     raise_file_limit()
     with _directory(plan) as directory:
-        run(_serve(plan, directory))
+        run(_serve_failover(plan, directory) if plan.has_failover else _serve(plan, directory))
+
+
+async def _serve_failover(plan: ClusterPlan, directory: Path) -> None:
+    # Only who wants it pays for loading what runs processes.
+    from roquet.cli.up_failover import FailoverPlan, serve_failover  # noqa: PLC0415
+
+    failover_plan = FailoverPlan(
+        host=plan.host,
+        advertised_host=plan.advertised_host,
+        name_server_port=plan.name_server_port,
+        broker_port=plan.broker_port,
+        broker_count=plan.broker_count,
+        replica_count=plan.replica_count,
+    )
+    await serve_failover(failover_plan, directory)
 
 
 @contextmanager
@@ -95,13 +114,35 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
             )
             # Brokers need no way around that others may have to take.
             name_server = str(Address(local_host(plan.host), names.config.port))
+            configs = _broker_configs(plan, directory, name_server)
+            tell_disk_use(configs)
             brokers = [
-                await stack.enter_async_context(serve_broker(replace(config, tls=tls), clock, disk))
-                for config in _broker_configs(plan, directory, name_server)
+                await stack.enter_async_context(
+                    living_broker(replace(config, tls=tls), clock, disk)
+                )
+                for config in configs
             ]
+            http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
             relax_garbage_collection()
-            print(_ready_line(plan, names.config.port, brokers, tls), flush=True)
+            print(_ready_line(plan, names.config.port, brokers, tls) + http, flush=True)
             await until_stopped(stop, brokers)
+
+
+@asynccontextmanager
+async def _pages(
+    plan: ClusterPlan, names: NameServer, brokers: Sequence[Life], clock: Clock
+) -> AsyncIterator[str]:
+    """All servers on one port; what the line that says ready adds."""
+    if plan.http_place is None:
+        yield ""
+        return
+    # Only who wants to watch pays for loading it.
+    from roquet.namesrv.metrics import ObservedNameServer  # noqa: PLC0415
+    from roquet.observing.pages import Observed, serve_pages  # noqa: PLC0415
+
+    servers: list[Observed] = [ObservedNameServer(names), *map(observed, brokers)]
+    async with serve_pages(plan.http_place, servers, clock) as port:
+        yield f" http={plan.http_place._replace(port=port)}"
 
 
 def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:
@@ -115,13 +156,14 @@ def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:
 
 
 def _ready_line(
-    plan: ClusterPlan, name_server_port: int, brokers: Sequence[Broker], tls: TlsSettings
+    plan: ClusterPlan, name_server_port: int, brokers: Sequence[Life], tls: TlsSettings
 ) -> str:
     """Scripts wait for it: what clients are given, and where that is not what is listened on."""
     host = plan.advertised_host or reachable_host(plan.host)
 
     def addresses(*, are_slaves: bool) -> str:
-        found = [each.config for each in brokers if each.config.is_slave == are_slaves]
+        configs = [each.broker.config for each in brokers]
+        found = [each for each in configs if each.is_slave == are_slaves]
         return ",".join(str(Address(host, each.listen_port)) for each in found)
 
     name_server = Address(host, name_server_port)

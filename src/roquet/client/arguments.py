@@ -3,6 +3,7 @@
 Each check raises BadArgument with the name of the argument, what it may be, and what it was.
 """
 
+import inspect
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -81,3 +82,14 @@ def check_offsets(name: str, value: Any) -> None:
 def check_function(name: str, value: Any) -> None:
     if not callable(value):
         raise bad(name, "a function or a coroutine function", value)
+
+
+def check_listener(name: str, value: Any) -> None:
+    """Or else it would fail again and again, long after this call."""
+    check_function(name, value)
+    try:
+        inspect.signature(value).bind(object())
+    except TypeError:
+        raise bad(name, "a function of one message, or of one list of them", value) from None
+    except ValueError:
+        pass  # Some that are written in C do not say what they take.

@@ -18,7 +18,12 @@ TIMEOUT_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Signs every request; the brokers' access control knows the same two."""
+    """Signs every request; the brokers' access control knows the same two.
+
+    For example:
+
+        Producer("127.0.0.1:9876", "shop", credentials=Credentials("shop-front", "its secret"))
+    """
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -55,7 +60,15 @@ class ProducerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """Defaults are those of the Java client where it has the setting."""
+    """How a producer is set up; its members are options of `Producer` and `AsyncProducer`.
+
+    Defaults are those of the Java client where it has the setting. Raises BadArgument, and
+    BadAddress for the name server.
+
+    For example:
+
+        Producer("127.0.0.1:9876", "shop", retry_count=5, compression=Compression.ZSTD, linger_ms=5)
+    """
 
     # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
     # names them; None takes what the environment has in NAMESRV_ADDR.

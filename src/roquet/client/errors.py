@@ -59,10 +59,12 @@ class ClientError(RoquetError):
 
 
 class BadArgument(ClientError):
-    """The text says which argument, and what it may be."""
+    """The caller asked for what cannot be. The text says which argument, and what it may be."""
 
 
 class NotOpen(ClientError):
+    """A client was used before it was opened, or after it was closed."""
+
     def __init__(self, what: str, *, was_open: bool) -> None:
         state = (
             "is closed; make a new one" if was_open else 'is not open: use "with" or call open()'
@@ -71,6 +73,8 @@ class NotOpen(ClientError):
 
 
 class UsedAfterFork(ClientError):
+    """A forked process used the client of its parent: make one after the fork."""
+
     def __init__(self, what: str, owner_process: int, this_process: int) -> None:
         super().__init__(
             f"the {what} belongs to process {owner_process} and cannot be used in its fork "
@@ -81,6 +85,8 @@ class UsedAfterFork(ClientError):
 
 
 class WrongLoop(ClientError):
+    """A client was used in another event loop than its own: make one in each."""
+
     def __init__(self, what: str) -> None:
         super().__init__(
             f"the {what} belongs to the event loop it was opened in, and this is another one: make "
@@ -89,10 +95,12 @@ class WrongLoop(ClientError):
 
 
 class NothingToRead(ClientError):
-    """The text says what to do."""
+    """A consumer was not told what to read, or cannot get it. The text says what to do."""
 
 
 class NoNameServer(ClientError):
+    """None of the name servers answered; `reasons` has what became of each."""
+
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__(
             f"no name server answered ({'; '.join(reasons)}): check `name_server` and the network"
@@ -101,7 +109,10 @@ class NoNameServer(ClientError):
 
 
 class TopicNotFound(ClientError):
-    """Unless it `is_missing`, the topic is there, but nobody can be asked for it now."""
+    """No broker takes messages of the topic.
+
+    Unless it `is_missing`, the topic is there, but nobody can be asked for it now.
+    """
 
     def __init__(self, topic: str, reason: str, *, is_missing: bool = True) -> None:
         super().__init__(f"topic {topic!r}: {reason}")
@@ -111,6 +122,8 @@ class TopicNotFound(ClientError):
 
 
 class GroupNotFound(ClientError):
+    """No broker has heard of the group."""
+
     def __init__(self, group: str) -> None:
         super().__init__(
             f"no broker knows a group {group!r}: it is misspelt, or no consumer of it was ever "
@@ -120,7 +133,10 @@ class GroupNotFound(ClientError):
 
 
 class RequestRefused(ClientError):
-    """`code` is a `ResponseCode`, or a number that only the peer knows."""
+    """A broker or name server said no.
+
+    `code` is a `ResponseCode`, or a number that only the peer knows.
+    """
 
     def __init__(self, address: str, code: int, remark: str | None) -> None:
         super().__init__(f"{address} answered {code}: {remark or 'no reason given'}")
@@ -135,6 +151,8 @@ class RequestRefused(ClientError):
 
 
 class Unreachable(ClientError):
+    """A broker could not be asked, or did not answer."""
+
     def __init__(self, broker: str, reason: str) -> None:
         super().__init__(f"broker {broker} cannot be asked: {reason}")
         self.broker = broker
@@ -142,7 +160,10 @@ class Unreachable(ClientError):
 
 
 class OffsetsGone(ClientError):
-    """Both ranges are of offsets: from the first on, but before the second."""
+    """A queue does not have what was to be read of it.
+
+    Both ranges are of offsets: from the first on, but before the second.
+    """
 
     def __init__(
         self, queue: "QueueRef", wanted: tuple[int, int], available: tuple[int, int]
@@ -162,6 +183,8 @@ class OffsetsGone(ClientError):
 
 
 class NotConnected(ClientError):
+    """No broker knows the client that was asked for."""
+
     def __init__(self, group: str, client_id: str) -> None:
         super().__init__(f"client {client_id!r} of group {group!r} is not connected to any broker")
         self.group = group
@@ -169,6 +192,8 @@ class NotConnected(ClientError):
 
 
 class MembersConnected(ClientError):
+    """The group of a 4.9 broker cannot be moved to an offset while it is connected."""
+
     def __init__(self, group: str) -> None:
         super().__init__(
             f"group {group!r} is connected to a broker of 4.9, which can move it to a time but not "
@@ -178,19 +203,26 @@ class MembersConnected(ClientError):
 
 
 class MessageNotFound(ClientError):
+    """No broker has a message of this id or key."""
+
     def __init__(self, topic: str, what: str) -> None:
         super().__init__(f"no message of topic {topic!r} has {what}")
         self.topic = topic
 
 
 class NoTimers(ClientError):
+    """The broker cannot keep a message for an arbitrary time: use `delay_level`."""
+
     def __init__(self, address: str) -> None:
         super().__init__(f"{address} has no timers and would deliver it at once; use `delay_level`")
         self.address = address
 
 
 class NoReply(ClientError):
-    """Somebody may have got the request, or may get it later. `receipt` says where it is."""
+    """No reply came in time.
+
+    Somebody may have got the request, or may get it later. `receipt` says where it is.
+    """
 
     def __init__(self, topic: str, timeout_s: float, receipt: "SendReceipt") -> None:
         super().__init__(
@@ -207,6 +239,8 @@ class SendError(ClientError):
 
 
 class SendFailed(SendError):
+    """The message is not stored. It may be sent again, if `may_pass`."""
+
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(topic, reason)
         self.topic = topic
@@ -224,7 +258,10 @@ class SendFailed(SendError):
 
 
 class SendRefused(SendFailed):
-    """`code` is a `ResponseCode`, or a number that only the broker knows."""
+    """A broker said no, and the message is not stored.
+
+    `code` is a `ResponseCode`, or a number that only the broker knows.
+    """
 
     def __init__(self, topic: str, reason: str, code: int) -> None:
         super().__init__(topic, reason)
@@ -237,7 +274,7 @@ class SendRefused(SendFailed):
 
 
 class SendImpossible(SendFailed):
-    """There is no such topic, or no broker that can keep the message back for its time."""
+    """There is no such topic or queue, or no broker that can keep the message back for its time."""
 
     @property
     def may_pass(self) -> bool:
@@ -253,6 +290,8 @@ class SendForbidden(SendFailed):
 
 
 class SendUnknown(SendError):
+    """The message may or may not be stored; sending it again may make a second one."""
+
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(topic, reason)
         self.topic = topic
@@ -266,7 +305,10 @@ class SendUnknown(SendError):
 
 
 class NotYetSafe(SendUnknown):
-    """Consumers can read it, but a crash could still lose it. `receipts` say where it is."""
+    """The message is stored, but not as safely as it should be.
+
+    Consumers can read it, but a crash could still lose it. `receipts` say where it is.
+    """
 
     def __init__(self, topic: str, reason: str, receipts: "Sequence[SendReceipt]") -> None:
         super().__init__(topic, reason)
@@ -280,7 +322,10 @@ class NotYetSafe(SendUnknown):
 
 
 class SomeFailed(SendError):
-    """`outcomes` has the receipt or the error of each message, in the order they were given."""
+    """Of several messages, some were not sent.
+
+    `outcomes` has the receipt or the error of each message, in the order they were given.
+    """
 
     def __init__(self, outcomes: "Sequence[SendReceipt | ClientError]") -> None:
         super().__init__(outcomes)

@@ -1,11 +1,13 @@
 """What programs can watch: each send and its attempts, each end of a transaction, each consumption.
 
 A hook is an object with the methods it needs; the others do nothing. Hooks run in the event loop,
-so they must not block. Their errors are logged and change nothing, with one exception:
-`before_send` and `before_attempt` may raise SendForbidden, and the message is not sent.
+so they must not block; only `around_listener` runs where the listener does. Their errors are logged
+and change nothing, with one exception: `before_send` and `before_attempt` may raise SendForbidden,
+and the message is not sent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, IntEnum
@@ -119,7 +121,23 @@ class Consuming:
 
 
 class SendHook:
-    """Watches a producer."""
+    """Watches a producer.
+
+    For example:
+
+        class Stopwatch(SendHook):
+            def after_send(self, sending):
+                print(sending.topic, sending.duration_s, sending.error)
+
+        with Producer("127.0.0.1:9876", "shop", hooks=[Stopwatch()]) as producer:
+            producer.send(Message("orders", b"one coffee"))
+    """
+
+    def added_properties(self, message: Message) -> Mapping[str, str]:  # noqa: ARG002
+        """What a message carries besides its own properties. Asked once for each message, by
+        whoever sends it, and before everything else; what it is sent as has them.
+        """
+        return {}
 
     def before_send(self, sending: Sending) -> None:
         """Raises SendForbidden to keep it from being sent."""
@@ -138,10 +156,26 @@ class SendHook:
 
 
 class ConsumeHook:
-    """Watches a push consumer."""
+    """Watches a push consumer.
+
+    For example:
+
+        class Stopwatch(ConsumeHook):
+            def after_consume(self, consuming):
+                print(consuming.group, consuming.duration_s, consuming.outcome)
+
+        PushConsumer("127.0.0.1:9876", "billing", print, hooks=[Stopwatch()])
+    """
 
     def before_consume(self, consuming: Consuming) -> None:
         """Called before the listener."""
+
+    def around_listener(self, consuming: Consuming) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Entered and left by the task or thread that calls the listener, around that call.
+
+        What the listener raises goes through it. Who reads with `async for` has no such call.
+        """
+        return nullcontext()
 
     def after_consume(self, consuming: Consuming) -> None:
         """Called with what came of it."""

@@ -7,7 +7,15 @@ from roquet.protocol.bodies.queue_table import MessageQueue
 
 
 class QueueRef(NamedTuple):
-    """One queue of a topic. Brokers are known by name; their addresses change."""
+    """One queue of a topic. Brokers are known by name; their addresses change.
+
+    For example:
+
+        with Producer("127.0.0.1:9876", "shop") as producer:
+            first = producer.queues("orders")[0]
+            assert first == QueueRef("orders", first.broker_name, first.queue_id)
+            producer.send(Message("orders", b"one coffee"), queue=first)
+    """
 
     topic: str
     broker_name: str

@@ -31,6 +31,12 @@ class ReceivedMessage(LazyRecord):
 
     `size` is that of its record: what it costs to keep. `queue` is where it was delivered from; for
     a repeated delivery that is a queue of a retry topic.
+
+    For example:
+
+        def bill(message):
+            print(message.topic, message.body, message.tags, message.keys, message.properties)
+            print(message.message_id, message.retry_count, message.stored)
     """
 
     # For what few messages have.

@@ -6,8 +6,10 @@ Nobody knows what they raise, so everything is caught here; listeners are called
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, TypeVar, final
 
 from roquet.client.errors import SendForbidden
 
@@ -26,6 +28,55 @@ def tell(listeners: Iterable[Callable[[C], None]], news: C) -> None:
             raise
         except Exception:
             log.exception("%r failed; its error is ignored", listener)
+
+
+def gathered(sources: Iterable[Callable[[C], Mapping[str, T]]], subject: C) -> dict[str, T]:
+    """What all of them say, in one table; an error is logged."""
+    table: dict[str, T] = {}
+    for source in sources:
+        try:
+            table.update(source(subject))
+        except Exception:
+            log.exception("%r failed; its error is ignored", source)
+    return table
+
+
+@final
+class Surroundings:
+    """Entered one after the other, left in the opposite order; their errors are logged.
+
+    What is raised inside goes through all of them, and on.
+    """
+
+    def __init__(
+        self, makers: Iterable[Callable[[C], AbstractContextManager[object]]], subject: C
+    ) -> None:
+        self._makers = makers
+        self._subject: Any = subject
+        self._entered: list[AbstractContextManager[object]] = []
+
+    def __enter__(self) -> None:
+        for make in self._makers:
+            try:
+                surrounding = make(self._subject)
+                surrounding.__enter__()
+            except Exception:
+                log.exception("%r failed; its error is ignored", make)
+            else:
+                self._entered.append(surrounding)
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for surrounding in reversed(self._entered):
+            try:
+                surrounding.__exit__(error_type, error, traceback)
+            except Exception as raised:
+                if raised is not error:
+                    log.exception("%r failed; its error is ignored", surrounding)
 
 
 def chosen(wants: Callable[[C], bool], things: Iterable[C]) -> list[C]:

@@ -14,8 +14,13 @@ from msgspec.structs import replace
 
 from roquet.namesrv.errors import BadSetting, NotChangeable
 from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
+from roquet.net.errors import BadAddress
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
+from roquet.net.listening_place import read_place
 from roquet.net.tls_settings import TLS_KEYS, TlsSettings, read_tls
+from roquet.protocol.host import Address
+from roquet.settings import log_level
+from roquet.settings.log_level import LogLevel
 from roquet.settings.promises import Promise, is_false, refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth, read_truth, truth_text
 
@@ -35,6 +40,9 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     held_size_max: int = DEFAULT_BOUNDS.held_size_max
     parked_count_max: int = DEFAULT_LIMITS.parked_count_max
     tls: TlsSettings = TlsSettings()
+    # How others watch it; not keys of Apache's.
+    http_place: Address | None = None
+    log_level: LogLevel = log_level.DEFAULT
     # Who may do what. Apache's name servers know no such thing; here it is off unless asked for.
     access_control: bool = False
     accounts_file: Path | None = None
@@ -161,6 +169,21 @@ def _parse_port(name: str, text: str) -> int:
     return port
 
 
+def _parse_place(name: str, text: str) -> Address:
+    try:
+        return read_place(text)
+    except BadAddress:
+        raise BadSetting(name, text, "HOST:PORT, or a port for this machine only") from None
+
+
+def _parse_level(name: str, text: str) -> LogLevel:
+    try:
+        return LogLevel(text.strip())
+    except ValueError:
+        names = " or ".join(each.value for each in LogLevel)
+        raise BadSetting(name, text, names) from None
+
+
 def _parse_truth(_name: str, text: str) -> bool:
     return read_truth(text)
 
@@ -180,6 +203,10 @@ def _text(value: object) -> str:
     match value:
         case bool():
             return truth_text(value)
+        case LogLevel():
+            return value.value
+        case Address():
+            return str(value)
         case tuple():
             return ";".join(value)
         case _:
@@ -195,6 +222,8 @@ _SETTINGS: Final = {
     "maxAcceptsPerSecond": _Setting("accept_rate_max", _parse_count),
     "maxHeldBytes": _Setting("held_size_max", _parse_count),
     "maxRequestsPerConnection": _Setting("parked_count_max", _parse_count),
+    "httpListen": _Setting("http_place", _parse_place),
+    "logLevel": _Setting("log_level", _parse_level, is_changeable=True),
     "aclEnable": _Setting("access_control", _parse_clear_truth),
     "aclFile": _Setting("accounts_file", _parse_path),
     "rocketmqHome": _Setting("home", _parse_path),
@@ -211,7 +240,7 @@ assert {setting.attribute for setting in _SETTINGS.values()} == {
     *NameServerConfig.__struct_fields__
 } - {"tls"}
 
-_ALONE: Final = "set it to false; brokers have no replicas here"
+_ALONE: Final = "set it to false; brokers elect their masters themselves, with replication.etcd"
 _USERS: Final = Promise(
     read_truth,
     "users and policies in a database",

@@ -55,6 +55,7 @@ from roquet.protocol.headers.routes import (
 )
 from roquet.protocol.lenient_json import with_bare_integer_keys
 from roquet.protocol.names import ORDER_NAMESPACE
+from roquet.settings.log_level import obey_log_level
 
 log = logging.getLogger(__name__)
 
@@ -227,12 +228,15 @@ def get_config(server: NameServer, _request: Request[NoFields]) -> Reply:
 def update_config(server: NameServer, request: Request[NoFields]) -> Parked:
     """What is changed counts at once, and after a restart as `settings.changes` says."""
     settings = read_properties_text(request.body)
+    old = server.config
     try:
-        server.config = change_config(server.config, settings)
+        server.config = change_config(old, settings)
     except NotChangeable as error:
         raise Refused(ResponseCode.NO_PERMISSION, str(error)) from None
     except BadSetting as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    if server.config.log_level is not old.log_level:
+        obey_log_level(server.config.log_level)
     texts = changeable_texts(server.config)
     changed = {name: texts[name] for name in settings if name in texts}
     if changed:

@@ -7,6 +7,7 @@ from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.kv_config import KvConfig
 from roquet.namesrv.route_table import RouteTable
 from roquet.namesrv.saving import Saving
+from roquet.net.crowd import Crowd
 from roquet.net.tls import ServerTls
 from roquet.settings.changes import ChangedSettings
 
@@ -18,5 +19,7 @@ class NameServer(msgspec.Struct):
     changed_settings: ChangedSettings
     settings_saving: Saving
     tls: ServerTls
+    # Everybody who is connected.
+    crowd: Crowd
     # None without access control.
     guard: Guard | None = None

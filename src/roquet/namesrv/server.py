@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
 
@@ -25,8 +25,10 @@ from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
 from roquet.net.tls import ServerTls
+from roquet.protocol.host import Address
 from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings
+from roquet.settings.log_level import obey_log_level_from_start
 from roquet.state_file import StateFile
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,14 @@ async def serve_names(
     accounts = kept_accounts(config, disk, clock)
     guard = None if accounts is None else Guard(accounts, clock)
     server = NameServer(
-        config, RouteTable(clock), kv_config, changed_settings, settings_saving, tls, guard
+        config=config,
+        routes=RouteTable(clock),
+        kv_config=kv_config,
+        changed_settings=changed_settings,
+        settings_saving=settings_saving,
+        tls=tls,
+        crowd=Crowd(clock, config.bounds),
+        guard=guard,
     )
     listener = Server(
         Router(server, ROUTES, guard),
@@ -65,8 +74,9 @@ async def serve_names(
         limits=config.limits,
         on_closed=partial(_lose_connection, server),
         tls=tls,
-        crowd=Crowd(clock, config.bounds),
+        crowd=server.crowd,
     )
+    obey_log_level_from_start(config.log_level)
     async with Services("name server") as services:
         for saving in (kv_config.saving, settings_saving):
             services.run("save settings", saving.save_changes, on_failure=OnFailure.RESTART)
@@ -81,10 +91,24 @@ async def serve_names(
         server.config = replace(config, port=port)
         log.info("name server listens on %s:%d", config.host, port)
         try:
-            yield server
+            async with AsyncExitStack() as stack:
+                if config.http_place is not None:
+                    await stack.enter_async_context(_pages(server, config.http_place, clock))
+                yield server
         finally:
             await listener.stop()
             log.info("name server stopped")
+
+
+@asynccontextmanager
+async def _pages(server: NameServer, place: Address, clock: Clock) -> AsyncIterator[None]:
+    """Those who do not want them do not load them."""
+    from roquet.namesrv.metrics import ObservedNameServer  # noqa: PLC0415
+    from roquet.observing.pages import serve_pages  # noqa: PLC0415
+
+    async with serve_pages(place, [ObservedNameServer(server)], clock) as port:
+        server.config = replace(server.config, http_place=place._replace(port=port))
+        yield
 
 
 def expire_brokers(server: NameServer) -> None:

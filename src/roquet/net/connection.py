@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 _KEPT_BACK_SIZE_MAX: Final = 16384
 # What is counted when it is written, and not only once a second.
 _SMALL_WRITE_SIZE: Final = 1024
+# Frames that are larger on average are handed over one by one: to join them is to copy them.
+_JOINED_SIZE_MAX: Final = 2048
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
 
@@ -282,6 +284,11 @@ class Connection(asyncio.Protocol):
         self._owed_count -= count
         self.send(frames)
 
+    def note_refusal(self, code: int) -> None:
+        """A request of this peer was refused."""
+        if self._crowd is not None:
+            self._crowd.refusals[code] += 1
+
     def close(self, reason: str) -> None:
         """Sends what is queued, then closes."""
         if self._close_reason is None:
@@ -446,14 +453,19 @@ class Connection(asyncio.Protocol):
         if not outgoing or self._close_reason is not None:
             outgoing.clear()
             return
-        data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
-        self._transport.write(data)
+        size = sum(map(len, outgoing))
+        if len(outgoing) == 1:
+            self._transport.write(outgoing[0])
+        elif size > _JOINED_SIZE_MAX * len(outgoing):
+            self._transport.writelines(outgoing)
+        else:
+            self._transport.write(b"".join(outgoing))
         outgoing.clear()
         if self._writable is not None:
             unread_size = self._transport.get_write_buffer_size()
             if unread_size > self._limits.unread_size_max:
                 self.cut_off(f"left {unread_size} bytes unread")
-        if len(data) > _SMALL_WRITE_SIZE:
+        if size > _SMALL_WRITE_SIZE:
             self.count_held()
 
     def _move_deadline(self, *, has_frames: bool) -> None:

@@ -43,7 +43,10 @@ class Holder(Protocol):
 
 @final
 class Crowd:
-    """`refused_count` peers were not let in, `cut_off_count` held too much."""
+    """`refused_count` peers were not let in, `cut_off_count` held too much.
+
+    `refusals` are requests that were refused, by the code of their reply.
+    """
 
     __slots__ = (
         "_accepts",
@@ -55,6 +58,7 @@ class Crowd:
         "count",
         "cut_off_count",
         "held_size",
+        "refusals",
         "refused_count",
     )
 
@@ -69,6 +73,7 @@ class Crowd:
         self.held_size = 0
         self.refused_count = 0
         self.cut_off_count = 0
+        self.refusals: Counter[int] = Counter()
 
     # Who may come in.
 

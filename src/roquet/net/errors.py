@@ -76,6 +76,8 @@ class NetError(RoquetError):
 
 
 class BadAddress(NetError):
+    """A server is to be named as "host:port"."""
+
     def __init__(self, text: str) -> None:
         super().__init__(f"{text[:100]!r} is not an address of the form host:port")
         self.text = text

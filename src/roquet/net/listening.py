@@ -6,6 +6,7 @@ traceback each second, another may close the listening socket for good.
 
 import asyncio
 import errno
+import resource
 import socket
 from collections.abc import Callable
 from typing import Any, Final, Self, final
@@ -17,6 +18,9 @@ BACKLOG: Final = 1024
 _ACCEPT_COUNT_MAX: Final = 64
 # So long nobody is accepted when there is no descriptor; who connects waits in the backlog.
 _PAUSE_S: Final = 1.0
+# Of all descriptors that the process may have, these stay free for files, whoever connects.
+_FILE_SHARE: Final = 4
+_FILE_COUNT_MAX: Final = 4096
 # The peer is gone again, or there is none.
 _NOBODY: Final = frozenset((errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPROTO))
 
@@ -96,6 +100,10 @@ class Listener:
             task = self._loop.create_task(self._open(accepted))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
+            if is_scarce(accepted.fileno()):
+                # It is going to be refused. No more are taken until it is: a burst would take the
+                # descriptors of files after all.
+                return
 
     async def _open(self, accepted: socket.socket) -> None:
         try:
@@ -105,6 +113,18 @@ class Listener:
         except OSError:
             # The peer is gone.
             accepted.close()
+
+
+def is_scarce(descriptor: int) -> bool:
+    """Whether a new descriptor is one of the last, which files will need.
+
+    The system gives the smallest number that is free, so it says how many there are, of whatever
+    kind and of whichever server of the process.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return False
+    return descriptor >= limit - min(limit // _FILE_SHARE, _FILE_COUNT_MAX)
 
 
 def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:

@@ -101,7 +101,7 @@ class Parked:
                 return
             frame = encode_answer(self._command, answer)
         except Exception as error:  # noqa: BLE001  One bad request must not stop its waker.
-            frame = _failure(self._command, error)
+            frame = _failure(self._connection, self._command, error)
         self._finish(self._connection, frame)
 
     def drop(self) -> None:
@@ -201,10 +201,12 @@ class Router(Generic[S]):
             return None
         route = self._ready.get(command.code) or self._prepared(command.code)
         if route is None:
-            return _unsupported(command)
+            return _unsupported(connection, command)
         read, handle = route
         return answer_by(
-            lambda: handle(Request(read(command.fields), command, connection)), command
+            lambda: handle(Request(read(command.fields), command, connection)),
+            command,
+            connection,
         )
 
     def _prepared(self, code: int) -> _ReadyRoute | None:
@@ -229,7 +231,7 @@ def _guarded(
     return check_and_handle
 
 
-def answer_by(work: Callable[[], Answer], command: Command) -> bytes | None:
+def answer_by(work: Callable[[], Answer], command: Command, connection: Connection) -> bytes | None:
     """What is sent back now, if anything, when `work` answers or refuses; nothing escapes."""
     try:
         answer = work()
@@ -238,7 +240,7 @@ def answer_by(work: Callable[[], Answer], command: Command) -> bytes | None:
             return answer
         return None if isinstance(answer, Parked) else encode_answer(command, answer)
     except Exception as error:  # noqa: BLE001  One bad request must not end the connection.
-        return _failure(command, error)
+        return _failure(connection, command, error)
 
 
 def _reader(header: type[H]) -> Callable[[msgspec.Raw], H]:
@@ -262,7 +264,7 @@ def encode_answer(command: Command, answer: Reply | Owed | bytes) -> bytes | Non
     )
 
 
-def _failure(command: Command, error: Exception) -> bytes | None:
+def _failure(connection: Connection, command: Command, error: Exception) -> bytes | None:
     if isinstance(error, Refused):
         reply = Reply(error.code, remark=error.remark)
     elif isinstance(error, ProtocolError):
@@ -270,10 +272,12 @@ def _failure(command: Command, error: Exception) -> bytes | None:
     else:
         log.error("request %d failed", command.code, exc_info=error)
         reply = Reply(ResponseCode.SYSTEM_ERROR, remark="internal error")
+    connection.note_refusal(reply.code)
     return encode_answer(command, reply)
 
 
-def _unsupported(command: Command) -> bytes | None:
+def _unsupported(connection: Connection, command: Command) -> bytes | None:
+    connection.note_refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
     # The space in front is Apache's.
     remark = f" request type {command.code} not supported"
     return encode_answer(command, Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))

@@ -1,10 +1,9 @@
 """A listening socket and the connections it accepted."""
 
 import errno
-import resource
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection, Lane
@@ -12,15 +11,11 @@ from roquet.net.crowd import Crowd
 from roquet.net.door import Door
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.listening import Listener
+from roquet.net.listening import Listener, is_scarce
 from roquet.net.ports import at_free_port
 from roquet.net.router import Router
 from roquet.net.tls import ServerTls
 from roquet.net.watch import Watch
-
-# Of all descriptors that the process may have, these stay free for files, whoever connects.
-_FILE_SHARE: Final = 4
-_FILE_COUNT_MAX: Final = 4096
 
 
 @final
@@ -131,15 +126,3 @@ class Server:
             lane=self._lane,
             crowd=self._crowd,
         )
-
-
-def is_scarce(descriptor: int) -> bool:
-    """Whether a new descriptor is one of the last, which files will need.
-
-    The system gives the smallest number that is free, so it says how many there are, of whatever
-    kind and of whichever server of the process.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return False
-    return descriptor >= limit - min(limit // _FILE_SHARE, _FILE_COUNT_MAX)

@@ -11,7 +11,6 @@ from typing import Final, final
 from roquet.clock import Clock
 from roquet.net.errors import TlsNotUsable
 from roquet.net.tls_settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
-from roquet.temporary import temporary_directory
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +91,7 @@ class ServerTls:
     def _self_signed_context(self) -> ssl.SSLContext:
         # Servers seldom need it, and start faster without it.
         from roquet.net.self_signed import self_signed  # noqa: PLC0415
+        from roquet.temporary import temporary_directory  # noqa: PLC0415
 
         made = self_signed((), self._clock.now_ms())
         try:

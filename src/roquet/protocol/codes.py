@@ -167,9 +167,14 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
+    # Ours: from 710000 on, far from all that Apache has given away.
+    PROMOTE_BROKER = 710001
+    DEMOTE_BROKER = 710002
 
 
 class ResponseCode(IntEnum):
+    """What a server answers, as a number. `docs/errors.md` says what each of them means."""
+
     SUCCESS = 0
     SYSTEM_ERROR = 1
     SYSTEM_BUSY = 2

@@ -28,6 +28,13 @@ class ExpressionType(StrEnum):
 
 
 class Subscription(msgspec.Struct, frozen=True):
+    """What of a topic is wanted: everything, some tags, or what an SQL92 expression picks.
+
+    For example:
+
+        Subscription("orders", "new || paid", tags=("new", "paid"))
+    """
+
     topic: str
     expression: str = ALL_TAGS
     expression_type: ExpressionType = ExpressionType.TAG

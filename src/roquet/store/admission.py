@@ -72,5 +72,10 @@ class Admission:
         """What is stored comes from another store, and from nobody else."""
         self.refusal = CopiesOnly("this is a slave: messages are taken by its master")
 
+    def take_messages(self) -> None:
+        """No longer only copies; what else is refused stays so."""
+        if isinstance(self.refusal, CopiesOnly):
+            self.refusal = self._failure()
+
     def close(self) -> None:
         self.refusal = StoreClosed("the store is closed")

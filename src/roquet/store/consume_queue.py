@@ -28,6 +28,7 @@ BLANK_SIZE: Final = 2**31 - 1
 # How many bytes of a queue file are taken from the disk at once: a broker can have thousands
 # of queues, and most of them are short.
 RESERVE_STEP: Final = 1 << 16
+RESERVE_STEP_MAX: Final = 1 << 20
 # At most this many files at the end are looked at when a queue is loaded. The older ones were
 # whole when these began, and every entry is compared with its record again when it is read.
 CHECKED_FILES: Final = 3
@@ -99,7 +100,9 @@ class ConsumeQueue(QueueTail):
         while not files or files[-1].end < end:
             self._add_file(files[-1].end if files else start)
         for file in self._run.files_between(start, end):
-            file.reserve(min(end, file.end) - file.start, RESERVE_STEP)
+            size = min(end, file.end) - file.start
+            # As much again as there is: busy queues seldom ask, and others take little.
+            file.reserve(size, min(max(RESERVE_STEP, size), RESERVE_STEP_MAX))
         file_now = self._run.file_at(start)
         assert file_now is not None
         self._write_to(file_now)
@@ -344,7 +347,12 @@ class ConsumeQueue(QueueTail):
         self._run.files.append(file)
 
     def _write_to(self, file: MappedFile) -> None:
-        self.mapping = file.mapping
+        if self.mapping is not file.mapping:
+            self.mapping = file.mapping
+            # Most queues are short, and there may be thousands. What is full is read as a whole.
+            file.read_ahead(is_wanted=False)
+            for full in self._run.files_between(file.start - 1, file.start):
+                full.read_ahead(is_wanted=True)
         self.position = self.max_offset * ENTRY_SIZE - file.start
         self.reserved_position = file.reserved_size - file.reserved_size % ENTRY_SIZE
 

@@ -13,6 +13,7 @@ from typing import Final, final
 
 from roquet.clock import Clock
 from roquet.disk import PAGE_SIZE, is_full, is_short_of_descriptors
+from roquet.histogram import Histogram
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import SyncFailed
@@ -60,8 +61,15 @@ class Flusher:
         self._memory_given_back_at = now
         self._is_postponed = False
         self.failure: SyncFailed | None = None
+        # How long the disk took, in seconds, whenever there was something to sync.
+        self.sync_times = Histogram()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
 
     def start(self) -> None:
+        self._is_stopping = False
         self._thread = Thread(target=self._run, name="roquet-flush", daemon=True)
         self._thread.start()
 
@@ -171,7 +179,10 @@ class Flusher:
         # Cleared first: whoever asks from now on is served by the next round.
         self._is_wanted.clear()
         self._log_synced_at = self._clock.monotonic_s()
+        has_news = self._log.end > self._log.synced_end
         end = self._log.sync()
+        if has_news:
+            self.sync_times.add(self._clock.monotonic_s() - self._log_synced_at)
         self._listener.flushed(end)
         self._checkpoints.note_durable(end)
 

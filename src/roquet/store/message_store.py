@@ -6,6 +6,7 @@ how far. See `Flusher` for what that thread does, `recover` for what happens at 
 """
 
 from itertools import accumulate
+from pathlib import Path
 from typing import Final, NamedTuple, Self, final
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
+from roquet.histogram import Histogram
 from roquet.protocol import names
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
@@ -26,7 +28,7 @@ from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
-from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
+from roquet.store.errors import BadRecord, DiskFull, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import BACKLOG_COUNT, BATCH_COUNT, KeyIndex, KeyIndexConfig
 from roquet.store.keys.message_keys import has_key
@@ -44,13 +46,13 @@ from roquet.store.reading.queue_reading import (
 )
 from roquet.store.reading.time_search import Boundary, offset_by_time
 from roquet.store.reading.usual_reads import UsualReads
-from roquet.store.recovery.checkpoint import CheckpointFile, load_noted_end
+from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile, load_noted_end
 from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delivery_time_of
 from roquet.store.recovery.keeping_aside import keep_aside
 from roquet.store.recovery.ownership import Ownership
-from roquet.store.recovery.recovery import RecoveryReport, recover
+from roquet.store.recovery.recovery import Cutting, RecoveryReport, recover
 from roquet.store.upkeep.cleaning import Cleaner, CleanReport
 from roquet.store.upkeep.scrubber import Scrubber, ScrubReport
 
@@ -79,9 +81,6 @@ class AppendedBatch(msgspec.Struct, frozen=True, gc=False):
     physical_offsets: list[int]
     size: int
     store_timestamp: int
-
-
-# What was found, and the offsets that the queue has: the first, and behind the last.
 
 
 class QueryResult(NamedTuple):
@@ -155,9 +154,17 @@ class MessageStore:
 
     @classmethod
     def open(
-        cls, config: StoreConfig, clock: Clock, disk: Disk, listener: StoreListener | None = None
+        cls,
+        config: StoreConfig,
+        clock: Clock,
+        disk: Disk,
+        listener: StoreListener | None = None,
+        *,
+        cut_end: int = NO_END,
     ) -> Self:
         """Take the directory and bring it into order.
+
+        What the log has behind `cut_end`, where a record ends, is cut off and kept aside.
 
         Raises StoreInUse, BadStoreDirectory, BadStateFile, or StoreUnavailable for an error of
         the disk.
@@ -166,7 +173,7 @@ class MessageStore:
             ownership = Ownership(disk, config.layout)
             store = cls(config, clock, disk, listener or NoListener(), ownership)
             try:
-                store._recover()
+                store._recover(cut_end)
             except (RoquetError, OSError):
                 store._release()
                 raise
@@ -291,6 +298,29 @@ class MessageStore:
         )
         return self._copy
 
+    def pause(self) -> None:
+        """Take no messages, so that the log stays as it is until `go_on`."""
+        self._admission.take_copies_only()
+
+    def go_on(self) -> None:
+        self._admission.take_messages()
+
+    def lead(self) -> None:
+        """Take messages again, where the copy has come to. Raises StateNotSaved, StoreUnavailable.
+
+        The thread that flushes stands still meanwhile. Raises SyncFailed if it does not.
+        """
+        is_flushed_by_thread = self._flusher.is_running
+        self._flusher.stop()
+        # Half a record would be taken for damage.
+        self._log.cut(self._log.end)
+        self._log.resume()
+        self._checksum_notes.go_on(self._log, with_checksums=self._config.write_checksums)
+        self._copy = None
+        self._admission.take_messages()
+        if is_flushed_by_thread:
+            self._flusher.start()
+
     # Reading
 
     def read(self, topic: str, queue_id: int, offset: int, limits: ReadLimits) -> ReadResult:
@@ -383,6 +413,16 @@ class MessageStore:
     @property
     def log_start(self) -> int:
         return self._log.start
+
+    @property
+    def refusal(self) -> StoreUnavailable | None:
+        """Why messages are not taken now; None if they are."""
+        return self._admission.refusal
+
+    @property
+    def sync_times(self) -> Histogram:
+        """How long the disk took for the log, in seconds."""
+        return self._flusher.sync_times
 
     @property
     def log_end(self) -> int:
@@ -480,14 +520,16 @@ class MessageStore:
 
     # How it works
 
-    def _recover(self) -> None:
-        layout = self._config.layout
+    def _recover(self, cut_end: int) -> None:
         was_clean = self._ownership.was_clean
         self._ownership.mark_open()
         self._deletions.load()
         checkpoints = self._checkpoints
         checkpoint = checkpoints.load()
         self._log.load()
+        if cut_end < self._log.files_end:
+            # What comes in place of what is cut off may be older, and is not safe because that was.
+            checkpoints.save(Checkpoint(durable_end=min(checkpoint.durable_end, cut_end)))
         lost_notes = self._load_checksum_notes()
         report = recover(
             self._log,
@@ -496,8 +538,8 @@ class MessageStore:
             checkpoint,
             was_clean=was_clean,
             delay_levels_ms=self._config.delay_levels_ms,
-            distrust_queues=lambda: checkpoints.save(replace(checkpoint, queue_timestamp=0)),
-            keep_aside=lambda end: keep_aside(self._disk, self._log, layout.cut, end),
+            distrust_queues=lambda: checkpoints.save(replace(checkpoints.value, queue_timestamp=0)),
+            cutting=Cutting(lambda end: self._keep_aside(end, is_wanted=end == cut_end), cut_end),
         )
         self.recovery = replace(report, lost_notes=lost_notes)
         # Before the checkpoint says that our own records go on up to here.
@@ -517,6 +559,15 @@ class MessageStore:
                 distrust=self._distrust_index,
             )
             self._index.file_backlog(self._log, _FILING_S_MAX)
+
+    def _keep_aside(self, end: int, *, is_wanted: bool) -> Path | None:
+        """Raises OSError and, if what is cut off on purpose cannot be kept, DiskFull."""
+        layout = self._config.layout
+        directory = layout.divergent if is_wanted else layout.cut
+        path = keep_aside(self._disk, self._log, directory, end)
+        if path is None and is_wanted:
+            raise DiskFull(f"there is no space in {directory} to keep what is to be cut off")
+        return path
 
     def _load_checksum_notes(self) -> str:
         """Why they cannot be read; empty if they can. Raises StateNotSaved."""

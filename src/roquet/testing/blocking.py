@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import final
 
-from roquet.client.blocking.twin import BlockingTwin
+from roquet.client.blocking.twin import BlockingTwin, described_by
 from roquet.client.errors import BadArgument
 from roquet.client.received import ReceivedMessage
 from roquet.testing.clock import MovableClock
@@ -12,6 +12,7 @@ from roquet.testing.cluster import Cluster
 
 
 @final
+@described_by(Cluster)
 class BlockingCluster(BlockingTwin[Cluster]):
     """`Cluster` explains the methods; any thread may call them."""
 
@@ -27,14 +28,17 @@ class BlockingCluster(BlockingTwin[Cluster]):
 
     @property
     def clock(self) -> MovableClock:
+        """By which messages are delayed, retried and checked; `advance` moves it."""
         return self._twin.clock
 
     @property
     def broker_names(self) -> list[str]:
+        """ "broker-a" and so on, as many as were asked for."""
         return self._twin.broker_names
 
     @property
     def name_server(self) -> str:
+        """What clients are given. It stays the same for as long as the cluster lives."""
         return self._twin.name_server
 
     def broker_address(self, name: str = "broker-a") -> str:

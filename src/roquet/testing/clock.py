@@ -38,9 +38,11 @@ class MovableClock:
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
 
     def now_ms(self) -> int:
+        """The same in milliseconds since 1970, as it is stored in messages."""
         return self._real.now_ms() + self._ahead_ms
 
     def monotonic_s(self) -> float:
+        """Time that really passes: nobody moves it."""
         return self._real.monotonic_s()
 
     def jumped_ms(self) -> int:

@@ -43,7 +43,7 @@ def roquet_cluster(request: pytest.FixtureRequest) -> "Iterator[BlockingCluster]
     The mark `roquet_cluster(brokers=..., settings=...)` asks for others.
     """
     mark = request.node.get_closest_marker("roquet_cluster")
-    yield from _running(mark.kwargs if mark is not None else {})
+    yield from _running(*mark.args, **mark.kwargs) if mark is not None else _running()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def roquet_session_options() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def roquet_session_cluster(roquet_session_options: dict[str, Any]) -> "Iterator[BlockingCluster]":
     """One cluster for all tests of a run; each takes topics of its own."""
-    yield from _running(roquet_session_options)
+    yield from _running(**roquet_session_options)
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def roquet_session_topic(roquet_session_cluster: "BlockingCluster") -> str:
     return roquet_session_cluster.new_topic()
 
 
-def _running(options: dict[str, Any]) -> "Iterator[BlockingCluster]":
+def _running(*nameless: Any, **options: Any) -> "Iterator[BlockingCluster]":
     from roquet.testing.blocking import BlockingCluster  # noqa: PLC0415
 
-    with BlockingCluster(**options) as cluster:
+    with BlockingCluster(*nameless, **options) as cluster:
         yield cluster

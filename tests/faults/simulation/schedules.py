@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from roquet import QueueRef, RoquetError
 from tests.faults.findings import Findings
-from tests.faults.rig import Rig
 from tests.faults.simulation.virtual_loop import NothingLeft, VirtualLoop
 from tests.faults.simulation.world import BROKER_NAME, FAULTS, Fault, World, simulated
 from tests.faults.traffic import TOPIC, Mix, Traffic
@@ -21,12 +20,13 @@ QUEUE_COUNT: Final = 2
 _FAULTS_MAX: Final = 4
 _PAUSE_S_MAX: Final = 2.0
 _PATIENCE_S: Final = 120.0
-_MIX: Final = Mix(senders_per_queue=1, pause_s=0.1, retried_each=10)
+MIX: Final = Mix(senders_per_queue=1, pause_s=0.1, retried_each=10)
 
 
 class Plan(NamedTuple):
     faults: Sequence[Fault]
     patience_s: float
+    mix: Mix
 
 
 class Outcome(NamedTuple):
@@ -43,13 +43,15 @@ def run_schedule(
     seed: int,
     faults: Sequence[Fault] = FAULTS,
     patience_s: float = _PATIENCE_S,
+    mix: Mix = MIX,
 ) -> Outcome:
     """The same seed gives the same outcome, to the byte.
 
-    `faults` are those that may be done; whatever is owed has to come within `patience_s`.
+    `faults` are those that may be done; whatever is owed has to come within `patience_s`; `mix` is
+    who is at work.
     """
     chance = random.Random(seed)
-    plan = Plan(faults, patience_s)
+    plan = Plan(faults, patience_s, mix)
     loop = VirtualLoop(seed)
     directory.mkdir()
     try:
@@ -71,7 +73,7 @@ async def _schedule(world: World, chance: random.Random, seed: int, plan: Plan) 
     await asyncio.sleep(_PAUSE_S_MAX)  # It is saved by then, and name servers know of it.
     queues = [QueueRef(TOPIC, BROKER_NAME, number) for number in range(QUEUE_COUNT)]
     done = []
-    async with Traffic(world.name_server, queues, seed, _MIX) as traffic:
+    async with Traffic(world.name_server, queues, seed, plan.mix) as traffic:
         world.traffic = traffic
         watching = asyncio.create_task(world.watch_commits())
         await asyncio.sleep(chance.uniform(0, _PAUSE_S_MAX))
@@ -100,7 +102,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def simulate(directory: Path, seed: int, count: int) -> Findings:
+def run_schedules(directory: Path, seed: int, count: int) -> Findings:
     findings = Findings()
     for number in range(seed, seed + count):
         outcome = run_schedule(directory / str(number), number)
@@ -112,12 +114,3 @@ def simulate(directory: Path, seed: int, count: int) -> Findings:
             for each in outcome.violations
         ]
     return findings
-
-
-SIMULATION: Final = Rig(
-    "simulation",
-    "broker and clients under virtual time: cuts, pauses, kills, power cuts, failed syncs",
-    simulate,
-    few=60,
-    many=10_000,
-)

@@ -5,6 +5,7 @@ synced. It dies in every way a process can, and starts again on what is left of 
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from roquet.store.errors import StoreError
 from roquet.store.flushing import Flusher
 from tests.faults.simulation.network import Factory, Listening
 from tests.faults.simulation.virtual_loop import START_S, VirtualLoop
-from tests.faults.traffic import ORDERED, SPREAD, TOPIC, Traffic
+from tests.faults.traffic import DELAY_S, ORDERED, SPREAD, TOPIC, Traffic
 from tests.support.fake_clock import START_MS
 from tests.support.faulty_disk import FaultyDisk, PowerCut
 from tests.support.quick_disk import QuickDisk
@@ -88,6 +89,8 @@ class World:
         self.broker: Broker
         self.traffic: Traffic
         self.life_count = 0
+        self._life_began_s = loop.now_s
+        self._clock_set_s = -math.inf
 
     @property
     def name_server(self) -> str:
@@ -114,7 +117,9 @@ class World:
 
     async def start(self) -> None:
         self._life = DiskOfALife(self.disk)
-        self.life_count += 1
+        self._life_began_s = self.loop.now_s
+        if self._clock_set_s > -math.inf:
+            self.traffic.history.wait_by_the_wall(self._clock_set_s + DELAY_S)
         config = BrokerConfig(
             store=small_config(
                 self.disk.root,
@@ -134,6 +139,8 @@ class World:
             transaction_check_interval_ms=1_000,
         )
         self.broker, self._running = await _started(config, self.clock, self._life)
+        # Not before: until now what is committed is what the last one knew.
+        self.life_count += 1
 
     async def stop(self) -> None:
         """As an operator stops it."""
@@ -165,6 +172,12 @@ class World:
         root = self._new_root()
         self.disk.cut_power(root, self._chance)
         self.disk = FaultyDisk(root)
+
+    def set_clock(self, ahead_ms: int) -> None:
+        """Who was accepted in an earlier life goes by the wall from now on, others in the next."""
+        self.clock.ahead_ms += ahead_ms
+        self._clock_set_s = self.loop.now_s
+        self.traffic.history.wait_by_the_wall(self._life_began_s + DELAY_S)
 
     async def watch_commits(self) -> None:
         """Within one life, what is committed never goes back."""
@@ -304,13 +317,20 @@ async def restart_names(world: World) -> None:
 async def set_the_clock(world: World) -> None:
     """Somebody sets the clock on the wall of the broker, forward or back."""
     hours = world._chance.choice((-24, -1, 1, 24))
-    world.clock.ahead_ms += hours * 3_600_000
+    world.set_clock(hours * 3_600_000)
 
 
 async def replace_members(world: World) -> None:
     """What they have committed is where others go on."""
     for group in (SPREAD, ORDERED):
         await world.traffic.replace(group)
+
+
+async def add_a_member(world: World) -> None:
+    """A second one reads in order for a while: each queue has to pass from hand to hand."""
+    member = await world.traffic.join(ORDERED)
+    await asyncio.sleep(world._chance.uniform(1, 4))
+    await world.traffic.leave(member)
 
 
 FAULTS: Final[tuple[Fault, ...]] = (

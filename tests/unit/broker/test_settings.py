@@ -5,6 +5,7 @@ sees the broker do something else. A key without a check fails.
 """
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -147,6 +148,18 @@ async def test_a_changed_setting_has_an_effect(
 
 def test_nothing_is_checked_that_cannot_be_changed() -> None:
     assert EFFECTS.keys() == CHANGEABLE
+
+
+@effect("logLevel")
+async def _(trial: Trial) -> None:
+    logger = logging.getLogger("roquet.broker")
+    try:
+        await trial.change("ERROR")
+        assert not logger.isEnabledFor(logging.WARNING)
+        await trial.change("DEBUG")
+        assert logger.isEnabledFor(logging.DEBUG)
+    finally:
+        logging.getLogger("roquet").setLevel(logging.NOTSET)
 
 
 # --- who may do what ---

@@ -100,3 +100,20 @@ def test_what_is_not_obeyed_is_named_once(tmp_path: Path) -> None:
     # How full the disk of this machine is does not matter here.
     warnings = [line for line in said.splitlines() if "WARNING" in line]
     assert len([line for line in warnings if "of the disk" not in line]) == 3
+
+
+def test_a_new_store_that_does_not_fit_its_disk_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    # No disk has 128 gigabytes in its first percent.
+    file.write_text("diskSpaceWarningLevelRatio=1\nmappedFileSizeCommitLog=2147483647\n")
+    result = roquet("broker", "-c", file, "--dir", tmp_path / "store", "--processes", 64)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("roquet broker: there is no room for a new store on the disk")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.slow
+def test_what_the_files_will_take_is_said_at_the_start(tmp_path: Path) -> None:
+    with OurBroker(tmp_path) as broker:
+        assert "the log grows by files of 8.0 MB, " in broker.log_tail()
+        assert "the first one takes 8.0 MB now." in broker.log_tail()

@@ -25,11 +25,15 @@ HEAVY = (
     "pyspark",
     "rich",
     "roquet.client",
+    "roquet.observing",
     "roquet.protocol.catalog",
     "roquet.protocol.sql_filter",
     "unittest",
     "zstandard",
 )
+
+# Nor these: some milliseconds and a megabyte together. `up` has a directory that ends with it.
+LATE = ("ctypes", "hashlib", "hmac", "secrets", "tempfile")
 
 HELP = """
 from roquet.cli.main import run_command
@@ -74,6 +78,11 @@ def test_a_server_loads_nothing_heavy(command: str) -> None:
     loaded = loaded_by(HELP.format(arguments=[command, "--help"]))
     assert f"roquet.cli.{command}_process" in loaded
     assert loaded.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("command", ["broker", "namesrv"])
+def test_a_server_loads_what_signs_and_forks_when_it_is_asked_to(command: str) -> None:
+    assert loaded_by(HELP.format(arguments=[command, "--help"])).isdisjoint(LATE)
 
 
 def test_a_name_server_loads_nothing_of_a_broker() -> None:

@@ -2,14 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import pytest
 
 from roquet.client.errors import SendForbidden
-from roquet.client.user_code import call, call_or, tell
+from roquet.client.user_code import Surroundings, call, call_or, gathered, tell
 
 
 async def double(number: int) -> int:
@@ -63,3 +64,55 @@ def test_only_what_forbids_a_send_passes() -> None:
 
     with pytest.raises(SendForbidden, match="closed on Sundays"):
         tell([forbid], "news")
+
+
+def test_what_all_say_is_gathered_whoever_fails(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_subject: str) -> dict[str, int]:
+        raise ValueError("broken")
+
+    sources: list[Callable[[str], dict[str, int]]] = [lambda s: {s: 1}, fail, lambda _: {"b": 2}]
+    assert gathered(sources, "a") == {"a": 1, "b": 2}
+    assert "broken" in caplog.text
+
+
+def test_surroundings_are_left_in_the_opposite_order_with_the_error() -> None:
+    seen: list[str] = []
+
+    @contextmanager
+    def around(subject: str, name: str) -> Iterator[None]:
+        seen.append(f"{name} of {subject}")
+        try:
+            yield
+        except ValueError:
+            seen.append(f"{name} saw it")
+            raise
+
+    makers = [partial(around, name=name) for name in ("first", "second")]
+    with pytest.raises(ValueError, match="why"), Surroundings(makers, "x"):
+        raise ValueError("why")
+    assert seen == ["first of x", "second of x", "second saw it", "first saw it"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_surroundings_that_fail_change_nothing(caplog: pytest.LogCaptureFixture, when: str) -> None:
+    @contextmanager
+    def around(_subject: str) -> Iterator[None]:
+        if when == "before":
+            raise ValueError("broken")
+        yield
+        raise ValueError("broken")
+
+    with Surroundings([around], "x"):
+        is_inside = True
+    assert is_inside
+    assert "broken" in caplog.text
+
+
+def test_surroundings_cannot_hide_what_is_raised_inside() -> None:
+    @contextmanager
+    def swallow(_subject: str) -> Iterator[None]:
+        with suppress(ValueError):
+            yield
+
+    with pytest.raises(ValueError, match="why"), Surroundings([swallow], "x"):
+        raise ValueError("why")

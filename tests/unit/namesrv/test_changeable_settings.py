@@ -1,6 +1,7 @@
 """Every setting that may be changed while a name server runs changes something, and stays so."""
 
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -34,14 +35,28 @@ async def order_for_brokers(peer: RawPeer) -> bool:
     return b"a:4" in (await peer.ask(registration())).body
 
 
-# For each key, what a peer sees of it.
+# For each key that is a truth, what a peer sees of it.
 EFFECTS: dict[str, Callable[[RawPeer], Awaitable[bool]]] = {
     "orderMessageEnable": order_of_route,
     "returnOrderTopicConfigToBroker": order_for_brokers,
 }
 
 
-@pytest.mark.parametrize("key", sorted(CHANGEABLE))
+async def test_the_log_says_as_much_as_is_wanted(peer: RawPeer) -> None:
+    try:
+        for level in ("ERROR", "DEBUG"):
+            await change(peer, f"logLevel={level}\n".encode())
+            level_now = logging.getLogger("roquet.namesrv").getEffectiveLevel()
+            assert logging.getLevelName(level_now) == level
+    finally:
+        logging.getLogger("roquet").setLevel(logging.NOTSET)
+
+
+def test_no_setting_is_forgotten() -> None:
+    assert {*EFFECTS, "logLevel"} == CHANGEABLE
+
+
+@pytest.mark.parametrize("key", sorted(EFFECTS))
 async def test_a_changed_setting_has_an_effect(peer: RawPeer, key: str) -> None:
     has_order = EFFECTS[key]
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "t", "value": "a:4"}

@@ -78,6 +78,7 @@ def test_shown_settings_can_be_read_again() -> None:
 def test_paths_ports_and_addresses_cannot_be_changed_while_running() -> None:
     config = NameServerConfig()
     assert {name for name in config_texts(config) if is_changeable(config, name)} == {
+        "logLevel",
         "orderMessageEnable",
         "returnOrderTopicConfigToBroker",
     }

@@ -1,10 +1,17 @@
 """Requests to a name server on a real socket, where the recorded ones do not reach."""
 
 import zlib
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from roquet.disk import SystemDisk
+from roquet.namesrv import server
+from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.handlers import ROUTES
+from roquet.namesrv.name_server import NameServer
+from roquet.net.router import Reply, Route
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.kv_table import KvTable
@@ -20,7 +27,10 @@ from roquet.protocol.codes import (
     ResponseCode,
 )
 from roquet.protocol.command import Command
-from roquet.protocol.fields import field_texts
+from roquet.protocol.fields import field_texts, fields_of
+from tests.support.accounts import ROLES, accounts_file, signed
+from tests.support.fake_clock import FakeClock
+from tests.support.filled_headers import filled_header
 from tests.support.golden_frames import golden_frames
 from tests.support.names import BROKER, SLAVE, Names, registration, request, two_topics
 from tests.support.raw_peer import RawPeer
@@ -30,6 +40,48 @@ async def route(peer: RawPeer, topic: str = "t") -> TopicRoute:
     reply = await peer.ask(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}))
     assert reply.code == ResponseCode.SUCCESS
     return read_body(TopicRoute, reply.body)
+
+
+# Whoever has an account; everything else is for administrators, and nothing for anybody else.
+FOR_ACCOUNTS = {
+    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+    RequestCode.GET_BROKER_CLUSTER_INFO,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+}
+ALL_KNOWN = {"known", "publisher", "subscriber", "replica", "admin"}
+
+
+async def test_each_role_may_do_what_the_table_says_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = [replace(route, handler=lambda _server, _request: Reply()) for route in ROUTES]
+    monkeypatch.setattr(server, "ROUTES", reached)
+    config = NameServerConfig(
+        port=0,
+        kv_config_path=tmp_path / "kvConfig.json",
+        access_control=True,
+        accounts_file=accounts_file(tmp_path),
+    )
+    async with (
+        server.serve_names(config, FakeClock(), SystemDisk()) as names,
+        await RawPeer.connect(names.config.port) as peer,
+    ):
+        for each in ROUTES:
+            allowed = ALL_KNOWN if each.code in FOR_ACCOUNTS else {"admin"}
+            assert await admitted(peer, each) == allowed, RequestCode(each.code).name
+
+
+async def admitted(peer: RawPeer, route: Route[NameServer]) -> set[str]:
+    """Which roles reach the handler."""
+    found = set()
+    for role, signer in ROLES.items():
+        header = fields_of(filled_header(route.header, {}))
+        reply = await peer.ask(signed(Command(route.code, fields=header), signer))
+        if reply.code == ResponseCode.SUCCESS:
+            found.add(role)
+        else:
+            assert (reply.remark or "").startswith("org.apache.rocketmq.acl.common.AclException: ")
+    return found
 
 
 def test_every_handler_takes_the_header_that_the_catalog_names() -> None:

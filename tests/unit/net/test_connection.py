@@ -82,6 +82,20 @@ async def test_answers_of_one_turn_are_counted_before_there_are_more() -> None:
     assert held.transport.get_write_buffer_size() <= 12_000
 
 
+async def test_large_replies_are_handed_over_as_they_are_and_small_ones_in_one_piece() -> None:
+    held = Held(limits=ConnectionLimits())
+    pieces: list[list[int]] = []
+    held.transport.writelines = lambda list_of_data: pieces.append(list(map(len, list_of_data)))  # type: ignore[method-assign]
+    held.transport.write = lambda data: pieces.append([len(data)])  # type: ignore[method-assign]
+    for size in (10_000, 100, 20_000):
+        held.connection.send(bytes(size))
+    await asyncio.sleep(0)
+    for size in (100, 200, 300):
+        held.connection.send(bytes(size))
+    await asyncio.sleep(0)
+    assert pieces == [[10_000, 100, 20_000], [600]]
+
+
 async def test_the_first_of_many_requests_of_one_turn_are_written_before_the_last() -> None:
     held = Held(dialed="a:1", limits=ConnectionLimits())
     request = Command(0, body=bytes(1_000))

@@ -1,23 +1,26 @@
 """Who connects is accepted, or waits until there is a descriptor."""
 
 import asyncio
+import resource
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
 import pytest
 
 from roquet.net import listening
-from roquet.net.listening import Listener
+from roquet.net.listening import Listener, is_scarce
 from roquet.net.ports import free_port
 from tests.support.eventually import eventually
 from tests.support.few_descriptors import few_descriptors_left
 
 
 class Doors:
-    """What a listener made, and what it had to say."""
+    """What a listener made, and what it had to say. Peers come in where it `is_open`."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_open: Callable[[socket.socket], bool] = lambda _: True) -> None:
+        self._is_open = is_open
         self.opened: list[asyncio.Transport] = []
         self.peers: list[object] = []
         self.shortages: list[OSError] = []
@@ -29,6 +32,8 @@ class Doors:
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 doors.opened.append(cast("asyncio.Transport", transport))
                 doors.peers.append(transport.get_extra_info("peername", "gone"))
+                if not doors._is_open(transport.get_extra_info("socket")):
+                    doors.opened[-1].abort()
 
         return Door()
 
@@ -75,6 +80,21 @@ async def test_without_descriptors_it_pauses_and_goes_on(monkeypatch: pytest.Mon
     await doors.close(listener)
 
 
+async def test_a_burst_of_peers_that_are_refused_leaves_files_their_descriptors() -> None:
+    doors = Doors(is_open=lambda accepted: not is_scarce(accepted.fileno()))
+    listener, port = await doors.listen()
+    # More at once than there are descriptors.
+    peers = [socket.socket() for _ in range(60)]
+    with few_descriptors_left(40):
+        for peer in peers:
+            peer.connect(("127.0.0.1", port))
+        await eventually(lambda: len(doors.opened) == len(peers))
+        assert not doors.shortages
+    for peer in peers:
+        peer.close()
+    await doors.close(listener)
+
+
 async def test_a_listener_that_pauses_can_be_closed() -> None:
     doors = Doors()
     listener, port = await doors.listen()
@@ -115,3 +135,20 @@ async def test_an_address_that_is_taken_leaves_nothing_open() -> None:
     with pytest.raises(OSError, match="in use"):
         await Listener.open("127.0.0.1", port, doors.new, doors.shortages.append)
     await doors.close(listener)
+
+
+@pytest.mark.parametrize(
+    ("limit", "descriptor", "is_one_of_the_last"),
+    [
+        (1024, 767, False),
+        (1024, 768, True),
+        (1_000_000, 995_903, False),
+        (1_000_000, 995_904, True),
+        (resource.RLIM_INFINITY, 2**30, False),
+    ],
+)
+def test_a_quarter_of_all_descriptors_but_not_more_than_thousands_are_for_files(
+    monkeypatch: pytest.MonkeyPatch, limit: int, descriptor: int, is_one_of_the_last: bool
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert is_scarce(descriptor) == is_one_of_the_last

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import resource
 import socket
 from contextlib import AsyncExitStack
 
@@ -15,7 +14,7 @@ from roquet.net.crowd import Bounds
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
-from roquet.net.serving import Server, is_scarce
+from roquet.net.serving import Server
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, encode_command
 from tests.support.echo_server import (
@@ -320,23 +319,6 @@ async def test_a_lack_of_descriptors_is_told_once_a_minute(
         assert caplog.text.count("nobody can connect") == 1
         async with await RawPeer.connect(server.port) as late:
             assert echoed_text(await late.ask(echo_request("late"))) == "late"
-
-
-@pytest.mark.parametrize(
-    ("limit", "descriptor", "is_one_of_the_last"),
-    [
-        (1024, 767, False),
-        (1024, 768, True),
-        (1_000_000, 995_903, False),
-        (1_000_000, 995_904, True),
-        (resource.RLIM_INFINITY, 2**30, False),
-    ],
-)
-def test_a_quarter_of_all_descriptors_but_not_more_than_thousands_are_for_files(
-    monkeypatch: pytest.MonkeyPatch, limit: int, descriptor: int, is_one_of_the_last: bool
-) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    assert is_scarce(descriptor) == is_one_of_the_last
 
 
 async def test_parked_requests_over_the_limit_are_refused() -> None:

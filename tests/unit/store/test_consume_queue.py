@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from roquet.disk import Disk, SystemDisk
 from roquet.store.consume_queue import (
     BLANK_SIZE,
     ENTRY_SIZE,
+    RESERVE_STEP,
+    RESERVE_STEP_MAX,
     ConsumeQueue,
     QueueEntry,
     unpack_entries,
@@ -72,6 +75,39 @@ def test_the_bytes_of_an_entry_are_as_specified(tmp_path: Path, queue: ConsumeQu
     queue.close()
     content = (tmp_path / "TopicA" / "0" / f"{0:020d}").read_bytes()
     assert content == bytes.fromhex("0000000000001000 00000073 000000000027a807") + bytes(180)
+
+
+def test_a_busy_queue_takes_more_and_more_space_at_once(tmp_path: Path) -> None:
+    queue = ConsumeQueue(SystemDisk(), tmp_path / "TopicA" / "0", 400_000 * ENTRY_SIZE, b"A", 0)
+    reserved: list[int] = []
+    while len(reserved) < 8:
+        queue.reserve()
+        reserved.append(queue.reserved_position)
+        queue.append_many(bytes(queue.reserved_position - queue.position))
+    queue.close()
+    steps = [after - before for before, after in pairwise(reserved)]
+    assert steps == sorted(steps)
+    assert steps[0] < 2 * RESERVE_STEP
+    assert RESERVE_STEP_MAX - 2 * ENTRY_SIZE < steps[-1] < RESERVE_STEP_MAX + 2 * ENTRY_SIZE
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells")
+def test_only_the_file_that_is_written_to_is_fetched_page_by_page(
+    tmp_path: Path, queue: ConsumeQueue
+) -> None:
+    append(queue, *range(100, 2600, 100))
+    assert [is_fetched_by_page(path) for path in sorted((tmp_path / "TopicA" / "0").iterdir())] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def is_fetched_by_page(path: Path) -> bool:
+    """Whether the kernel was told not to read ahead in the mapping of this file."""
+    _, _, behind = Path("/proc/self/smaps").read_text().partition(str(path))
+    _, _, flags = behind.partition("VmFlags:")
+    return "rr" in flags.splitlines()[0].split()
 
 
 def test_entries_are_read_back_file_by_file(queue: ConsumeQueue) -> None:

@@ -237,3 +237,32 @@ def test_the_stream_of_an_apache_master_makes_its_store(tmp_path: Path) -> None:
         for topic, queue_ids in master.queues().items():
             for queue_id in queue_ids:
                 assert bodies(slave, topic, queue_id) == bodies(master, topic, queue_id)
+
+
+@pytest.mark.parametrize("cut_bytes", [0, 1, 50])
+def test_a_copy_that_leads_goes_on_behind_its_last_whole_record(
+    tmp_path: Path, master: MessageStore, cut_bytes: int
+) -> None:
+    slave = open_store(tmp_path / "slave")
+    fill(master, 11)
+    whole = master.log_end
+    fill(master, 1)
+    send(master, slave, piece_size=100, end=whole + cut_bytes)
+    slave.lead()
+    assert slave.log_end == whole
+    slave.append(draft(b"its own"))
+    assert bodies(slave) == [*bodies(master)[:6], b"its own"]
+    crash(slave)
+    with opened(tmp_path / "slave") as again:
+        assert again.recovery is not None
+        assert again.recovery.cut_size == 0
+        assert bodies(again)[-1] == b"its own"
+
+
+def test_a_store_that_pauses_takes_nothing_until_it_goes_on(master: MessageStore) -> None:
+    master.pause()
+    with pytest.raises(CopiesOnly):
+        master.append(draft(b"1"))
+    master.go_on()
+    master.append(draft(b"2"))
+    assert bodies(master) == [b"2"]

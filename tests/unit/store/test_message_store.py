@@ -1,3 +1,4 @@
+import errno
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from roquet.store.reading.time_search import Boundary
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.quick_disk import QuickDisk
 from tests.support.stores import (
     EVERYTHING,
     bodies,
@@ -426,3 +428,54 @@ def test_what_is_held_back_is_not_there_yet(store: MessageStore) -> None:
         store.record_at(second.physical_offset)
     store.hold_back(second.physical_offset + second.size)
     assert bodies(store) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("kept", [0, 1, 7, 25, 40])
+def test_what_is_cut_off_on_purpose_is_kept_aside(
+    tmp_path: Path, kept: int, *, is_killed: bool
+) -> None:
+    """Across several files of the log, with queues and keys that follow."""
+    store = open_store(tmp_path)
+    ends = [0]
+    for number in range(40):
+        appended = store.append(draft(b"%02d" % number * 150, queue_id=number % 3))
+        ends.append(appended.physical_offset + appended.size)
+    log = b"".join(path.read_bytes() for path in sorted((tmp_path / "commitlog").iterdir()))
+    if is_killed:
+        crash(store)
+    else:
+        store.close()
+    with opened(tmp_path, cut_end=ends[kept]) as cut:
+        assert cut.log_end == ends[kept]
+        found = sorted(body for queue_id in range(3) for body in bodies(cut, queue_id=queue_id))
+        assert found == [b"%02d" % number * 150 for number in range(kept)]
+        assert cut.recovery is not None
+        path = cut.recovery.cut_path
+        assert (path is None) is (kept == 40)
+        if path is not None:
+            assert path.parent == tmp_path / "divergent"
+            aside = path.read_bytes()
+            assert aside == log[ends[kept] :][: len(aside)]
+            assert b"39" * 150 in aside
+        cut.append(draft(b"goes on"))
+    with opened(tmp_path) as again:
+        assert bodies(again)[-1] == b"goes on"
+
+
+def test_nothing_is_cut_off_that_cannot_be_kept(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append(draft(b"1"))
+        end = store.log_end
+
+    class NoRoom(QuickDisk):
+        def create(self, path: Path, size: int) -> int:
+            if path.parent.name == "divergent":
+                raise OSError(errno.ENOSPC, "no space")
+            return super().create(path, size)
+
+    with pytest.raises(DiskFull, match="divergent"):
+        open_store(tmp_path, disk=NoRoom(), cut_end=0)
+    with opened(tmp_path) as again:
+        assert again.log_end == end
+        assert bodies(again) == [b"1"]

@@ -97,6 +97,14 @@ def test_a_mark_says_how_many_brokers_there_are_and_their_settings(
 
 
 @pytest.mark.slow
+def test_a_mark_with_a_number_alone_says_nothing_and_fails(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(OPTIONS_TEST.replace("brokers=2, ", "2, "))
+    result = pytester.runpytest_subprocess("-p", "no:asyncio", "-k", "asks_for")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines("*takes 1 positional argument but 2 *were given")
+
+
+@pytest.mark.slow
 def test_one_cluster_of_a_session_has_a_clean_topic_for_each_test(
     pytester: pytest.Pytester,
 ) -> None:

@@ -11,6 +11,7 @@ from roquet.broker.handlers import (
     connections,
     delays,
     groups,
+    offices,
     offsets,
     progress,
     pulling,
@@ -46,4 +47,5 @@ ROUTES = (
     *cleaning.ROUTES,
     *accounts.ROUTES,
     *replicas.ROUTES,
+    *offices.ROUTES,
 )

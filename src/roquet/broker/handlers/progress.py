@@ -36,8 +36,7 @@ _NO_TIME: Final = -1  # what Java says for the time of a message that is not the
 
 def is_read(broker: Broker, group: str, topic: str) -> bool:
     """Whether a group that has an offset in a topic still reads it, as far as we know."""
-    members = broker.consumers.find(group)
-    return members is None or not members.subscriptions or topic in members.subscriptions
+    return broker.consumers.may_read(group, topic)
 
 
 def store_time(broker: Broker, topic: str, queue_id: int, offset: int) -> int:

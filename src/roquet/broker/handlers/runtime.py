@@ -24,6 +24,7 @@ from roquet.protocol.codes import VERSION_OURS, RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.admin import BrokerConfigReplyHeader, BrokerStatsHeader
 from roquet.protocol.messages.record import peek_record
+from roquet.settings.log_level import obey_log_level
 from roquet.store.errors import BadRecord
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,8 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Parked:
         timestamp=broker.clock.now_ms(),
     )
     broker.pauses.settings_changed()
+    if broker.config.log_level is not old.log_level:
+        obey_log_level(broker.config.log_level)
     if broker.config.permission != old.permission:
         broker.topics.announce_anew()
     if broker.config.register_interval_ms != old.register_interval_ms:

@@ -126,7 +126,9 @@ cdef class PlainPulls:
         )
         command = Command(header.code, header.opaque, 0, header.version)
         request = Request(asked, command, connection)
-        reply = answer_by(partial(answer_pull, self._broker, request, pull.limits), command)
+        reply = answer_by(
+            partial(answer_pull, self._broker, request, pull.limits), command, request.connection
+        )
         if reply is None:
             return 0
         replies.append(reply)

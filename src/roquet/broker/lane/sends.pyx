@@ -177,7 +177,7 @@ cdef class PlainSends:
         if self._is_sync and memmem(own, <size_t>size, b"WAIT\x01false", 10):
             return None
         size = put_stored(own, Span(own, size))
-        if size < 0 or size > _OWN_SIZE_MAX or memmem(own, <size_t>size, b"__CRC32#", 8):
+        if size < 0 or size > _OWN_SIZE_MAX or _has_checksum(Span(own, size)):
             return None
         self._grow_items(1)
         self._items[0].flag = <int32_t>sent.flag
@@ -190,15 +190,15 @@ cdef class PlainSends:
     cdef RecordDraft _read_batch(self, PlainTopic topic, const Sent* sent, Span body):
         """The draft for the messages of a batch; None if one of them is not plain."""
         cdef Py_ssize_t count = count_items(body)
+        cdef Span own
         cdef const uint8_t* at = body.start
-        if not 0 < count <= _BATCH_COUNT_MAX or memmem(
-            body.start, <size_t>body.size, b"__CRC32#", 8
-        ):
+        if not 0 < count <= _BATCH_COUNT_MAX:
             return None
         self._grow_items(count)
         for index in range(count):
             at = read_item(at, &self._items[index])
-            if self._items[index].properties.size > _OWN_SIZE_MAX:
+            own = self._items[index].properties
+            if own.size > _OWN_SIZE_MAX or _has_checksum(own):
                 return None
         self._stored.count = count
         return self._batch_draft(topic, sent.properties)
@@ -257,6 +257,11 @@ cdef class PlainSends:
             self._scratch = <uint8_t*>grown
             self._scratch_capacity = 2 * size
         return self._scratch
+
+
+cdef inline bint _has_checksum(Span properties) noexcept:
+    """Whether one came along, or what looks like it: it would belong to another record."""
+    return memmem(properties.start, <size_t>properties.size, b"__CRC32#", 8) is not NULL
 
 
 cdef inline bint _is_same(bytes known, Span text) noexcept:

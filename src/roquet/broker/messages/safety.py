@@ -4,8 +4,10 @@ There are two conditions, and a broker awaits none, one or both of them:
 
     sync flush     the disk has it. Each round of the flush thread makes everything before one
                    physical offset durable; that is handed to the event loop once per round.
-    SYNC_MASTER    a slave has it, and said so (`replication/copies`). Without a slave that is near
-                   enough nobody waits for one.
+    SYNC_MASTER    a slave has it, or as many as are needed, and said so (`replication/copies`).
+                   Without one that is near enough nobody waits for it. A master that another
+                   broker may step in for also has to hold the office still: nobody is told
+                   anything while it may be lost.
 
 Each is an end that moves on. Records are appended in the order of the log, so all who wait stand in
 one line, and the moving ends let them go from its head. Their deadlines are in the same order.
@@ -257,6 +259,8 @@ class Safety:
         """Lets those go whose wait is over. This is the only place that says what is safe."""
         self._is_settling = False
         copies = self._copies
+        if not self._may_acknowledge():
+            return
         confirmed_end = EVERYTHING if copies is None else copies.confirmed_end
         self._safe_end = min(self._disk_end, confirmed_end)
         self._release(self._overdue)
@@ -289,8 +293,15 @@ class Safety:
     def _set_timer(self) -> None:
         self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
 
+    def _may_acknowledge(self) -> bool:
+        return self._copies is None or self._copies.may_acknowledge()
+
     def _sweep(self) -> None:
         self._timer = None
+        if not self._may_acknowledge():
+            # Nor that nobody knows: that would be said of what a successor may cut off.
+            self._set_timer()
+            return
         now_s = self._clock.monotonic_s()
         line = self._line
         while line and (why := self._why_late(line[0], now_s)) is not None:

@@ -1,19 +1,27 @@
 """Which slaves a master has, and how far each has confirmed the log. State; it knows no sockets.
 
-A SYNC_MASTER answers a send when one slave has confirmed it. With none that is near enough it does
-not wait, and says so:
+A master that waits for slaves answers a send when `slaves_needed` of them have confirmed it. With
+fewer that are near enough it does not wait, and says so:
 
-    nobody      no slave has reported, or all are `lag_size_max` behind     SLAVE_NOT_AVAILABLE
-    somebody    at least one is nearer                                      wait, but not for ever
+    too few     not as many have reported, or are `lag_size_max` behind     SLAVE_NOT_AVAILABLE
+    enough      as many are nearer                                          wait, but not for ever
 
-While somebody is waited for, readers are shown only what was confirmed, or given up: what a reader
+While they are waited for, readers are shown only what was confirmed, or given up: what a reader
 has seen does not vanish with the master. What was readable stays so when a slave comes.
+
+Where another broker may step in (`members` is not None) only those that are in sync count, nothing
+is acknowledged unless `may_acknowledge` says so, and what was given up is not shown: a successor
+may not have it. A master that is in sync with nobody has no successor, and shows everything.
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Final, final
 
 import msgspec
+
+from roquet.broker.replication.acknowledging import end_with_copies
+from roquet.broker.replication.in_sync import Follower
 
 EVERYTHING: Final = 2**63 - 1
 
@@ -22,59 +30,159 @@ def do_nothing() -> None:
     """For a master that waits for nobody."""
 
 
+def always() -> bool:
+    """For a master that nobody can replace."""
+    return True
+
+
 @final
 class Slave(msgspec.Struct, eq=False):
-    """One link, from its first report on."""
+    """One link, from its first report on. Slaves of Apache have no `replica_id`."""
 
     address: str
     confirmed_end: int
     sent_end: int
+    replica_id: int | None = None
+    linked_at_s: float = 0.0
+    # When it had all that the log had then; the mark is what it has to confirm to prove it again.
+    caught_up_at_s: float = -inf
+    mark_end: int = 0
+    mark_at_s: float = 0.0
+
+    def lag_s(self, log_end: int, now_s: float) -> float:
+        if self.confirmed_end >= log_end:
+            return 0.0
+        return now_s - max(self.caught_up_at_s, self.linked_at_s)
 
 
 @final
 class Copies:
     """Belongs to the event loop. `on_change` is called after every change that is made here."""
 
-    def __init__(self, lag_size_max: int, log_end: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        lag_size_max: int,
+        log_end: Callable[[], int],
+        *,
+        slaves_needed: int = 1,
+        now_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._lag_size_max = lag_size_max
         self._log_end = log_end
+        self._now_s = now_s
+        self._slaves_needed = slaves_needed
         self.slaves: list[Slave] = []
-        # The most that any slave ever confirmed.
-        self.confirmed_end = 0
+        # Who is in sync, the master itself among them; None where nobody decides that.
+        self.members: frozenset[int] | None = None
+        self.may_acknowledge: Callable[[], bool] = always
+        # The most that enough slaves ever confirmed.
+        self._confirmed_end = 0
         # What readers were shown while nobody was waited for, or given up.
         self._shown_end = 0
+        # When this master took office, and what the log had then: all of it may be acknowledged.
+        self._since_s = now_s()
+        self._since_end = 0
+        self._gone: dict[int, Follower] = {}
         self.on_change: Callable[[], None] = do_nothing
+
+    def lead(self, members: frozenset[int], may_acknowledge: Callable[[], bool]) -> None:
+        """From now on there are successors. All that the log has by now was elected with it."""
+        self.members = members
+        self.may_acknowledge = may_acknowledge
+        self._since_s = self._now_s()
+        self._since_end = self._shown_end = self._log_end()
+        self.on_change()
+
+    def use_members(self, members: frozenset[int]) -> None:
+        self._note_shown()
+        self.members = members
+        self._count()
 
     def join(self, slave: Slave) -> None:
         self._note_shown()
+        now_s = self._now_s()
+        slave.linked_at_s = slave.mark_at_s = now_s
+        slave.mark_end = self._log_end()
         self.slaves.append(slave)
         self.confirm(slave, slave.confirmed_end)
 
     def leave(self, slave: Slave) -> None:
         self.slaves.remove(slave)
+        if slave.replica_id is not None:
+            self._gone[slave.replica_id] = _follower(slave.replica_id, slave, is_linked=False)
         self.on_change()
 
     def confirm(self, slave: Slave, end: int) -> None:
         self._note_shown()
         slave.confirmed_end = end
-        self.confirmed_end = max(self.confirmed_end, end)
-        self.on_change()
+        if end >= slave.mark_end:
+            slave.caught_up_at_s = slave.mark_at_s
+            slave.mark_end, slave.mark_at_s = self._log_end(), self._now_s()
+        self._count()
 
     def give_up(self, end: int) -> None:
         """A sender has waited long enough for what ends there."""
-        self._shown_end = max(self._shown_end, end)
+        if self.members is None:
+            self._shown_end = max(self._shown_end, end)
+
+    @property
+    def confirmed_end(self) -> int:
+        return self._confirmed_end if self._slaves_needed else self._log_end()
+
+    @property
+    def acknowledged_end(self) -> int:
+        """What lies before it in the log may have been acknowledged, by this master or another."""
+        return max(self.confirmed_end, self._since_end)
 
     def is_awaited(self, end: int) -> bool:
         """Whether it makes sense to wait for what ends there in the log."""
-        return bool(self.slaves) and end - self.confirmed_end < self._lag_size_max
+        return (
+            len(self._counted()) >= self._slaves_needed
+            and end - self.confirmed_end < self._lag_size_max
+        )
 
     @property
     def shown_end(self) -> int:
         """What lies behind it in the log is not shown to readers yet."""
-        if not self.is_awaited(self._log_end()):
+        if not self._slaves_needed or not self._hides():
             return EVERYTHING
         return max(self.confirmed_end, self._shown_end)
+
+    def followers(self) -> list[Follower]:
+        """Of those that can be in sync: all that are linked, were, or should be."""
+        known = dict(self._gone)
+        for member in self.members or ():
+            away = Follower(member, self._since_end, self._since_s, is_linked=False)
+            known.setdefault(member, away)
+        for slave in self.slaves:
+            if slave.replica_id is not None:
+                known[slave.replica_id] = _follower(slave.replica_id, slave, is_linked=True)
+        return list(known.values())
+
+    def _hides(self) -> bool:
+        if self.members is not None:
+            return len(self.members) > 1
+        return self.is_awaited(self._log_end())
+
+    def _counted(self) -> dict[int | str, int]:
+        """How far those that count have the log; a slave with two links counts once."""
+        found: dict[int | str, int] = {}
+        for slave in self.slaves:
+            if self.members is None or slave.replica_id in self.members:
+                key = slave.address if slave.replica_id is None else slave.replica_id
+                found[key] = max(slave.confirmed_end, found.get(key, 0))
+        return found
+
+    def _count(self) -> None:
+        if self._slaves_needed:
+            end = end_with_copies(self._counted().values(), self._slaves_needed)
+            self._confirmed_end = max(self._confirmed_end, end)
+        self.on_change()
 
     def _note_shown(self) -> None:
         if self.shown_end == EVERYTHING:
             self._shown_end = self._log_end()
+
+
+def _follower(replica_id: int, slave: Slave, *, is_linked: bool) -> Follower:
+    return Follower(replica_id, slave.confirmed_end, slave.caught_up_at_s, is_linked)

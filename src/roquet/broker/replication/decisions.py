@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from roquet.broker.replication.errors import SlaveAhead, SlaveBehind
+from roquet.broker.replication.epochs import EpochHistory, common_end
+from roquet.broker.replication.errors import NothingInCommon, Outdated, SlaveAhead, SlaveBehind
+from roquet.broker.replication.handshake import Admission, Registration
 from roquet.protocol.bodies.group_config import GroupConfig
 
 MASTER_ID: Final = 0
@@ -21,6 +23,35 @@ def first_position(reported: int, log_start: int, log_end: int) -> int:
     if reported < log_start:
         raise SlaveBehind(reported, log_start)
     return reported
+
+
+def admission(
+    slave: Registration, history: EpochHistory, log_start: int, log_end: int, *, is_elected: bool
+) -> Admission:
+    """Where a slave of ours goes on: behind what its log and the master's have in common.
+
+    What follows that, it has to cut off. That is right if it wrote that itself, as a master whose
+    successor never got it, and if the master was elected for the longest log. Otherwise the master
+    has lost what the slave still has, and a person has to decide.
+
+    Raises Outdated for a slave that knows a later master, SlaveAhead, SlaveBehind and
+    NothingInCommon.
+    """
+    epoch = history.latest
+    if slave.seen_epoch > epoch:
+        raise Outdated(epoch, slave.seen_epoch)
+    if slave.log_start == slave.log_end:
+        # It has nothing, and begins where the master does.
+        return Admission(epoch, history.starts, slave.log_end)
+    end = common_end(history, log_end, EpochHistory(slave.epochs), slave.log_end)
+    if end < slave.log_start:
+        raise NothingInCommon(slave.log_start, end)
+    if end < log_start:
+        raise SlaveBehind(end, log_start)
+    wrote_it = EpochHistory(slave.epochs).at(slave.log_end).author == slave.author
+    if end < slave.log_end and not (wrote_it or is_elected):
+        raise SlaveAhead(slave.log_end, end)
+    return Admission(epoch, history.starts, end)
 
 
 def suggested_broker(group: GroupConfig | None, *, is_behind: bool) -> int:

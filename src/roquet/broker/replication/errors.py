@@ -4,7 +4,13 @@ RoquetError
 ├── MasterRefused      a table cannot be copied; a slave asks again
 └── LinkError          costs the link; a slave tries again
     ├── BadFrame       bytes that cannot be a frame
+    ├── BadHandshake   a message that cannot be one
+    ├── Diverged       the slave has what its master never had: it is cut, and kept aside
     ├── LinkClosed     the other side has ended it
+    ├── NothingInCommon  the slave no longer has what both had
+    ├── NotTrusted     the other side does not know the secret
+    ├── Outdated       the other side, or this one, is of an epoch that is over
+    ├── Rejected       the master does not want this slave
     ├── SlaveAhead     the slave has what the master does not
     └── SlaveBehind    the master no longer has what the slave needs next
 """
@@ -42,6 +48,40 @@ class BadFrame(LinkError):
         self.size = size
 
 
+class BadHandshake(LinkError):
+    pass
+
+
+class NotTrusted(LinkError):
+    def __init__(self) -> None:
+        super().__init__(
+            "it does not know the secret of this broker: replication.secretFile has to be the same"
+            " for all brokers of one name"
+        )
+
+
+class Outdated(LinkError):
+    """`epoch` is over, because `seen_epoch` has begun."""
+
+    def __init__(self, epoch: int, seen_epoch: int) -> None:
+        super().__init__(f"epoch {epoch} is over: there is a master of epoch {seen_epoch}")
+        self.epoch = epoch
+        self.seen_epoch = seen_epoch
+
+
+class Rejected(LinkError):
+    pass
+
+
+class Diverged(LinkError):
+    def __init__(self, common_end: int, log_end: int) -> None:
+        super().__init__(
+            f"the log ends at {log_end}, and what follows {common_end} was never the master's"
+        )
+        self.common_end = common_end
+        self.log_end = log_end
+
+
 class LinkClosed(LinkError):
     pass
 
@@ -54,6 +94,16 @@ class SlaveAhead(LinkError):
         )
         self.reported = reported
         self.log_end = log_end
+
+
+class NothingInCommon(LinkError):
+    def __init__(self, log_start: int, common_end: int) -> None:
+        super().__init__(
+            f"its log begins at {log_start}, and all that it has in common with the master's ends"
+            f" at {common_end}. To have it follow again, {_COPY_ANEW}"
+        )
+        self.log_start = log_start
+        self.common_end = common_end
 
 
 class SlaveBehind(LinkError):

@@ -7,12 +7,16 @@ from collections.abc import Callable
 from typing import Final, final
 
 from roquet.broker.replication.both_ways import both_ways
-from roquet.broker.replication.errors import LinkClosed, LinkError, reason_of
-from roquet.broker.replication.frames import FrameReader, encode_report
+from roquet.broker.replication.errors import Diverged, LinkClosed, LinkError, reason_of
+from roquet.broker.replication.frames import FrameReader, encode_epoch_report, encode_report
+from roquet.broker.replication.greeting import greet_master
+from roquet.broker.replication.handshake import Registration
+from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.errors import NetError
 from roquet.net.peers import CONNECT_TIMEOUT_S, split_address
+from roquet.state_file import StateFileError
 from roquet.store.errors import StoreError
 from roquet.store.log_copy import Grown, LogCopy
 from roquet.store.message_store import MessageStore
@@ -41,8 +45,16 @@ class MasterLink:
         *,
         master_address: Callable[[], str | None],
         on_grown: Callable[[Grown], None],
+        trust: Trust | None = None,
+        on_diverged: Callable[[int], None] = lambda _end: None,
     ) -> None:
-        """`master_address` says where the master sends its log, None if nobody knows."""
+        """`master_address` says where the master sends its log, None if nobody knows.
+
+        `on_diverged` hears behind what the log has to be cut before it can go on.
+        """
+        self._config = config
+        self._trust = trust
+        self._on_diverged = on_diverged
         self._clock = clock
         self._store = store
         self._copy: LogCopy = store.follow()
@@ -56,28 +68,58 @@ class MasterLink:
         self._said_at_s = 0.0
         # Where the log comes from now; None without a link.
         self.master: str | None = None
+        # Of the link, if both are ours: the epoch of its master, and how far that has come.
+        self.epoch: int | None = None
+        self._frames = FrameReader()
+        self._caught_up_at_s = clock.monotonic_s()
+        self._is_held = False
 
     def report_soon(self) -> None:
         """More is stored, or safe, than the master was told."""
         self._has_news.set()
 
+    def hold(self) -> None:
+        """Take no more of the log, from this very moment on, until `go_on`."""
+        self._is_held = True
+        self._has_news.set()
+
+    def go_on(self) -> None:
+        self._is_held = False
+
+    @property
+    def lag_size(self) -> int:
+        """How much the master has, as far as it said so, and this slave does not."""
+        end = self._frames.master_end
+        return 0 if end is None else max(0, end - self._store.log_end)
+
+    @property
+    def lag_s(self) -> float:
+        """For how long this slave has not had all that its master has, or has had no master."""
+        if self.master is not None and self.lag_size == 0:
+            return 0.0
+        return self._clock.monotonic_s() - self._caught_up_at_s
+
     async def follow(self) -> None:
         """Never returns."""
         while True:
-            address = self._master_address()
+            address = None if self._is_held else self._master_address()
             if address is None:
-                self._say(_NO_MASTER)
+                if not self._is_held:
+                    self._say(_NO_MASTER)
                 # The name servers are asked by others, who do not tell.
                 await asyncio.sleep(_LOOK_PAUSE_S)
                 continue
             try:
                 await self._copy_from(address)
-            except (LinkError, NetError, StoreError, OSError) as error:
+            except Diverged as diverged:
+                log.warning("master %s: %s", address, diverged)
+                self._on_diverged(diverged.common_end)
+            except (LinkError, NetError, StoreError, StateFileError, OSError) as error:
                 self._say(f"master {address}: {reason_of(error)}")
             await asyncio.sleep(_RETRY_PAUSE_S)
 
     async def _copy_from(self, address: str) -> None:
-        """Raises LinkError, NoCopy, StoreUnavailable, BadAddress and OSError."""
+        """Raises LinkError, NoCopy, StoreUnavailable, StateNotSaved, BadAddress and OSError."""
         host, port = split_address(address)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as sock:
@@ -85,7 +127,10 @@ class MasterLink:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await asyncio.get_running_loop().sock_connect(sock, (host, port))
+            if self._trust is not None:
+                await self._greet(sock, self._trust)
             log.info("following master %s from %d on", address, self._copy.begin())
+            self._frames = FrameReader(self.epoch)
             self._heard_at_s = self._clock.monotonic_s()
             self.master = address
             try:
@@ -93,18 +138,51 @@ class MasterLink:
             finally:
                 self.master = None
 
+    async def _greet(self, sock: socket.socket, trust: Trust) -> None:
+        """Raises LinkError, StateNotSaved and OSError."""
+        epochs, config, store = trust.epochs, self._config, self._store
+
+        def registration() -> Registration:
+            return Registration(
+                epochs.author,
+                epochs.seen,
+                epochs.history.starts,
+                store.log_start,
+                store.log_end,
+            )
+
+        admission = await greet_master(
+            sock,
+            trust.secret,
+            cluster=config.cluster_name,
+            broker_name=config.broker_name,
+            replica_id=config.broker_id,
+            registration=registration,
+        )
+        if self._is_held:
+            raise LinkClosed("it is not the master any more")
+        if admission.go_on_at < store.log_end:
+            raise Diverged(admission.go_on_at, store.log_end)
+        # Before the first byte of it is written.
+        epochs.follow(admission.epoch, admission.epochs)
+        self.epoch = admission.epoch
+
     async def _receive(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        frames = FrameReader()
+        frames = self._frames
         buffer = memoryview(bytearray(_BUFFER_SIZE))
         while True:
             size = await loop.sock_recv_into(sock, buffer)
             if not size:
                 raise LinkClosed("it has closed the link; its log says why")
+            if self._is_held:
+                raise LinkClosed("it is not the master any more")
             self._heard_at_s = self._clock.monotonic_s()
             for physical_offset, data in frames.pieces(buffer[:size]):
                 self._copy.write(physical_offset, data)
             self._take_over()
+            if self.lag_size == 0:
+                self._caught_up_at_s = self._heard_at_s
             await asyncio.sleep(0)  # Others have their turn.
 
     def _take_over(self) -> None:
@@ -122,14 +200,20 @@ class MasterLink:
         while True:
             self._has_news.clear()
             # With sync flush, what is confirmed survives a power cut here, too.
-            await loop.sock_sendall(sock, encode_report(self._store.stored_end))
+            await loop.sock_sendall(sock, self._report_now())
             timer = loop.call_later(self._report_s, self._has_news.set)
             try:
                 await self._has_news.wait()
             finally:
                 timer.cancel()
+            if self._is_held:
+                raise LinkClosed("it is not the master any more")
             if self._clock.monotonic_s() - self._heard_at_s > self._silence_s_max:
                 raise LinkClosed(f"it has said nothing for {self._silence_s_max:g} s")
+
+    def _report_now(self) -> bytes:
+        end = self._store.stored_end
+        return encode_report(end) if self.epoch is None else encode_epoch_report(self.epoch, end)
 
     def _say(self, text: str) -> None:
         """Not every second."""

@@ -10,37 +10,59 @@ From master to slave:
       0  int64  physical offset of the bytes that follow
       8  int32  how many there are; 0 for a sign of life
      12  ...    bytes of the log as they lie there, of one file, cut anywhere
+
+Between brokers of ours that have a secret in common (see `handshake`) each is longer:
+
+    report      0  int64  epoch of the link
+                8  int64  how far the log of the slave has come
+
+    frame       0  int64  epoch of the master
+                8  int64  how far its log has come: the slave can tell how far it is behind
+               16  int64  physical offset of the bytes that follow
+               24  int32  how many there are; 0 for a sign of life
+               28  ...    bytes of the log
 """
 
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple, final
 
-from roquet.broker.replication.errors import BadFrame
+from roquet.broker.replication.errors import BadFrame, Outdated
 
 _REPORT: Final = Struct(">q")
 _HEADER: Final = Struct(">qi")
-HEADER_SIZE: Final = _HEADER.size
 
 encode_report = _REPORT.pack
 encode_header = _HEADER.pack
 
+_EPOCH_REPORT: Final = Struct(">qq")
+_EPOCH_HEADER: Final = Struct(">qqqi")
+
+encode_epoch_report = _EPOCH_REPORT.pack
+encode_epoch_header = _EPOCH_HEADER.pack
+
 
 @final
 class ReportReader:
-    """Reports as the network cuts them."""
+    """Reports as the network cuts them. Those of a link with an epoch must be of that one."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int | None = None) -> None:
+        self._epoch = epoch
+        self._layout = _REPORT if epoch is None else _EPOCH_REPORT
         self._rest = b""
 
     def last(self, data: bytes) -> int | None:
-        """The last report that is whole by now; None if there is no new one."""
+        """The last report that is whole by now; None if there is no new one. Raises Outdated."""
         data = self._rest + data
-        whole = len(data) - len(data) % _REPORT.size
+        size = self._layout.size
+        whole = len(data) - len(data) % size
         self._rest = data[whole:]
         if not whole:
             return None
-        found: int = _REPORT.unpack_from(data, whole - _REPORT.size)[0]
+        *epochs, found = self._layout.unpack_from(data, whole - size)
+        if epochs and epochs[0] != self._epoch:
+            raise Outdated(min(epochs[0], self._epoch or 0), max(epochs[0], self._epoch or 0))
+        assert isinstance(found, int)
         return found
 
 
@@ -53,15 +75,24 @@ class Piece(NamedTuple):
 
 @final
 class FrameReader:
-    """Frames as the network cuts them. Nothing is kept but a header that is not whole."""
+    """Frames as the network cuts them. Nothing is kept but a header that is not whole.
 
-    def __init__(self) -> None:
+    Those of a link with an epoch must be of that one; `master_end` is what they say of the master.
+    """
+
+    def __init__(self, epoch: int | None = None) -> None:
+        self._epoch = epoch
+        self._layout = _HEADER if epoch is None else _EPOCH_HEADER
+        self.master_end: int | None = None
         self._header = b""
         self._offset = 0
         self._left = 0
 
     def pieces(self, data: memoryview) -> Iterator[Piece]:
-        """What is in `data`, without copying it; signs of life are left out. Raises BadFrame."""
+        """What is in `data`, without copying it; signs of life are left out.
+
+        Raises BadFrame and Outdated.
+        """
         while data:
             if not self._left:
                 data = self._read_header(data)
@@ -73,11 +104,19 @@ class FrameReader:
                 data = data[len(piece) :]
 
     def _read_header(self, data: memoryview) -> memoryview:
-        missing = HEADER_SIZE - len(self._header)
+        missing = self._layout.size - len(self._header)
         self._header += bytes(data[:missing])
-        if len(self._header) == HEADER_SIZE:
-            self._offset, self._left = _HEADER.unpack(self._header)
+        if len(self._header) == self._layout.size:
+            *others, self._offset, self._left = self._layout.unpack(self._header)
+            if others:
+                self._check_epoch(others[0])
+                self.master_end = others[1]
             if self._offset < 0 or self._left < 0:
                 raise BadFrame(self._offset, self._left)
             self._header = b""
         return data[missing:]
+
+    def _check_epoch(self, epoch: int) -> None:
+        assert self._epoch is not None
+        if epoch != self._epoch:
+            raise Outdated(min(epoch, self._epoch), max(epoch, self._epoch))

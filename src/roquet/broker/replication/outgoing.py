@@ -24,7 +24,13 @@ class _Frame(NamedTuple):
 class OutgoingFrames:
     """Begins at `position`. A frame carries `frame_size_max` bytes, or fewer."""
 
-    def __init__(self, position: int, frame_size_max: int) -> None:
+    def __init__(
+        self,
+        position: int,
+        frame_size_max: int,
+        encode_header: Callable[[int, int], bytes] = encode_header,
+    ) -> None:
+        self._encode_header = encode_header
         # Everything before it was sent.
         self.position = position
         self._frame_size_max = frame_size_max
@@ -40,7 +46,7 @@ class OutgoingFrames:
     def sign_of_life(self) -> None:
         """Have a frame without bytes sent; only between frames."""
         assert not self.is_in_frame
-        self._header = encode_header(self.position, 0)
+        self._header = self._encode_header(self.position, 0)
 
     def buffers(
         self, end: int, view_at: Callable[[int, int], memoryview]
@@ -60,7 +66,8 @@ class OutgoingFrames:
             view = view_at(position, min(self._frame_size_max, end - position))
             if not view:
                 break
-            frame = _Frame(encode_header(position, len(view)), position, position + len(view))
+            header = self._encode_header(position, len(view))
+            frame = _Frame(header, position, position + len(view))
             offered.append(frame)
             found += [frame.header, view]
             position = frame.end

@@ -1,18 +1,29 @@
 """Everything that a broker has of replication, whichever role it plays."""
 
+import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import final
 
-from roquet.broker.replication.copies import Copies
+import msgspec
+
 from roquet.broker.replication.following import MasterLink
+from roquet.broker.replication.in_sync import LagBound, is_near
 from roquet.broker.replication.sending import SlaveLinks
 from roquet.broker.replication.tables import SlaveTables, TableCopy
+from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.peers import Peers
-from roquet.net.service import Services
 from roquet.store.log_copy import Grown
 from roquet.store.message_store import MessageStore
+
+
+class Rebirth(msgspec.Struct, frozen=True):
+    """How a broker has to begin again: as a slave, and perhaps without the end of its log."""
+
+    broker_id: int
+    cut_end: int | None = None
 
 
 @final
@@ -25,20 +36,26 @@ class Replication:
         clock: Clock,
         store: MessageStore,
         *,
-        copies: Copies,
-        services: Services,
+        slave_links: SlaveLinks,
         peers: Peers,
         tables: SlaveTables,
         on_grown: Callable[[Grown], None],
+        trust: Trust | None = None,
     ) -> None:
-        self._config = config
+        # As it is now: who is promoted has another one.
+        self.config = config
+        self._clock = clock
         self._store = store
-        self.copies = copies
-        self.slave_links = SlaveLinks(config, clock, store, copies, services)
-        # Of a slave, as the name servers said last; None before they knew one.
+        self.trust = trust
+        self.slave_links = slave_links
+        self.copies = slave_links.copies
+        # Of a slave, as the name servers or etcd said last; None before they knew one.
         self.master_address: str | None = None
         self.master_ha_address: str | None = None
         self.master_link: MasterLink | None = None
+        self.following: list[asyncio.Task[None] | None] = []
+        # Set by whoever finds that this broker cannot go on as it is; see `life`.
+        self.rebirth: asyncio.Future[Rebirth] = asyncio.get_running_loop().create_future()
         if config.is_slave:
             self.master_link = MasterLink(
                 config,
@@ -46,13 +63,70 @@ class Replication:
                 store,
                 master_address=lambda: config.ha_master_address or self.master_ha_address,
                 on_grown=on_grown,
+                trust=trust,
+                on_diverged=self._cut,
             )
         self.table_copy = TableCopy(peers, config.own_account, tables, lambda: self.master_address)
 
+    @property
+    def epoch(self) -> int:
+        """Of the master that wrote last here; 0 without epochs."""
+        return 0 if self.trust is None else self.trust.epochs.history.latest
+
+    def begin_again(self, rebirth: Rebirth) -> None:
+        if not self.rebirth.done():
+            self.rebirth.set_result(rebirth)
+
+    def stop_following(self) -> None:
+        """The log grows no more, from this very moment on."""
+        if self.master_link is not None:
+            self.master_link.hold()
+        for task in self.following:
+            if task is not None:
+                task.cancel()
+        self.following = []
+        self.master_link = None
+
     def runtime_entries(self) -> dict[str, str]:
         """For operators, under keys of ours."""
-        entries = {"brokerRole": self._config.role.value}
-        if self.master_link is not None:
-            return entries | {"followedMaster": self.master_link.master or ""}
-        lags = [self._store.log_end - slave.confirmed_end for slave in self.copies.slaves]
-        return entries | {"slaveCount": str(len(lags)), "slaveLagBytes": str(min(lags, default=0))}
+        entries = {
+            "brokerRole": self.config.role.value,
+            "replicationEpoch": str(self.epoch),
+            "replicationAcknowledge": self.config.acknowledges.value,
+        }
+        link = self.master_link
+        if link is not None:
+            return entries | {
+                "followedMaster": link.master or "",
+                "replicationLagBytes": str(link.lag_size),
+                "replicationLagSeconds": f"{link.lag_s:.1f}",
+            }
+        return entries | self._entries_of_slaves()
+
+    def _entries_of_slaves(self) -> dict[str, str]:
+        log_end, now_s = self._store.log_end, self._clock.monotonic_s()
+        slaves = self.copies.slaves
+        lags = [log_end - slave.confirmed_end for slave in slaves]
+        lag_s = min((slave.lag_s(log_end, now_s) for slave in slaves), default=0.0)
+        return {
+            "slaveCount": str(len(slaves)),
+            "slaveLagBytes": str(min(lags, default=0)),
+            "replicationLagBytes": str(min(lags, default=0)),
+            "replicationLagSeconds": f"{lag_s:.1f}",
+            "inSyncSet": ",".join(map(str, sorted(self.in_sync()))),
+        }
+
+    def in_sync(self) -> frozenset[int]:
+        """The ids of those that are: as etcd has it or, without it, as far as can be seen here."""
+        if self.copies.members is not None:
+            return self.copies.members
+        bound = LagBound(self.config.ha_lag_size_max, inf)
+        log_end, now_s = self._store.log_end, self._clock.monotonic_s()
+        return frozenset(
+            each.replica_id
+            for each in self.copies.followers()
+            if each.is_linked and is_near(each, log_end, now_s, bound)
+        ) | {self.config.replica_id}
+
+    def _cut(self, end: int) -> None:
+        self.begin_again(Rebirth(self.config.broker_id, end))

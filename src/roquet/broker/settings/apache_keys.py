@@ -14,12 +14,15 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from roquet.broker.errors import ConfigError, NotChangeable
+from roquet.broker.replication.acknowledging import AckPolicy
 from roquet.broker.settings import kinds as kind
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.settings.harmless import HARMLESS, THREADS
 from roquet.broker.settings.kinds import SettingKind
 from roquet.broker.settings.promises import PROMISES
+from roquet.broker.settings.replication import check_replication
 from roquet.net.tls_settings import TLS_KEYS, read_tls
+from roquet.settings.log_level import LogLevel
 from roquet.settings.promises import refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth
 from roquet.store.config import FlushMode, StoreConfig
@@ -40,6 +43,8 @@ def read_config(settings: Mapping[str, str], root: Path) -> ReadConfig:
     known = {_ALIASES.get(key, key): text for key, text in settings.items()}
     store = StoreConfig(**{"root": root} | _values(_STORE, known))
     config = BrokerConfig(store=store, tls=tls, **_values(_BROKER, known))
+    config = replace(config, replica_id=config.broker_id)
+    check_replication(config)
     if not config.is_slave:
         # Apache's masters have id 0, whatever their file says.
         config = replace(config, broker_id=0)
@@ -141,6 +146,8 @@ _BROKER: Final = {
     "maxAcceptsPerSecond": _Setting("accept_rate_max", kind.COUNT),
     "maxHeldBytes": _Setting("held_size_max", kind.number(1, 2**63 - 1)),
     "maxRequestsPerConnection": _Setting("parked_count_max", kind.COUNT),
+    "httpListen": _Setting("http_place", kind.PLACE),
+    "logLevel": _Setting("log_level", kind.one_of(LogLevel)),
     "aclEnable": _Setting("access_control", kind.CLEAR_TRUTH),
     "aclFile": _Setting("accounts_file", kind.FILE),
     "rocketmqHome": _Setting("home", kind.DIRECTORY),
@@ -161,6 +168,13 @@ _BROKER: Final = {
     "slaveTimeout": _Setting("slave_timeout_ms", kind.INTERVAL_MS),
     "slaveReadEnable": _Setting("slaves_are_read", kind.TRUTH),
     "offsetCheckInSlave": _Setting("slave_checks_offsets", kind.TRUTH),
+    "replication.secretFile": _Setting("replication_secret_file", kind.FILE),
+    "replication.plainSlaves": _Setting("takes_plain_slaves", kind.CLEAR_TRUTH),
+    "replication.acknowledge": _Setting("ack_policy", kind.one_of(AckPolicy)),
+    "replication.copies": _Setting("replica_count", kind.number(1, 64)),
+    "replication.lagSeconds": _Setting("lag_s_max", kind.number(1, 3600)),
+    "replication.etcd": _Setting("etcd", kind.SERVERS),
+    "replication.leaseSeconds": _Setting("lease_s", kind.number(2, 600)),
     "autoCreateTopicEnable": _Setting("create_topics", kind.TRUTH),
     "autoCreateSubscriptionGroup": _Setting("create_groups", kind.TRUTH),
     "autoCreateTopicMax": _Setting("created_topic_count_max", kind.COUNT),
@@ -247,6 +261,7 @@ CHANGEABLE: Final = frozenset(
         "filterSupportRetry",
         "flushConsumerOffsetInterval",
         "flushDelayOffsetInterval",
+        "logLevel",
         "longPollingEnable",
         "maxTransferBytesOnBulkPull",
         "maxTransferBytesOnMessageInDisk",
@@ -268,7 +283,7 @@ CHANGEABLE: Final = frozenset(
 )
 
 # Our own, which no file sets, and what has more than one key.
-_OURS: Final = {"store", "index_tags", "memory_size", "tls"}
+_OURS: Final = {"store", "index_tags", "memory_size", "tls", "replica_id"}
 assert {setting.attribute for table in (_BROKER, _STORE) for setting in table.values()} == {
     *BrokerConfig.__struct_fields__,
     *StoreConfig.__struct_fields__,

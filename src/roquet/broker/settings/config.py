@@ -10,14 +10,19 @@ from socket import gethostname
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from roquet.access.own_account import OwnAccount
 from roquet.broker.ports import HA_PORT_DISTANCE
+from roquet.broker.replication.acknowledging import AckPolicy, copies_needed
 from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.codes import Permission
+from roquet.protocol.host import Address
 from roquet.protocol.names import TRACE_TOPIC
+from roquet.settings import log_level
+from roquet.settings.log_level import LogLevel
 from roquet.store.config import StoreConfig
 
 LOOPBACK: Final = "127.0.0.1"
@@ -55,6 +60,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     held_size_max: int = DEFAULT_BOUNDS.held_size_max  # maxHeldBytes
     parked_count_max: int = DEFAULT_LIMITS.parked_count_max  # maxRequestsPerConnection
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
+    # How others watch it; not keys of Apache's.
+    http_place: Address | None = None  # httpListen
+    log_level: LogLevel = log_level.DEFAULT  # logLevel
 
     # Who may do what: without it, everybody may do everything.
     access_control: bool = False  # aclEnable
@@ -85,6 +93,23 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     slave_timeout_ms: int = 3_000  # slaveTimeout
     slaves_are_read: bool = False  # slaveReadEnable
     slave_checks_offsets: bool = False  # offsetCheckInSlave
+
+    # More than Apache promises, between brokers of ours; none of these is a key of Apache's.
+    # What they prove to each other that they know. Without it there are no epochs.
+    replication_secret_file: Path | None = None  # replication.secretFile
+    # Whether slaves that prove nothing, as Apache's, may follow all the same.
+    takes_plain_slaves: bool = False  # replication.plainSlaves
+    # When a send is acknowledged; None leaves it to `role`.
+    ack_policy: AckPolicy | None = None  # replication.acknowledge
+    # How many brokers of this name there are, for a quorum of them.
+    replica_count: int = 3  # replication.copies
+    # How long a slave may be behind and still count as in sync; `ha_lag_size_max` goes along.
+    lag_s_max: int = 10  # replication.lagSeconds
+    # Where etcd is. With it, another broker steps in for a lost master.
+    etcd: tuple[str, ...] = ()  # replication.etcd
+    lease_s: int = 4  # replication.leaseSeconds
+    # `broker_id` while this one is a slave: what the file says, of masters too.
+    replica_id: int = 0
 
     create_topics: bool = True  # autoCreateTopicEnable
     create_groups: bool = True  # autoCreateSubscriptionGroup
@@ -153,8 +178,27 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.role is BrokerRole.SLAVE
 
     @property
+    def acknowledges(self) -> AckPolicy:
+        if self.ack_policy is not None:
+            return self.ack_policy
+        return AckPolicy.ONE if self.role is BrokerRole.SYNC_MASTER else AckPolicy.ASYNC
+
+    @property
+    def copies_needed(self) -> int:
+        """How many brokers must have a message before it is acknowledged, this one among them."""
+        return copies_needed(self.acknowledges, self.replica_count)
+
+    @property
     def waits_for_slaves(self) -> bool:
-        return self.role is BrokerRole.SYNC_MASTER
+        return self.copies_needed > 1
+
+    def as_master(self) -> "BrokerConfig":
+        is_async = self.acknowledges is AckPolicy.ASYNC
+        role = BrokerRole.ASYNC_MASTER if is_async else BrokerRole.SYNC_MASTER
+        return replace(self, role=role, broker_id=0)
+
+    def as_slave(self, broker_id: int) -> "BrokerConfig":
+        return replace(self, role=BrokerRole.SLAVE, broker_id=broker_id)
 
     @property
     def ha_port(self) -> int:

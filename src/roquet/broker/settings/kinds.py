@@ -13,6 +13,7 @@ from roquet.access.own_account import read_own_account
 from roquet.broker.errors import ConfigError
 from roquet.net.address_server import read_source
 from roquet.net.errors import BadAddress
+from roquet.net.listening_place import read_place
 from roquet.net.own_addresses import is_wildcard
 from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
@@ -115,6 +116,13 @@ def _read_address(text: str) -> str | None:
     return text
 
 
+def _read_servers(text: str) -> tuple[str, ...]:
+    servers = tuple(filter(None, map(str.strip, text.split(","))))
+    for server in servers:
+        split_address(server)
+    return servers
+
+
 def _read_words(text: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, text.split(";"))))
 
@@ -166,9 +174,11 @@ OWN_ACCOUNT: Final = SettingKind(
 )
 DIRECTORY: Final = SettingKind("one directory", _read_directory)
 ADDRESS: Final = SettingKind("host:port", _read_address)
+PLACE: Final = SettingKind("HOST:PORT, or a port for this machine only", read_place)
 ADDRESSES: Final = SettingKind(
     "host:port;host:port, or http://host:port/path", _read_addresses, ";".join
 )
+SERVERS: Final = SettingKind("host:port,host:port", _read_servers, ",".join)
 HOURS: Final = SettingKind(
     "hours such as 04;16", _read_hours, lambda hours: ";".join(f"{hour:02}" for hour in hours)
 )

@@ -12,8 +12,12 @@ from roquet.settings.promises import (
 from roquet.settings.truth import read_truth
 
 _ACCOUNTS: Final = "set it to false, and use aclEnable, with accounts in a file"
-_ALONE: Final = "take it out; no broker steps in for another one by itself"
-_ONE_COPY: Final = "take it out; brokerRole=SYNC_MASTER waits for one slave"
+_ALONE: Final = (
+    "take it out; with replication.etcd another broker steps in, see docs/replication.md"
+)
+_ONE_COPY: Final = (
+    "take it out; replication.acknowledge says how many have a message: async, one or quorum"
+)
 _NAMED: Final = "set it to false, and name the servers in namesrvAddr"
 _PAGE: Final = "set it to false, and name the page: namesrvAddr=http://host:8080/rocketmq/nsaddr"
 _ROCKSDB: Final = "what Apache keeps there is not seen: let Apache work it off, then take it out"

@@ -79,6 +79,15 @@ class Consumers(Generic[C]):
         self._drop_empty(silent.groups)
         return silent
 
+    def groups(self) -> list[str]:
+        """Those that have members."""
+        return list(self._groups)
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Whether a group that has an offset in a topic still reads it, as far as known."""
+        members = self._groups.get(group)
+        return members is None or not members.subscriptions or topic in members.subscriptions
+
     def groups_of(self, topic: str) -> list[str]:
         """The groups that read this topic now."""
         return [name for name, group in self._groups.items() if topic in group.subscriptions]

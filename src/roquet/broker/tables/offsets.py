@@ -60,6 +60,11 @@ class OffsetTable:
         self._pulled: dict[tuple[str, str, int], int] = {}
         self.change_count = 0
 
+    def lead(self) -> None:
+        """This is the table of a master from now on: all that it has is its own."""
+        self._is_slave = False
+        self._own.clear()
+
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.queues(group, topic).get(queue_id)
 
@@ -180,7 +185,9 @@ class OffsetTable:
         self.merge(table)
         behind = []
         for queue, offset in own.items():
-            if (self.find(*queue) or 0) < offset:
+            # Not what is known here by now: what the master does not mention has not changed.
+            of_group = table.offset_table.get(f"{queue.topic}{_SEPARATOR}{queue.group}", _NO_QUEUES)
+            if of_group.get(queue.queue_id, -1) < offset:
                 self._put(*queue, offset)
                 behind.append(OwnOffset(*queue, offset))
             else:

@@ -159,6 +159,26 @@ class Statistics:
             self._put_totals = _Totals(self._put_totals.today, self._puts.count)
             self._get_totals = _Totals(self._get_totals.today, self._gets.count)
 
+    @property
+    def failed_put_count(self) -> int:
+        return self._failed_put_count
+
+    @property
+    def missed_count(self) -> int:
+        """Pulls that found nothing."""
+        return self._missed_count
+
+    def all_topic_puts(self) -> list[tuple[str, Tally]]:
+        return list(self._topic_puts.items())
+
+    def all_group_gets(self) -> list[tuple[tuple[str, str], Tally]]:
+        """By group and topic."""
+        return list(self._group_gets.items())
+
+    def all_send_backs(self) -> list[tuple[tuple[str, str], Tally]]:
+        """By group and topic."""
+        return list(self._send_backs.items())
+
     def put_rate(self, topic: str) -> float:
         """Messages a second, in the last minute."""
         return self._rate(self._topic_puts.get(topic))

@@ -65,10 +65,17 @@ class _Open:
 
 @final
 class AsyncAdmin(Openable):
-    """Belongs to the event loop and the process that opened it.
+    """What operators do, for programs.
+
+    Belongs to the event loop and the process that opened it.
 
     `options` are the members of `AdminConfig`. Whatever asks servers raises NoNameServer,
     Unreachable or RequestRefused; what else may happen, each method says.
+
+    For example:
+
+        async with AsyncAdmin("127.0.0.1:9876") as admin:
+            print(await admin.topics(), await admin.groups())
     """
 
     def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
@@ -410,6 +417,21 @@ class AsyncAdmin(Openable):
     async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         """Changes settings of a running broker, under Apache's names."""
         await cluster_questions.update_broker_config(self._usable(), address, settings)
+
+    async def promote_broker(self, address: str, *, force: bool = False) -> None:
+        """Makes the slave at this address the master, of the next epoch; only brokers of ours.
+
+        `force` does so although the master it follows is alive.
+        """
+        await cluster_questions.promote_broker(self._usable(), address, force=force)
+
+    async def demote_broker(self, address: str, broker_id: int, *, force: bool = False) -> None:
+        """Makes the master at this address a slave with this id; only brokers of ours.
+
+        It waits for a slave that has all that it has; with `force` it does not. Where etcd decides
+        who is master, another broker is elected.
+        """
+        await cluster_questions.demote_broker(self._usable(), address, broker_id, force=force)
 
     async def kv_table(self, namespace: str) -> dict[str, str]:
         """What name servers keep in a namespace of theirs, such as "ORDER_TOPIC_CONFIG"."""

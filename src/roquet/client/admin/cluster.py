@@ -24,6 +24,7 @@ from roquet.protocol.headers.kv_config import (
     ListKvConfigHeader,
     PutKvConfigHeader,
 )
+from roquet.protocol.headers.replicas import DemoteBrokerHeader, PromoteBrokerHeader
 
 _NAMES: Final = "name server"
 # How brokers say for how long they have been running.
@@ -47,6 +48,12 @@ class BrokerInfo:
     started: datetime | None = None
     # What its clock says, to the second.
     clock: datetime | None = None
+    # Who wrote its log last, how far it is behind its master, or its best slave behind it, and
+    # which brokers of its name are in sync. Only brokers of ours say so.
+    epoch: int | None = None
+    lag_bytes: int | None = None
+    lag_s: float | None = None
+    in_sync: tuple[int, ...] | None = None
     error: str | None = None
 
     @property
@@ -104,6 +111,18 @@ async def update_broker_config(
     await servers.brokers.ask(address, RequestCode.UPDATE_BROKER_CONFIG, NoFields(), body)
 
 
+async def promote_broker(servers: AdminServers, address: str, *, force: bool) -> None:
+    header = PromoteBrokerHeader(force=force)
+    await servers.brokers.ask(address, RequestCode.PROMOTE_BROKER, header)
+
+
+async def demote_broker(
+    servers: AdminServers, address: str, broker_id: int, *, force: bool
+) -> None:
+    header = DemoteBrokerHeader(broker_id=broker_id, force=force)
+    await servers.brokers.ask(address, RequestCode.DEMOTE_BROKER, header)
+
+
 async def kv_table(servers: AdminServers, namespace: str) -> dict[str, str]:
     header = ListKvConfigHeader(namespace=namespace)
     try:
@@ -150,6 +169,10 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         _first_number(table.get("getTransferedTps") or table.get("getTransferredTps")),
         _first_number(table.get("commitLogDiskRatio")),
         *_start_and_clock(table),
+        epoch=_whole_number(table.get("replicationEpoch")),
+        lag_bytes=_whole_number(table.get("replicationLagBytes")),
+        lag_s=_first_number(table.get("replicationLagSeconds")),
+        in_sync=_members(table.get("inSyncSet")),
     )
 
 
@@ -164,6 +187,16 @@ def _start_and_clock(table: Mapping[str, str]) -> tuple[datetime | None, datetim
         return None, None
     days, hours, minutes, seconds = map(int, parts.groups())
     return started, started + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def _whole_number(text: str | None) -> int | None:
+    number = _first_number(text)
+    return None if number is None else int(number)
+
+
+def _members(text: str | None) -> tuple[int, ...] | None:
+    ids = [word for word in (text or "").split(",") if word.isdigit()]
+    return tuple(map(int, ids)) or None
 
 
 def _first_number(text: str | None) -> float | None:

@@ -22,6 +22,13 @@ class AdminOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig:
+    """How an `Admin` is set up; its members are its options.
+
+    For example:
+
+        Admin("127.0.0.1:9876", timeout_s=30.0, credentials=Credentials("operator", "its secret"))
+    """
+
     # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
     # names them; None takes what the environment has in NAMESRV_ADDR.
     name_server: str | None

@@ -61,6 +61,8 @@ DEFAULT_SETTINGS: Final = GroupSettings()
 
 @dataclass(frozen=True, slots=True)
 class ClientConnection:
+    """A client that is connected to a broker, as it introduced itself."""
+
     client_id: str
     address: str | None
     language: str | None

@@ -41,6 +41,8 @@ _PLAUSIBLE_MS: Final = 20 * 366 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
+    """How far a group is in one queue."""
+
     queue: QueueRef
     broker_offset: int
     # Where the group goes on; None if it never committed here.
@@ -62,6 +64,8 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
+    """How far a group is, in all of its queues."""
+
     group: str
     queues: tuple[QueueProgress, ...]
     # Messages a second, as brokers count them.

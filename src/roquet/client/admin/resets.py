@@ -35,6 +35,8 @@ _FIRST_TIME: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class QueueMove:
+    """What a reset would do to one queue."""
+
     queue: QueueRef
     # None if the group never committed here.
     current: int | None

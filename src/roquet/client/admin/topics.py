@@ -97,6 +97,8 @@ class QueueStatistics:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatistics:
+    """What each queue of a topic has."""
+
     topic: str
     queues: tuple[QueueStatistics, ...]
 

@@ -30,7 +30,20 @@ from roquet.protocol.codes import Permission
 @final
 @described_by(AsyncAdmin)
 class Admin(BlockingTwin[AsyncAdmin]):
-    """Asks and waits; `AsyncAdmin` says what each method does."""
+    """What operators do, for programs. `AsyncAdmin` is the same for asyncio.
+
+    Topics, groups, offsets, messages, dead letters, brokers and their settings. Whatever asks
+    servers raises NoNameServer, Unreachable or RequestRefused; what else may happen, each method
+    says. `options` are the members of `AdminConfig`.
+
+    For example:
+
+        with Admin("127.0.0.1:9876") as admin:
+            admin.create_topic("orders", TopicSettings(read_queue_count=8, write_queue_count=8))
+            print(admin.topics(), admin.topic_statistics("orders").message_count)
+            for broker in admin.brokers():
+                print(broker.broker_name, broker.address)
+    """
 
     def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
         super().__init__(AsyncAdmin(name_server, **options), "admin")
@@ -204,6 +217,12 @@ class Admin(BlockingTwin[AsyncAdmin]):
 
     def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         self._thread.run(self._twin.update_broker_config(address, settings))
+
+    def promote_broker(self, address: str, *, force: bool = False) -> None:
+        self._thread.run(self._twin.promote_broker(address, force=force))
+
+    def demote_broker(self, address: str, broker_id: int, *, force: bool = False) -> None:
+        self._thread.run(self._twin.demote_broker(address, broker_id, force=force))
 
     def kv_table(self, namespace: str) -> dict[str, str]:
         return self._thread.run(self._twin.kv_table(namespace))

@@ -32,10 +32,24 @@ T = TypeVar("T")
 @final
 @described_by(AsyncPushConsumer)
 class PushConsumer(BlockingTwin[AsyncPushConsumer]):
-    """Hands messages to a listener; `AsyncPushConsumer` says what each method does.
+    """Hands messages of a group's topics to a function.
 
-    A function runs in threads of its own, a coroutine in the thread of the loop. Without a
-    listener, `for message in consumer` gives the messages.
+    `AsyncPushConsumer` is the same for asyncio. A function runs in threads of its own, a coroutine
+    in the thread of the loop; without a listener, `for message in consumer` gives the messages. A
+    listener that returns is done with its message. RetryLater brings it back later, and so does
+    any other error; DeadLetter gives it up. With `batch_size` the listener gets a list. `options`
+    are the members of `PushConsumerConfig`. Raises BadArgument, and BadAddress for a name server
+    that is not "host:port".
+
+    For example:
+
+        consumer = PushConsumer("127.0.0.1:9876", "billing", start_from=StartFrom.FIRST)
+
+        @consumer.on("orders", tags="new || paid")
+        def bill(message):
+            print(message.body, message.keys, message.retry_count)
+
+        consumer.run()  # until Ctrl-C or SIGTERM
     """
 
     @overload
@@ -162,9 +176,21 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
 @final
 @described_by(AsyncPullConsumer)
 class PullConsumer(BlockingTwin[AsyncPullConsumer]):
-    """Asks for messages and waits; `AsyncPullConsumer` says what each method does.
+    """Gives messages when it is asked. `AsyncPullConsumer` is the same for asyncio.
 
-    Belongs to the process that made it. `on_queues` is called in the thread of the loop.
+    A member of a group gets its share of the queues with `subscribe`, or takes those it wants with
+    `assign`. With `auto_commit`, what a poll gave counts as done when the next one begins.
+    `options` are the members of `PullConsumerConfig`. Belongs to the process that made it;
+    `on_queues` is called in the thread of the loop.
+
+    For example:
+
+        consumer = PullConsumer("127.0.0.1:9876", "archive", start_from=StartFrom.FIRST)
+        consumer.subscribe("orders")
+        with consumer:
+            for message in consumer.poll(timeout_s=30):
+                print(message.queue.queue_id, message.queue_offset, message.body)
+            consumer.commit()
     """
 
     def __init__(

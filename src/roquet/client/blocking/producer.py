@@ -22,7 +22,19 @@ from roquet.protocol.messages.message import Message
 @final
 @described_by(AsyncProducer)
 class Producer(BlockingTwin[AsyncProducer]):
-    """Sends messages and waits; `AsyncProducer` says what each method does."""
+    """Sends messages. `AsyncProducer` is the same for asyncio.
+
+    One serves a whole program and all of its threads. Every send ends in one of three ways: a
+    receipt, SendFailed (not stored) or SendUnknown (nobody knows). `options` are the members of
+    `ProducerConfig`. Raises BadArgument, and BadAddress for a name server that is not "host:port".
+
+    For example:
+
+        with Producer("127.0.0.1:9876", group="shop") as producer:
+            receipt = producer.send(Message("orders", b"one coffee", tags="new"))
+            print(receipt.message_id, receipt.queue_offset)
+            producer.send_batch([Message("orders", b"tea"), Message("orders", b"cake")])
+    """
 
     def __init__(
         self, name_server: str | None, group: str, **options: Unpack[ProducerOptions]

@@ -15,9 +15,17 @@ from roquet.protocol.subscription import Subscription
 @final
 @described_by(AsyncTopicReader)
 class TopicReader(BlockingTwin[AsyncTopicReader]):
-    """Reads and waits; `AsyncTopicReader` says what each method does.
+    """Reads topics without a group, and moves nobody's offsets. `AsyncTopicReader` is for asyncio.
 
-    While one chunk is looked at, the next ones come.
+    Records come raw, many at a time; while one chunk is looked at, the next ones come. `options`
+    are the members of `TopicReaderConfig`.
+
+    For example:
+
+        with TopicReader("127.0.0.1:9876") as reader:
+            for queue, (begin, end) in reader.bounds(reader.queues("orders")).items():
+                for chunk in reader.records(queue, begin, end):
+                    print(queue.queue_id, chunk.count, len(chunk.data))
     """
 
     def __init__(

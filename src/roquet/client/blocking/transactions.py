@@ -20,9 +20,23 @@ from roquet.protocol.messages.message import Message
 @final
 @described_by(AsyncTransactionProducer)
 class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
-    """Sends messages in transactions; `AsyncTransactionProducer` says what each method does.
+    """Sends messages that consumers see only if something else happened, too.
 
-    `check` is called in a thread of its own.
+    A broker keeps the message back while the block runs; it is let go if the block ends well and
+    thrown away if it raises. A broker that hears of neither asks `check`, which has to know the
+    answer also after a crash; it is called in a thread of its own. `AsyncTransactionProducer` is
+    the same for asyncio. `options` are the members of `ProducerConfig`.
+
+    For example:
+
+        def was_paid(message):
+            is_paid = message.message_id in paid
+            return TransactionState.COMMIT if is_paid else TransactionState.ROLLBACK
+
+        paid = set()  # a table of your database
+        with TransactionProducer("127.0.0.1:9876", "payments", check=was_paid) as producer:
+            with producer.transaction(Message("orders", b"order 7 is paid")) as transaction:
+                paid.add(transaction.id)
     """
 
     def __init__(

@@ -20,14 +20,14 @@ Item = TypeVar("Item")
 
 
 class BlockingTwin(Generic[T]):
-    """Has a thread with an event loop, in which its twin lives. `what` names it in errors.
+    """Has a thread with an event loop, in which its twin lives. `what` names it in errors. Those
+    with the same `sharing_key` live in one thread.
 
     Any number of threads may use it; a call costs about 0.1 ms for the way to the other thread
     and back. Belongs to the process that made it.
     """
 
     def __init__(self, twin: T, what: str, sharing_key: SharingKey | None = None) -> None:
-        """Twins with the same `sharing_key` live in one thread."""
         self._twin = twin
         self._thread = LoopThread(what, sharing_key)
 

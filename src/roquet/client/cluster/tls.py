@@ -11,7 +11,12 @@ from roquet.net.tls_settings import TlsFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """Servers have to show a certificate that the system trusts, unless something else is said."""
+    """Servers have to show a certificate that the system trusts, unless something else is said.
+
+    For example:
+
+        Producer("127.0.0.1:9876", "shop", tls=TlsConfig(ca_file="our-ca.pem", check_host=False))
+    """
 
     # Whom to trust instead of the authorities of the system.
     ca_file: Path | str | None = None

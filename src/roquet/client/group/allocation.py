@@ -30,7 +30,13 @@ _VIRTUAL_COUNT: Final = 10
 
 
 class Allocation(Protocol):
-    """A strategy. Who is not among `client_ids` gets nothing."""
+    """A strategy. Who is not among `client_ids` gets nothing.
+
+    For example:
+
+        PushConsumer("127.0.0.1:9876", "billing", print, allocation=circle)
+        PushConsumer("127.0.0.1:9876", "audit", print, allocation=ConsistentHash())
+    """
 
     @property
     def name(self) -> str: ...

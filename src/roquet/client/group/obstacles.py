@@ -39,7 +39,7 @@ class Obstacles:
     def pass_by(self, topic: str) -> None:
         """Nothing is in the way of it any more."""
         if self._by_topic.pop(topic, None) is not None:
-            log.info("%s found %s", self._who, topic or "something to read")
+            log.info("%s %s", self._who, f"found {topic}" if topic else "has a topic now")
 
 
 def nothing_wanted() -> NothingToRead:

@@ -24,9 +24,25 @@ FILE_NAME: Final = "offsets.json"
 
 @runtime_checkable
 class OffsetStore(Protocol):
-    """Topics of queues are as brokers know them, with the namespace in front.
+    """Keeps offsets in a place of the program, such as its database.
+
+    Topics of queues are as brokers know them, with the namespace in front.
 
     An OSError or ClientError of it is logged, and it is asked again later.
+
+    For example:
+
+        class InMemory:
+            def __init__(self):
+                self.offsets = {}
+
+            async def kept(self, queue):
+                return self.offsets.get(queue)
+
+            async def keep(self, offsets):
+                self.offsets.update(offsets)
+
+        PushConsumer("127.0.0.1:9876", "billing", print, offset_store=InMemory())
     """
 
     async def kept(self, queue: QueueRef) -> int | None:

@@ -30,6 +30,8 @@ _read_reply = header_reader(PullMessageReplyHeader)
 
 
 class PullStatus(Enum):
+    """What came of asking a queue for messages."""
+
     FOUND = auto()
     NOTHING_NEW = auto()
     NOTHING_MATCHED = auto()  # there were messages, but none of them was wanted
@@ -48,6 +50,16 @@ class PulledRecords(NamedTuple):
 
 
 class Pulled(NamedTuple):
+    """What one pull brought, where to go on, and where the queue begins and ends.
+
+    For example:
+
+        with PullConsumer("127.0.0.1:9876", "archive") as consumer:
+            queue = consumer.queues("orders")[0]
+            pulled = consumer.pull(queue, 0)
+            print(pulled.status, len(pulled.messages), pulled.next_offset)
+    """
+
     status: PullStatus
     messages: list[ReceivedMessage]
     next_offset: int

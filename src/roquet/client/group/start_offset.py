@@ -29,6 +29,11 @@ class StartFrom(Enum):
     FIRST takes everything there is, LAST what is sent from now on. AUTO is what Java's consumers do
     unless they are told otherwise: everything of a topic so young that the broker has all of it in
     memory, and what is sent from now on of any other.
+
+    For example:
+
+        PushConsumer("127.0.0.1:9876", "billing", print, start_from=StartFrom.FIRST)
+        PushConsumer("127.0.0.1:9876", "audit", print, start_from=datetime(2026, 11, 1, tzinfo=UTC))
     """
 
     FIRST = auto()

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, final
 
+from msgspec.structs import replace as replaced
+
 from roquet.client.cluster.instance import ClientInstance, InstanceName
 from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.cluster.name_servers import name_server_source
@@ -34,6 +36,7 @@ from roquet.client.producer.sending import ANYWHERE, Sender, Target
 from roquet.client.producer.statistics import ProducerStatistics
 from roquet.client.producer.window import Window
 from roquet.client.trace.tracing import MESSAGE_SIZE_MAX, Tracer
+from roquet.client.user_code import gathered
 from roquet.clock import SystemClock
 from roquet.net.errors import NetError
 from roquet.net.router import Router
@@ -95,6 +98,12 @@ class Outbox:
             credentials=config.credentials,
             tls=config.tls,
         )
+        # Hooks that have something to say to consumers.
+        self.property_sources = [
+            hook.added_properties
+            for hook in config.hooks
+            if type(hook).added_properties is not SendHook.added_properties
+        ]
         self._statistics = ProducerStatistics()
         self._open: Opened | None = None
         self._is_closed = False
@@ -186,11 +195,19 @@ class Outbox:
         Raises BadArgument, NotOpen or UsedAfterFork.
         """
         message_id = self.usable().instance.unique_ids.make(self.clock.now_ms())
+        if self.property_sources:
+            message = self._with_added(message)
         if not extra and kind is _NORMAL and not is_request:
             return plain_ready(message, message_id, self.config)
         check_message(message, self.config)
         text = property_text(message, message_id, extra, self.config.namespace)
         return Ready(message, message_id, text, kind, needs_timers(extra), is_request)
+
+    def _with_added(self, message: Message) -> Message:
+        """Raises BadArgument."""
+        check_message(message, self.config)
+        added = gathered(self.property_sources, message)
+        return replaced(message, properties={**message.properties, **added})
 
     def send(
         self, ready: Ready, target: Target, timeout_s: float
@@ -331,7 +348,10 @@ def parts_to_share(
                 # Once for each part: nobody closes the outbox while one is made.
                 make_id = outbox.usable().instance.unique_ids.make
                 now_ms = outbox.clock.now_ms()
-            ready = plain_ready(message, make_id(now_ms), config)
+            if outbox.property_sources:
+                ready = outbox.ready(message, {})
+            else:
+                ready = plain_ready(message, make_id(now_ms), config)
         except ClientError as error:
             if part:
                 yield part

@@ -51,6 +51,12 @@ class AsyncProducer(Openable):
 
     `options` are the members of `ProducerConfig`. Raises BadArgument, and BadAddress for a name
     server that is not "host:port"; several are joined by semicolons.
+
+    For example:
+
+        async with AsyncProducer("127.0.0.1:9876", group="shop") as producer:
+            receipt = await producer.send(Message("orders", b"one coffee", tags="new"))
+            await producer.send_many(Message("orders", b"%d" % number) for number in range(100))
     """
 
     def __init__(

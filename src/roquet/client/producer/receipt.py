@@ -13,6 +13,12 @@ class SendReceipt(msgspec.Struct, frozen=True, gc=False):
 
     `message_id` was given by the producer and stays the same wherever the message goes;
     `offset_id` says where it lies and is of use to tools.
+
+    For example:
+
+        with Producer("127.0.0.1:9876", "shop") as producer:
+            receipt = producer.send(Message("orders", b"one coffee"))
+            print(receipt.message_id, receipt.queue.broker_name, receipt.queue_offset)
     """
 
     message_id: str

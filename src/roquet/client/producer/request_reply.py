@@ -59,7 +59,13 @@ def reply_to(
     keys: tuple[str, ...] = (),
     properties: Mapping[str, str] | None = None,
 ) -> ReplyMessage:
-    """What a producer sends to answer `request`. Raises BadArgument when that is no request."""
+    """What a producer sends to answer `request`. Raises BadArgument when that is no request.
+
+    For example:
+
+        def answer(question):
+            bar.send(reply_to(question, b"2.40"))  # `bar` is a Producer
+    """
     asked = request.properties
     if any(name not in asked for name in (*_RETURN_ADDRESS, Property.CLUSTER)):
         raise BadArgument(f"{request} is not a request: nobody waits for a reply to it")

@@ -225,7 +225,19 @@ class Sender:
             except (NetError, RequestRefused, NoTimers, NotYetSafe) as error:
                 failed_broker = queue.broker_name
                 self._note_failure(error, errors, outgoing)
-        raise judged(outgoing.topic, errors)
+        verdict = judged(outgoing.topic, errors)
+        if isinstance(verdict, SendRefused) and self._is_missing(outgoing.wire_topic, target.queue):
+            # Brokers have no code of their own for that.
+            raise SendImpossible(outgoing.topic, verdict.reason)
+        raise verdict
+
+    def _is_missing(self, wire_topic: str, queue: QueueRef | None) -> bool:
+        """Whether the queue that the caller wants is none that the topic is known to have."""
+        route = self._instance.routes.known(wire_topic)
+        if queue is None or route is None:
+            return False
+        places = {(each.broker_name, each.queue_id) for each in route.queues}
+        return (queue.broker_name, queue.queue_id) not in places
 
     def _note_failure(
         self, error: AttemptFailed, errors: list[AttemptFailed], outgoing: Outgoing

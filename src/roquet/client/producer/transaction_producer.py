@@ -81,6 +81,17 @@ class AsyncTransactionProducer(Openable):
     `check` says how the transaction of a message ended; an error of it counts as UNKNOWN, and the
     broker asks again later. With None, other producers of the group are asked, and there should be
     some. `options` are the members of `ProducerConfig`.
+
+    For example:
+
+        def was_paid(message):
+            is_paid = message.message_id in paid
+            return TransactionState.COMMIT if is_paid else TransactionState.ROLLBACK
+
+        paid = set()  # a table of your database
+        async with AsyncTransactionProducer("127.0.0.1:9876", "tills", check=was_paid) as producer:
+            async with producer.transaction(Message("orders", b"order 7 is paid")) as transaction:
+                paid.add(transaction.id)
     """
 
     def __init__(

@@ -28,7 +28,14 @@ class PullConsumerOptions(MemberOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullConsumerConfig(MemberConfig):
-    """Defaults are those of Java's lite pull consumer, except that more is pulled at once."""
+    """How a pull consumer is set up; its members are options of `PullConsumer`.
+
+    Defaults are those of Java's lite pull consumer, except that more is pulled at once.
+
+    For example:
+
+        PullConsumer("127.0.0.1:9876", "archive", auto_commit=False, pull_count=512)
+    """
 
     # Called in the event loop when queues came or went.
     on_queues: OnQueues | None = None

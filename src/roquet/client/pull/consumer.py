@@ -61,6 +61,8 @@ class PullProgress:
 
 @dataclass(frozen=True, slots=True)
 class PullStatistics:
+    """What a pull consumer has handed out and holds ready, and how far it is in each queue."""
+
     polled_count: int = 0
     cached_count: int = 0
     queues: Mapping[QueueRef, PullProgress] = field(default_factory=dict)
@@ -69,10 +71,20 @@ class PullStatistics:
 
 @final
 class AsyncPullConsumer(Openable):
-    """Belongs to the event loop and the process that opened it.
+    """Gives messages when it is asked.
+
+    Belongs to the event loop and the process that opened it.
 
     `options` are the members of `PullConsumerConfig`. Raises BadArgument, and BadAddress for a name
     server that is not "host:port"; several are joined by semicolons.
+
+    For example:
+
+        consumer = AsyncPullConsumer("127.0.0.1:9876", "archive", start_from=StartFrom.FIRST)
+        consumer.subscribe("orders")
+        async with consumer:
+            messages = await consumer.poll(timeout_s=30)
+            await consumer.commit()
     """
 
     def __init__(

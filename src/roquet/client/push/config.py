@@ -42,7 +42,15 @@ class PushConsumerOptions(MemberOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumerConfig(MemberConfig):
-    """Defaults are those of the Java client where it has the setting."""
+    """How a push consumer is set up; its members are options of `PushConsumer`.
+
+    Defaults are those of the Java client where it has the setting. Raises BadArgument, and
+    BadAddress for the name server.
+
+    For example:
+
+        PushConsumer("127.0.0.1:9876", "billing", print, orderly=True, retry_count_max=3)
+    """
 
     hooks: Sequence[ConsumeHook] = ()
     # Write down what becomes of messages: in the usual topic, or in one of this name.

@@ -48,11 +48,21 @@ L = TypeVar("L", bound=Listener)
 
 @final
 class AsyncPushConsumer(Openable):
-    """Belongs to the event loop and the process that opened it.
+    """Hands messages of a group's topics to a coroutine, or to a function in a thread.
 
-    `listener` gets one message, or with `batch_size` a list of them. `options` are the members of
-    `PushConsumerConfig`. Raises BadArgument, and BadAddress for a name server that is not
-    "host:port"; several are joined by semicolons.
+    Belongs to the event loop and the process that opened it. `listener` gets one message, or with
+    `batch_size` a list of them; without one, `async for message in consumer` gives the messages.
+    `options` are the members of `PushConsumerConfig`. Raises BadArgument, and BadAddress for a name
+    server that is not "host:port"; several are joined by semicolons.
+
+    For example:
+
+        consumer = AsyncPushConsumer("127.0.0.1:9876", "billing", start_from=StartFrom.FIRST)
+        consumer.subscribe("orders", tags="new || paid")
+        async with consumer:
+            async for message in consumer:
+                print(message.body)
+                break
     """
 
     @overload

@@ -5,6 +5,7 @@ And calls out of turn, which have neither.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, final
 
 from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
@@ -12,7 +13,7 @@ from roquet.client.moments import utc
 from roquet.client.push.delivery import Delivery, Workers
 from roquet.client.push.outcome import NotDone, TooSlow
 from roquet.client.received import ReceivedMessage
-from roquet.client.user_code import error_of, tell
+from roquet.client.user_code import Surroundings, error_of, tell
 from roquet.clock import Clock
 from roquet.protocol.bodies.running_info import ConsumeResult, DirectConsumeResult
 
@@ -31,6 +32,11 @@ class ConsumeHooks:
     def __init__(self, hooks: Sequence[ConsumeHook], group: str, clock: Clock) -> None:
         self._before = [hook.before_consume for hook in hooks]
         self._after = [hook.after_consume for hook in hooks]
+        self._around = [
+            hook.around_listener
+            for hook in hooks
+            if type(hook).around_listener is not ConsumeHook.around_listener
+        ]
         self._group = group
         self._clock = clock
 
@@ -42,6 +48,12 @@ class ConsumeHooks:
             self._group, delivery.feed.queue, delivery.messages, utc(self._clock.now_ms())
         )
         tell(self._before, delivery.consuming)
+
+    def around(self, delivery: Delivery) -> AbstractContextManager[object]:
+        """For whoever calls the listener, around that call."""
+        if not self._around or delivery.consuming is None:
+            return nullcontext()
+        return Surroundings(self._around, delivery.consuming)
 
     def after(self, delivery: Delivery, error: BaseException | None, duration_s: float) -> None:
         if (consuming := delivery.consuming) is None:

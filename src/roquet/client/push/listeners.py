@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, final
 
-from roquet.client.arguments import check_function
+from roquet.client.arguments import check_listener
 from roquet.client.errors import BadArgument
 from roquet.client.received import ReceivedMessage
 from roquet.client.user_code import is_coroutine_function
@@ -24,7 +24,7 @@ class Listeners:
 
     def __init__(self, listener: Listener | None, *, is_batch: bool) -> None:
         if listener is not None:
-            check_function("listener", listener)
+            check_listener("listener", listener)
         self._listener = listener
         self._is_batch = is_batch
         self._by_topic: dict[str, Any] = {}
@@ -34,7 +34,7 @@ class Listeners:
 
     def add(self, topic: str, listener: Any) -> None:
         """Raises BadArgument."""
-        check_function("listener", listener)
+        check_listener("listener", listener)
         if self._listener is not None:
             raise BadArgument("this consumer has a listener for all topics; give it none, or no on")
         kinds = {is_coroutine_function(each) for each in (listener, *self._by_topic.values())}

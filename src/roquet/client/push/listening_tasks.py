@@ -119,12 +119,18 @@ class TaskWorkers:
 
     async def _call(self, task: asyncio.Task[Any], delivery: Delivery) -> BaseException | None:
         """What the listener raised."""
-        if self._hooks is not None:
-            self._hooks.before(delivery)
+        hooks = self._hooks
         messages = delivery.messages
+        # A copy: what the listener does to its list is its own affair.
+        argument = messages.copy() if self._is_batch else messages[0]
+        if hooks is not None:
+            hooks.before(delivery)
         try:
-            # A copy: what the listener does to its list is its own affair.
-            await self._listener(messages.copy() if self._is_batch else messages[0])
+            if hooks is None:
+                await self._listener(argument)
+            else:
+                with hooks.around(delivery):
+                    await self._listener(argument)
         except asyncio.CancelledError as error:
             if delivery not in self._given_up and task.cancelling():
                 raise  # Everything ends.

@@ -141,10 +141,16 @@ class ThreadWorkers:
 
     def _call(self, delivery: Delivery) -> BaseException | None:
         """What the listener raised."""
+        hooks = self._hooks
         messages = delivery.messages
+        # A copy: what the listener does to its list is its own affair.
+        argument = messages.copy() if self._is_batch else messages[0]
         try:
-            # A copy: what the listener does to its list is its own affair.
-            result = self._listener(messages.copy() if self._is_batch else messages[0])
+            if hooks is None:
+                result = self._listener(argument)
+            else:
+                with hooks.around(delivery):
+                    result = self._listener(argument)
         except BaseException as error:  # noqa: BLE001  Even an exit would end but this thread.
             return error
         if result is not None and inspect.isawaitable(result):

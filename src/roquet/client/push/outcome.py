@@ -35,12 +35,20 @@ class NotDone(RoquetError):
 
 
 class RetryLater(NotDone):
-    """Without a delay the broker decides: ten seconds first, and longer each time.
+    """Raised by a listener that wants its message again.
+
+    Without a delay the broker decides: ten seconds first, and longer each time.
 
     With `delay` it comes again after that time, which is rounded up to one of the broker's levels:
     1, 5, 10, 30 s, 1 to 10, 20, 30 min, 1 and 2 h. Who has changed the levels of a broker gives
     `delay_level`. In order nothing is rounded: the queue rests for `delay`, or as long as the
     consumer is set up to.
+
+    For example:
+
+        def bill(message):
+            if message.retry_count < 3:
+                raise RetryLater(timedelta(minutes=5))
     """
 
     def __init__(
@@ -62,7 +70,16 @@ class RetryLater(NotDone):
 
 
 class DeadLetter(NotDone):
-    """Goes to the dead letters of the group at once."""
+    """Raised by a listener that gives its message up: it will never be done.
+
+    Goes to the dead letters of the group at once.
+
+    For example:
+
+        def bill(message):
+            if not message.body:
+                raise DeadLetter("an order without a body")
+    """
 
     def __init__(self, reason: str = "given up", *, done_count: int = 0) -> None:
         check_text("reason", reason)

@@ -55,6 +55,8 @@ class PushProgress:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
+    """What a push consumer has done, how fast, and how far it is in each queue."""
+
     topics: Mapping[str, TopicCounts] = field(default_factory=dict)
     rates: Mapping[str, TopicRates] = field(default_factory=dict)
     queues: Mapping[QueueRef, PushProgress] = field(default_factory=dict)

@@ -28,6 +28,13 @@ class TopicReaderOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReaderConfig:
+    """How a topic reader is set up; its members are its options.
+
+    For example:
+
+        TopicReader("127.0.0.1:9876", timeout_s=10.0, patience_s=120.0)
+    """
+
     # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
     # names them; None takes what the environment has in NAMESRV_ADDR.
     name_server: str | None

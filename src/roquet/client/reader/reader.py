@@ -69,10 +69,18 @@ class _Open:
 
 @final
 class AsyncTopicReader:
-    """Belongs to the event loop and the process that opened it.
+    """Reads topics without a group, and moves nobody's offsets.
+
+    Belongs to the event loop and the process that opened it.
 
     `options` are the members of `TopicReaderConfig`. Whatever asks servers raises NoNameServer,
     TopicNotFound, Unreachable or RequestRefused; what else may happen, each method says.
+
+    For example:
+
+        async with AsyncTopicReader("127.0.0.1:9876") as reader:
+            bounds = await reader.bounds(await reader.queues("orders"))
+            print(sum(end - begin for begin, end in bounds.values()))
     """
 
     def __init__(

@@ -20,6 +20,13 @@ _KIND_SHIFT: Final = 8
 
 
 class Compression(IntEnum):
+    """How a producer packs large bodies. ZLIB is read by everybody, the others from 5.0 on.
+
+    For example:
+
+        Producer("127.0.0.1:9876", "shop", compression=Compression.ZSTD, compress_over=1024)
+    """
+
     LZ4 = 1
     ZSTD = 2
     ZLIB = 3

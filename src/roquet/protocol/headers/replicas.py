@@ -35,3 +35,16 @@ class ExchangeReplicaInfoReplyHeader(Header):
 
 class ResetMasterFlushOffsetHeader(Header):
     master_flush_offset: Int64
+
+
+class PromoteBrokerHeader(Header):
+    """Ours. `force` takes the office although the master seems to be alive."""
+
+    force: bool = False
+
+
+class DemoteBrokerHeader(Header):
+    """Ours. `force` steps down although no slave has all that the master has."""
+
+    broker_id: Int64
+    force: bool = False

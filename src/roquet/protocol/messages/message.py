@@ -126,7 +126,15 @@ _UNIQUE_KEY: Final = Property.UNIQUE_KEY.encode()
 
 
 class Message(msgspec.Struct, gc=False):
-    """What a producer hands over."""
+    """What a producer hands over.
+
+    Consumers filter by `tags`, which is one word; messages are found by their `keys`; `properties`
+    are names and texts that travel along.
+
+    For example:
+
+        Message("orders", b"one coffee", tags="new", keys=("order-1",), properties={"city": "Rome"})
+    """
 
     topic: str
     body: bytes

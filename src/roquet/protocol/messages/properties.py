@@ -35,7 +35,10 @@ def properties_text(properties: Mapping[str, str]) -> str:
     """Raises BadMessage for a property that would not be read back as it is."""
     for name, value in properties.items():
         if not is_property(name, value):
-            raise BadMessage(f"property {name!r} cannot be {value!r}")
+            raise BadMessage(
+                f"property {name!r} cannot be {value!r}: name and value have to be there, without"
+                r" the characters \x01 (of a name) and \x02 (of both), which stand between them"
+            )
     return _SEPARATOR.join([f"{name}{_EQUALS}{value}" for name, value in properties.items()])
 
 

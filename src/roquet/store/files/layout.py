@@ -7,6 +7,8 @@
     checkpoint  abort  lock
     deleted-queues.json  checksummed.json         ours; Apache ignores them
     cut/00000000001073742000                      ours: what was cut off the log there
+    divergent/00000000001073742000                ours: the same, of what no other replica had
+    epochs.json                                   ours: which master wrote what
 
 A file is made aside (`commitlog.new`, next to the directory) and renamed when it has its
 full size, because Apache refuses a directory that holds a file of any other size.
@@ -60,6 +62,10 @@ class StoreLayout(msgspec.Struct, frozen=True):
     @property
     def cut(self) -> Path:
         return self.root / "cut"
+
+    @property
+    def divergent(self) -> Path:
+        return self.root / "divergent"
 
     def queue(self, topic: str, queue_id: int) -> Path:
         return self.queues / topic / str(queue_id)

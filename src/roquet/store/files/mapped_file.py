@@ -94,6 +94,14 @@ class MappedFile:
             for start in range(0, end - _GIVEN_BACK_SIZE + 1, _GIVEN_BACK_SIZE):
                 self._mapping.madvise(mmap.MADV_DONTNEED, start, _GIVEN_BACK_SIZE)
 
+    def read_ahead(self, *, is_wanted: bool) -> None:
+        """Whether the kernel brings pages around the one that is missed, as it does at first.
+
+        It does so for pages that were never written: up to megabytes of zeros for each new file.
+        """
+        if self._mapping is not None:
+            self._mapping.madvise(mmap.MADV_NORMAL if is_wanted else mmap.MADV_RANDOM)
+
     def is_zero_from(self, position: int) -> bool:
         return not any(True for _ in self.written_chunks(position))
 

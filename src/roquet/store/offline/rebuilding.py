@@ -5,7 +5,7 @@ hands in settings, so what the log does not say is found out from the files.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -33,6 +33,13 @@ from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delay_lev
 
 _USUAL: Final = StoreConfig(root=Path())
 
+OnRecords = Callable[[int], object]
+"""Is told of records that were looked at, so many more each time."""
+
+
+def ignore(_count: int) -> None:
+    """For those who do not show how far they are."""
+
 
 class Rebuilt(NamedTuple):
     record_count: int
@@ -54,7 +61,12 @@ class Rebuilt(NamedTuple):
         ]
 
 
-def rebuild_queues(reader: StoreReader, queues: ConsumeQueues, deletions: Deletions) -> Rebuilt:
+def rebuild_queues(
+    reader: StoreReader,
+    queues: ConsumeQueues,
+    deletions: Deletions,
+    on_records: OnRecords = ignore,
+) -> Rebuilt:
     """Fill `queues`, which are empty, from the log. Raises OSError."""
     dispatcher = Dispatcher(
         queues,
@@ -71,16 +83,18 @@ def rebuild_queues(reader: StoreReader, queues: ConsumeQueues, deletions: Deleti
         else:
             dispatcher.dispatch_all(each)
             count += each.record_count
+            on_records(each.record_count)
     return Rebuilt(count, damages, sorted(dispatcher.misfits))
 
 
 def key_batches(
-    reader: StoreReader, start: int, end: int, *, with_tags: bool
+    reader: StoreReader, start: int, end: int, *, with_tags: bool, on_records: OnRecords = ignore
 ) -> Iterator[KeyBatch]:
     """All keys of the good records between two physical offsets, in the order of the log."""
     found = reader.scan(start, end)
     offsets = (each.physical_offset for each in found if isinstance(each, LogRecord))
     while part := list(islice(offsets, BATCH_COUNT)):
+        on_records(len(part))
         yield reader.keys(part, with_tags=with_tags)
 
 

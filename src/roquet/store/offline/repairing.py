@@ -17,7 +17,9 @@ from roquet.store.keys.key_index import KeyIndex
 from roquet.store.offline.finding import find_store
 from roquet.store.offline.reading import StoreReader
 from roquet.store.offline.rebuilding import (
+    OnRecords,
     Rebuilt,
+    ignore,
     index_config_of,
     key_batches,
     loaded_deletions,
@@ -28,7 +30,7 @@ from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.ownership import Ownership
 
 
-def repair(root: Path, clock: Clock, disk: Disk) -> Rebuilt:
+def repair(root: Path, clock: Clock, disk: Disk, on_records: OnRecords = ignore) -> Rebuilt:
     """Return when the new queues and the new index survive a power cut.
 
     Raises StoreInUse, BadStoreDirectory, BadStateFile or OSError.
@@ -36,17 +38,17 @@ def repair(root: Path, clock: Clock, disk: Disk) -> Rebuilt:
     layout = find_store(disk, root)
     ownership = Ownership(disk, layout)
     try:
-        return _repair(layout, clock, disk)
+        return _repair(layout, clock, disk, on_records)
     finally:
         ownership.release()
 
 
-def _repair(layout: StoreLayout, clock: Clock, disk: Disk) -> Rebuilt:
+def _repair(layout: StoreLayout, clock: Clock, disk: Disk, on_records: OnRecords) -> Rebuilt:
     workshop = layout_of(layout.root / "repair", layout.commit_log)
     # A repair that was interrupted may have left something.
     _remove_tree(disk, workshop.root)
     try:
-        rebuilt = _build(layout, workshop, clock, disk)
+        rebuilt = _build(layout, workshop, clock, disk, on_records)
     except OSError:
         # Most likely the disk is full, so nothing may stay behind.
         _remove_tree(disk, workshop.root)
@@ -59,16 +61,21 @@ def _repair(layout: StoreLayout, clock: Clock, disk: Disk) -> Rebuilt:
     return rebuilt
 
 
-def _build(layout: StoreLayout, workshop: StoreLayout, clock: Clock, disk: Disk) -> Rebuilt:
+def _build(
+    layout: StoreLayout, workshop: StoreLayout, clock: Clock, disk: Disk, on_records: OnRecords
+) -> Rebuilt:
     with StoreReader.open(layout.root, disk=disk) as reader:
         config = index_config_of(reader)
         with (
             closing(ConsumeQueues(disk, workshop, queue_file_size_of(disk, layout))) as queues,
             closing(KeyIndex(disk, workshop.index, clock, config)) as index,
         ):
-            rebuilt = rebuild_queues(reader, queues, loaded_deletions(disk, layout))
+            rebuilt = rebuild_queues(reader, queues, loaded_deletions(disk, layout), on_records)
             start, end = reader.log_start, reader.log_end
-            for batch in key_batches(reader, start, end, with_tags=config.with_tags):
+            batches = key_batches(
+                reader, start, end, with_tags=config.with_tags, on_records=on_records
+            )
+            for batch in batches:
                 index.put(batch)
             queues.sync()
             index.sync()

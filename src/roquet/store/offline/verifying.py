@@ -27,6 +27,8 @@ from roquet.store.offline.index_audit import LogPart, file_fault, key_faults
 from roquet.store.offline.queue_audit import ENTRY_TYPE, Entries, LogExtent, entry_faults
 from roquet.store.offline.reading import StoreReader
 from roquet.store.offline.rebuilding import (
+    OnRecords,
+    ignore,
     index_config_of,
     key_batches,
     loaded_deletions,
@@ -45,7 +47,7 @@ class Verification(NamedTuple):
     faults: list[Fault]
 
 
-def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
+def verify(root: Path, scratch: Path, disk: Disk, on_records: OnRecords = ignore) -> Verification:
     """`scratch` is an empty directory with space for as much as the queues take.
 
     Raises BadStoreDirectory, BadStateFile or OSError.
@@ -56,7 +58,7 @@ def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
         StoreReader.open(layout.root, disk=disk) as reader,
         closing(ConsumeQueues(disk, layout_of(scratch), queue_file_size)) as queues,
     ):
-        rebuilt = rebuild_queues(reader, queues, loaded_deletions(disk, layout))
+        rebuilt = rebuild_queues(reader, queues, loaded_deletions(disk, layout), on_records)
         extent = LogExtent(
             reader.log_start, reader.log_end, rebuilt.damages, is_closed=reader.was_clean
         )
@@ -67,7 +69,7 @@ def verify(root: Path, scratch: Path, disk: Disk) -> Verification:
             run = MappedRun(disk, layout.queue(topic.decode(), queue_id), queue_file_size)
             found = _queue_faults(run, queues.find(topic, queue_id), extent)
             faults += [Fault(part, place, reason) for place, reason in found]
-        faults += _index_faults(disk, layout, reader, rebuilt.damages)
+        faults += _index_faults(disk, layout, reader, rebuilt.damages, on_records)
         key_count = sum(file.filed_count for file in reader.index_files)
         state_files = state_file_names(disk, layout)
         faults += state_faults(disk, layout, state_files)
@@ -146,7 +148,11 @@ def _rebuilt_entries(queue: ConsumeQueue | None, offsets: range) -> Entries:
 
 
 def _index_faults(
-    disk: Disk, layout: StoreLayout, reader: StoreReader, damages: Sequence[DamagedRange]
+    disk: Disk,
+    layout: StoreLayout,
+    reader: StoreReader,
+    damages: Sequence[DamagedRange],
+    on_records: OnRecords,
 ) -> Iterator[Fault]:
     by_name = {file.file.path.name: file for file in reader.index_files}
     entries = [each for each in disk.entries(layout.index) if each.name.isdigit() and each.size]
@@ -163,7 +169,7 @@ def _index_faults(
     files = [by_name[each.name] for each in entries if each.name in by_name]
     # A broken file lacks any number of keys, and nobody wants to know which.
     if files and not has_faults:
-        yield from _key_faults(reader, files, damages)
+        yield from _key_faults(reader, files, damages, on_records)
 
 
 def _shape_fault(disk: Disk, layout: StoreLayout, entry: DirectoryEntry) -> str | None:
@@ -175,14 +181,19 @@ def _shape_fault(disk: Disk, layout: StoreLayout, entry: DirectoryEntry) -> str 
 
 
 def _key_faults(
-    reader: StoreReader, files: Sequence[IndexFile], damages: Sequence[DamagedRange]
+    reader: StoreReader,
+    files: Sequence[IndexFile],
+    damages: Sequence[DamagedRange],
+    on_records: OnRecords,
 ) -> Iterator[Fault]:
     with_tags = index_config_of(reader).with_tags
     end = _filed_end(reader, files[-1])
     for log_file in reader.files:
         if log_file.start < end:
             part = LogPart(log_file.start, min(log_file.end, end), damages)
-            batches = key_batches(reader, part.start, part.end, with_tags=with_tags)
+            batches = key_batches(
+                reader, part.start, part.end, with_tags=with_tags, on_records=on_records
+            )
             for fault in key_faults(files, join_batches(batches), part):
                 yield Fault("index", f"records at {fault.first} to {fault.last}", fault.reason)
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import inf
 from pathlib import Path
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import msgspec
 
+from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.damage import DamagedRange
@@ -47,6 +48,17 @@ class RecoveryReport(msgspec.Struct, frozen=True):
     lost_notes: str = ""
 
 
+class Cutting(NamedTuple):
+    """`keep_aside` is told the end of the log before what lies behind it is cut off.
+
+    It says where that is from now on. What follows `end`, where a record ends, goes with it,
+    however good it is.
+    """
+
+    keep_aside: Callable[[int], Path | None]
+    end: int = NO_END
+
+
 def recover(
     log: CommitLog,
     queues: ConsumeQueues,
@@ -56,13 +68,14 @@ def recover(
     was_clean: bool,
     delay_levels_ms: tuple[int, ...],
     distrust_queues: Callable[[], None],
-    keep_aside: Callable[[int], Path | None],
+    cutting: Cutting,
 ) -> RecoveryReport:
     """The log is loaded, the queues are loaded here. Raises BadStoreDirectory, or OSError.
 
-    `distrust_queues` takes back what the checkpoint says of the queues. `keep_aside` is told the
-    end of the log before what lies behind it is cut off, and says where that is from now on.
+    `distrust_queues` takes back what the checkpoint says of the queues.
     """
+    cut_end = cutting.end
+    is_cut = cut_end < log.files_end
     suspect_from = queues.load()
     if suspect_from is not None and log.files:
         # Should this recovery be cut off, the next one finds queues that are sound, but not whole.
@@ -71,6 +84,8 @@ def recover(
         if queue.last_physical_end() <= deletions.end_of(queue.topic, queue.queue_id):
             queue.clear()
     start = _scan_start(log, checkpoint, was_clean=was_clean, suspect_from=suspect_from)
+    if is_cut:
+        start = min(start, _file_start(log, cut_end))
     durable_timestamp = None if was_clean else checkpoint.log_timestamp
     lengths = {queue: queue.max_offset for queue in queues}
     while True:
@@ -80,17 +95,17 @@ def recover(
         dispatcher = Dispatcher(
             queues, deletions, delay_levels_ms, log_start=log.start, dispatched_from=start
         )
-        tail = _TailPass(log, dispatcher, durable_timestamp, checkpoint.durable_end)
+        tail = _TailPass(log, dispatcher, durable_timestamp, checkpoint.durable_end, cut_end)
         try:
             tail.run(start)
             for queue in queues:
                 if queue.max_offset < lengths.get(queue, 0):
-                    _check_dropped(log, queue, tail.end, start, was_clean=was_clean)
+                    _check_dropped(log, queue, tail.end, start, was_clean=was_clean and not is_cut)
             break
         except EntriesMissing as missing:
             start = _file_start(log, missing.physical_offset)
     cut_size = log.written_end(tail.end) - tail.end
-    cut_path = keep_aside(tail.end) if cut_size else None
+    cut_path = cutting.keep_aside(tail.end) if cut_size else None
     _keep_what_was_found(log, queues, tail, start)
     return RecoveryReport(
         was_clean=was_clean,
@@ -143,9 +158,11 @@ class _TailPass:
         dispatcher: Dispatcher,
         durable_timestamp: int | None,
         durable_end: int,
+        cut_end: int,
     ) -> None:
         self._log = log
-        self._durable_end = min(durable_end, log.files_end)
+        self._end_max = min(cut_end, log.files_end)
+        self._durable_end = min(durable_end, self._end_max)
         self._dispatch_all = dispatcher.dispatch_all
         self._durable_timestamp = durable_timestamp
         self.end = 0
@@ -170,12 +187,16 @@ class _TailPass:
                 self.end = bad.physical_offset
                 self.cut_reason = bad.reason
             else:
-                self.end = self._log.files_end
+                self.end = self._end_max
+                if self._end_max < self._log.files_end:
+                    self.cut_reason = "it was never part of the log that goes on there"
             return
 
     def _after(self, bad: BadRecord) -> int | None:
         """Where the log goes on behind a bad spot; None if that is its end."""
         after = self._log.find_record(bad.physical_offset + 1)
+        if after is not None and after.physical_offset >= self._end_max:
+            after = None
         if bad.physical_offset < self._durable_end:
             # All was synced up to there, so a record begins there, or will.
             return (
@@ -191,7 +212,7 @@ class _TailPass:
     def _dispatch_good(self, start: int) -> None:
         # No time is late enough for the records of a store that was closed.
         durable_timestamp = inf if self._durable_timestamp is None else self._durable_timestamp
-        for stretch in self._log.stretches(start, self._log.files_end):
+        for stretch in self._log.stretches(start, self._end_max):
             self._dispatch_all(stretch)
             self.last_timestamp = stretch.last_timestamp
             self.record_count += stretch.record_count

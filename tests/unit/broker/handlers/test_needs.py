@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -28,30 +27,18 @@ from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeader
 from roquet.protocol.headers.transactions import EndTransactionHeader
 from roquet.protocol.names import HALF_TOPIC, TRACE_TOPIC, reply_topic, retry_topic
 from tests.support.accounts import (
-    ADMIN,
     GROUP,
     KNOWN,
-    LIAR,
     PUBLISHER,
-    REPLICA,
-    STRANGER,
+    ROLES,
     SUBSCRIBER,
     TOPIC,
     Signer,
     accounts_file,
 )
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
+from tests.support.filled_headers import filled_header
 
-ROLES = {
-    "nobody": None,
-    "stranger": STRANGER,
-    "liar": LIAR,
-    "known": KNOWN,
-    "publisher": PUBLISHER,
-    "subscriber": SUBSCRIBER,
-    "replica": REPLICA,
-    "admin": ADMIN,
-}
 OPERATORS = {"admin"}
 COPIES = {"replica", *OPERATORS}
 READERS = {"subscriber", *COPIES}
@@ -127,7 +114,8 @@ TABLE = {
     Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: OPERATORS,
     Code.GET_BROKER_CLUSTER_ACL_INFO: OPERATORS,
     Code.GET_BROKER_CLUSTER_ACL_CONFIG: OPERATORS,
-    Code.GET_BROKER_HA_STATUS: OPERATORS,
+    Code.PROMOTE_BROKER: OPERATORS,
+    Code.DEMOTE_BROKER: OPERATORS,
 }
 
 BEAT = Heartbeat(
@@ -161,13 +149,7 @@ FIELDS: dict[str, object] = {
 
 def header_of(header_type: type[Header]) -> Header:
     """With all that there has to be, and topic and group wherever there may be one."""
-    values: dict[str, object] = {}
-    for field in msgspec.structs.fields(header_type):
-        if field.name in FIELDS and field.name != "topic_list":
-            values[field.name] = FIELDS[field.name]
-        elif field.required:
-            values[field.name] = "x" if field.type is str else 0
-    return header_type(**values)
+    return filled_header(header_type, FIELDS)
 
 
 def answered(routes: Iterable[Route[Broker]]) -> Sequence[Route[Broker]]:

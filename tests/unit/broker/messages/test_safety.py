@@ -477,3 +477,27 @@ async def test_readers_see_what_a_slave_has_and_everything_without_one(
     await eventually(lambda: copied.safe_ends[-1] == 1200)
     copied.copies.leave(slave)
     await eventually(lambda: copied.safe_ends[-1] == EVERYTHING)
+
+
+async def test_who_may_not_be_master_any_more_tells_nobody_anything(bed: BrokerBed) -> None:
+    is_master = True
+    copies = Copies(1000, lambda: 100, slaves_needed=0)
+    copies.lead(frozenset({1}), lambda: is_master)
+    line = Line(bed)
+    safety = line.safety = Safety(
+        line.clock, TIMEOUT_S, is_awaited=False, copies=copies, copy_timeout_s=1.0
+    )
+    try:
+        is_master = False
+        line.when_safe("late", 50)
+        line.when_safe("ignored", 60, Late.IGNORE)
+        line.clock.advance(100.0)
+        # Both looks at the line: after a change, and when the time is over.
+        safety._settle()
+        safety._sweep()
+        assert line.called == []
+        is_master = True
+        safety._settle()
+        assert line.called == ["late", "ignored"]
+    finally:
+        safety.close()

@@ -82,3 +82,94 @@ def test_every_change_is_told() -> None:
     log.copies.confirm(slave, 5000)
     log.copies.leave(slave)
     assert log.change_count == 3
+
+
+class Office(Log):
+    """A master whose place others can take."""
+
+    def __init__(self, members: set[int], slaves_needed: int = 1) -> None:
+        super().__init__()
+        self.now_s = 100.0
+        self.copies = Copies(
+            LAG_MAX, lambda: self.end, slaves_needed=slaves_needed, now_s=lambda: self.now_s
+        )
+        self.copies.lead(frozenset(members), lambda: True)
+
+    def replica(self, replica_id: int, confirmed_end: int) -> Slave:
+        slave = Slave(f"somewhere:{replica_id}", confirmed_end, confirmed_end, replica_id)
+        self.copies.join(slave)
+        return slave
+
+
+def test_only_who_is_in_sync_confirms() -> None:
+    office = Office({1, 2})
+    office.replica(3, 5000)
+    assert office.copies.confirmed_end == 0
+    assert not office.copies.is_awaited(5000)
+    office.copies.use_members(frozenset({1, 2, 3}))
+    assert office.copies.confirmed_end == 5000
+
+
+def test_as_many_as_are_needed_confirm() -> None:
+    office = Office({1, 2, 3}, slaves_needed=2)
+    office.replica(2, 4900)
+    assert office.copies.confirmed_end == 0
+    office.replica(3, 4800)
+    assert office.copies.confirmed_end == 4800
+
+
+def test_a_slave_with_two_links_counts_once() -> None:
+    office = Office({1, 2, 3}, slaves_needed=2)
+    office.replica(2, 4900)
+    office.replica(2, 4950)
+    assert office.copies.confirmed_end == 0
+    assert not office.copies.is_awaited(5000)
+
+
+def test_what_a_successor_may_lack_is_not_shown() -> None:
+    office = Office({1, 2})
+    office.end = 5300
+    office.copies.give_up(5300)
+    assert office.copies.shown_end == 5000
+    office.replica(2, 5200)
+    assert office.copies.shown_end == 5200
+
+
+def test_who_is_in_sync_with_nobody_shows_everything() -> None:
+    office = Office({1})
+    office.end = 5300
+    assert office.copies.shown_end == EVERYTHING
+    office.copies.use_members(frozenset({1, 2}))
+    assert office.copies.shown_end == 5300
+
+
+def test_without_copies_all_that_is_stored_is_confirmed() -> None:
+    office = Office({1, 2}, slaves_needed=0)
+    office.end = 5300
+    assert office.copies.confirmed_end == office.copies.acknowledged_end == 5300
+    assert office.copies.is_awaited(5300)
+    assert office.copies.shown_end == EVERYTHING
+
+
+def test_all_that_was_there_before_may_have_been_acknowledged() -> None:
+    assert Office({1, 2}).copies.acknowledged_end == 5000
+
+
+def test_a_slave_had_everything_when_its_mark_was_made() -> None:
+    office = Office({1, 2})
+    slave = office.replica(2, 4900)
+    office.now_s, office.end = 103.0, 5300
+    office.copies.confirm(slave, 5000)
+    assert slave.caught_up_at_s == 100.0
+    assert slave.lag_s(office.end, office.now_s) == 3.0
+    office.copies.confirm(slave, 5300)
+    assert slave.caught_up_at_s == 103.0
+    assert slave.lag_s(office.end, office.now_s) == 0.0
+
+
+def test_members_are_followed_though_they_are_away() -> None:
+    office = Office({1, 2, 3})
+    office.copies.leave(office.replica(2, 4900))
+    known = {each.replica_id: each for each in office.copies.followers()}
+    assert (known[2].confirmed_end, known[2].is_linked) == (4900, False)
+    assert (known[3].confirmed_end, known[3].caught_up_at_s) == (5000, 100.0)

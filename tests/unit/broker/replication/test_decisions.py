@@ -2,8 +2,10 @@
 
 import pytest
 
-from roquet.broker.replication.decisions import first_position, suggested_broker
-from roquet.broker.replication.errors import SlaveAhead, SlaveBehind
+from roquet.broker.replication.decisions import admission, first_position, suggested_broker
+from roquet.broker.replication.epochs import EpochHistory, EpochStart
+from roquet.broker.replication.errors import NothingInCommon, Outdated, SlaveAhead, SlaveBehind
+from roquet.broker.replication.handshake import Registration
 from roquet.protocol.bodies.group_config import GroupConfig
 
 
@@ -31,3 +33,45 @@ def test_a_group_is_sent_to_the_brokers_that_it_names() -> None:
     assert suggested_broker(group, is_behind=False) == 2
     assert suggested_broker(group, is_behind=True) == 3
     assert suggested_broker(None, is_behind=True) == 0
+
+
+MASTER = EpochHistory((EpochStart(1, 0, "old"), EpochStart(2, 6000, "new")))
+
+
+def registration(
+    end: int, *, author: str = "old", seen: int = 1, start: int = 0, **epochs: int
+) -> Registration:
+    starts = tuple(EpochStart(epoch, 0, name) for name, epoch in epochs.items())
+    return Registration(author, seen, starts or MASTER.starts[:1], start, end)
+
+
+def admitted(slave: Registration, *, is_elected: bool = False, log_start: int = 0) -> int:
+    return admission(slave, MASTER, log_start, 9000, is_elected=is_elected).go_on_at
+
+
+def test_a_copy_goes_on_where_it_ends() -> None:
+    assert admitted(registration(5000)) == 5000
+    assert admitted(registration(0)) == 0
+
+
+def test_an_old_master_cuts_off_what_its_successor_never_had() -> None:
+    assert admitted(registration(7000)) == 6000
+
+
+def test_a_slave_that_has_more_than_its_master_is_cut_only_after_an_election() -> None:
+    ahead = registration(7000, author="another")
+    with pytest.raises(SlaveAhead):
+        admitted(ahead)
+    assert admitted(ahead, is_elected=True) == 6000
+
+
+def test_a_slave_that_knows_a_later_master_is_not_let_in() -> None:
+    with pytest.raises(Outdated, match="epoch 2 is over: there is a master of epoch 3"):
+        admitted(registration(5000, seen=3))
+
+
+def test_where_nothing_is_left_in_common_a_person_has_to_act() -> None:
+    with pytest.raises(NothingInCommon, match="store directory"):
+        admitted(registration(7000, start=6500))
+    with pytest.raises(SlaveBehind):
+        admitted(registration(5000), log_start=5500)

@@ -2,10 +2,12 @@
 
 import pytest
 
-from roquet.broker.replication.errors import BadFrame
+from roquet.broker.replication.errors import BadFrame, Outdated
 from roquet.broker.replication.frames import (
     FrameReader,
     ReportReader,
+    encode_epoch_header,
+    encode_epoch_report,
     encode_header,
     encode_report,
 )
@@ -56,3 +58,33 @@ def test_reports_of_an_apache_slave_are_read() -> None:
     found = [reader.last(each) for each in recorded("slave")]
     assert found[0] == 0
     assert found[-1] == 50817
+
+
+@pytest.mark.parametrize("size", CUTS)
+def test_frames_with_an_epoch_say_how_far_the_master_is(size: int) -> None:
+    stream = encode_epoch_header(7, 900, 100, 3) + b"abc" + encode_epoch_header(7, 950, 103, 0)
+    reader = FrameReader(7)
+    found = [
+        (offset + index, byte)
+        for cut in in_cuts(stream, size)
+        for offset, data in reader.pieces(memoryview(cut))
+        for index, byte in enumerate(bytes(data))
+    ]
+    assert found == list(zip(range(100, 103), b"abc", strict=True))
+    assert reader.master_end == 950
+
+
+@pytest.mark.parametrize("epoch", [6, 8])
+def test_frames_and_reports_of_another_epoch_are_refused(epoch: int) -> None:
+    with pytest.raises(Outdated):
+        list(FrameReader(7).pieces(memoryview(encode_epoch_header(epoch, 900, 100, 0))))
+    with pytest.raises(Outdated):
+        ReportReader(7).last(encode_epoch_report(epoch, 100))
+
+
+@pytest.mark.parametrize("size", CUTS)
+def test_the_last_whole_report_of_an_epoch_counts(size: int) -> None:
+    stream = encode_epoch_report(7, 5) + encode_epoch_report(7, 4096)
+    reader = ReportReader(7)
+    found = [reader.last(cut) for cut in in_cuts(stream, size)]
+    assert [each for each in found if each is not None][-1] == 4096

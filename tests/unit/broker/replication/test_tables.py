@@ -33,6 +33,17 @@ async def test_a_master_that_is_away_is_told_what_it_missed_when_it_is_back() ->
         assert cluster._brokers[SLAVE].offsets.find("g", topic, 0) == 2
 
 
+async def test_a_group_that_began_while_its_master_was_away_is_known_to_it_afterwards() -> None:
+    async with Cluster(replicas=1) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        await cluster.copied()
+        await cluster.kill_master()
+        cluster._brokers[SLAVE].offsets.commit("new", topic, 0, 9)
+        await cluster.start_broker()
+        await cluster.copied()
+        assert cluster._brokers["broker-a"].offsets.find("new", topic, 0) == 9
+
+
 async def test_progress_of_delays_is_copied_and_kept() -> None:
     async with Cluster(replicas=1) as cluster:
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]

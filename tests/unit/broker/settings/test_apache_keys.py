@@ -86,6 +86,12 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
             "maxHeldBytes",
             "maxRequestsPerConnection",
             "enabledAppendPropCRC",
+            "logLevel",
+            "replication.copies",
+            "replication.etcd",
+            "replication.lagSeconds",
+            "replication.leaseSeconds",
+            "replication.plainSlaves",
         }
 
 

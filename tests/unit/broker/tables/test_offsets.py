@@ -286,6 +286,15 @@ def test_what_was_committed_at_the_slave_does_not_go_back_and_is_told() -> None:
     assert slave.follow(of_master(5)) == [OwnOffset("g", "t", 0, 9)]
 
 
+def test_a_group_that_is_new_to_the_master_is_told() -> None:
+    slave = OffsetTable(is_slave=True)
+    slave.commit("g", "t", 0, 9)
+    assert slave.follow(ConsumerOffsetTable()) == [OwnOffset("g", "t", 0, 9)]
+    # Apache keeps -1 for queues whose offset it does not know.
+    assert slave.follow(of_master(-1)) == [OwnOffset("g", "t", 0, 9)]
+    assert slave.find("g", "t", 0) == 9
+
+
 def test_what_the_master_was_told_is_its_own_affair() -> None:
     slave = OffsetTable(is_slave=True)
     slave.commit("g", "t", 0, 9)

@@ -20,6 +20,8 @@ from tests.support.command_line import roquet
 from tests.support.dead_broker import dead_broker
 from tests.support.our_cluster import OurCluster
 from tests.support.ports import free_port
+from tests.support.snapshots import check_text, settled
+from tests.unit.cli.conftest import Shop
 
 
 def test_nobody_at_the_name_server() -> None:
@@ -95,3 +97,63 @@ def test_an_encrypted_cluster_is_reached_with_its_certificate(tmp_path: Path) ->
         plain, unknown = roquet(*words), roquet(*words, "--tls")
     assert (plain.exit_code, unknown.exit_code) == (3, 3)
     assert "certificate" in unknown.stderr
+
+
+# What goes wrong with one topic, group or message, or is misused; each is a line with its remedy.
+WRONG = (
+    "topic show nowhere",
+    "topic route nowhere",
+    "topic create orders",
+    "topic create bad/name",
+    "topic create new --queues 0",
+    "topic create new --broker broker-z",
+    "topic change nowhere --queues 4",
+    "topic delete orders",
+    "topic delete nowhere --yes",
+    "group show nobody",
+    "group members nobody",
+    "group members billing --member absent",
+    "group delete nobody --yes",
+    "group delete billing",
+    "message send nowhere/ text",
+    "message send orders text --queue broker-a:9",
+    "message tail nowhere",
+    "message tail orders --sql (((",
+    "message by-id orders 7F0000010007000000000000000000A1",
+    "message by-id orders nonsense",
+    "message by-key nowhere key",
+    "message by-time orders --from tomorrow",
+    "message by-offset orders broker-a:0 4711",
+    "message by-offset orders broker-z:0 0",
+    "message trace 7F0000010007000000000000000000A1",
+    "offset show nobody",
+    "offset reset nobody orders --to-start --yes",
+    "offset reset billing orders",
+    "offset reset billing orders --to-end",
+    "offset reset billing nowhere --to-end --yes",
+    "offset skip billing nowhere --yes",
+    "offset clone nobody billing orders --yes",
+    "dlq show nobody",
+    "dlq resend billing",
+    "dlq resend nobody --yes",
+    "broker status broker-z",
+    "broker config get broker-a nonsense",
+    "broker config set broker-a nonsense=1",
+    "broker config set broker-a fileReservedTime=never",
+    "broker config set broker-a listenPort=1",
+    "broker writes forbid broker-z",
+    "bench producer -t orders -w 0",
+    "mqadmin topicStatus -t nowhere",
+)
+
+
+def test_what_goes_wrong_is_said_as_it_was(at: Shop) -> None:
+    said = []
+    for command in WRONG:
+        finished = roquet(*command.split())
+        assert finished.exit_code, command
+        assert "Traceback" not in finished.stderr
+        # Usage, which parsers put in front, is about what is right.
+        *_, line = finished.stderr.splitlines() or [""]
+        said.append(f"$ roquet {command}\n{finished.exit_code}: {line}\n")
+    check_text("errors", settled("".join(said)))

@@ -16,6 +16,7 @@ from roquet.client.errors import (
     NotOpen,
     NotYetSafe,
     SendFailed,
+    SendImpossible,
     SendRefused,
     SendUnknown,
     SomeFailed,
@@ -107,6 +108,12 @@ async def test_a_message_goes_to_the_queue_its_sender_chose(cluster: LiveCluster
         queue = (await sending.queues(TOPIC))[2]
         receipt = await sending.send(Message(TOPIC, b"x"), queue=queue)
     assert receipt.queue == queue == QueueRef(TOPIC, "broker-a", 2)
+
+
+async def test_to_a_queue_that_is_not_there_sending_again_is_no_use(cluster: LiveCluster) -> None:
+    async with producer(cluster) as sending:
+        with pytest.raises(SendImpossible, match=r"sending again is no use: .* no queue 99"):
+            await sending.send(Message(TOPIC, b"x"), queue=QueueRef(TOPIC, "broker-a", 99))
 
 
 @pytest.mark.parametrize("compression", Compression)

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from roquet import AsyncProducer, AsyncPushConsumer, Message, RetryLater, StartFrom
+from roquet import (
+    AsyncProducer,
+    AsyncPushConsumer,
+    Message,
+    PushConsumer,
+    RetryLater,
+    StartFrom,
+)
 from roquet.client.errors import BadArgument
 from roquet.client.received import ReceivedMessage
 from tests.support.eventually import eventually
@@ -92,6 +99,20 @@ def test_what_does_not_fit_together_is_refused() -> None:
         reading.on("b")("print")  # type: ignore[type-var]
     with pytest.raises(BadArgument, match="has a listener for all topics"):
         AsyncPushConsumer("127.0.0.1:1", GROUP, function).on("a")(function)
+
+
+@pytest.mark.parametrize("listener", [lambda: None, lambda _message, _queue: None])
+def test_a_listener_that_cannot_be_called_with_a_message_is_refused(listener: Any) -> None:
+    expected = "`listener` has to be a function of one message, or of one list of them, not <func"
+    with pytest.raises(BadArgument, match=expected):
+        PushConsumer("127.0.0.1:1", GROUP, listener)
+    with pytest.raises(BadArgument, match=expected):
+        AsyncPushConsumer("127.0.0.1:1", GROUP).on("a")(listener)
+
+
+@pytest.mark.parametrize("listener", [print, [].append, lambda *_messages: None, dict])
+def test_a_listener_may_take_more_or_not_say_what(listener: Any) -> None:
+    assert PushConsumer("127.0.0.1:1", GROUP, listener).last_error is None
 
 
 async def test_listeners_are_known_before_the_consumer_opens(cluster: LiveCluster) -> None:

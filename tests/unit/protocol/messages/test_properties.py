@@ -54,7 +54,7 @@ def test_a_map_is_written_without_a_separator_at_the_end() -> None:
 )
 def test_a_property_that_would_read_differently_is_not_written(name: str, value: str) -> None:
     assert not is_property(name, value)
-    with pytest.raises(BadMessage):
+    with pytest.raises(BadMessage, match="name and value have to be there, without the characters"):
         properties_text({name: value})
 
 

@@ -229,3 +229,16 @@ def test_an_interrupted_exchange_loses_nothing(root: Path, count: int) -> None:
         while not store.file_keys():
             pass
         assert len(store.query("Topic1", "key-77", 10, 0, 2**60).records) == 1
+
+
+def test_who_waits_learns_how_far_it_is(tmp_path: Path) -> None:
+    with opened(tmp_path / "store") as store:
+        for _ in range(30):
+            store.append(draft(properties={"KEYS": "key"}))
+    (tmp_path / "scratch").mkdir()
+    verified: list[int] = []
+    verify(tmp_path / "store", tmp_path / "scratch", SystemDisk(), verified.append)
+    made_again: list[int] = []
+    repair(tmp_path / "store", FakeClock(), QuickDisk(), made_again.append)
+    # Once for their queues, once for their keys.
+    assert sum(verified) == sum(made_again) == 60

@@ -1,9 +1,5 @@
-"""What each request needs, as `docs/security.md` tells it.
+"""What each request needs, from the routes themselves; `docs/security.md` has both tables."""
 
-`python -m tests.support.security_table` prints both tables, to be put there when routes change.
-"""
-
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +8,15 @@ from roquet.namesrv.handlers import ROUTES as NAME_SERVER_ROUTES
 from roquet.net.router import Route
 
 
-def table(routes: Iterable[Route[Any]]) -> str:
+def to_brokers() -> str:
+    return _table(BROKER_ROUTES)
+
+
+def to_name_servers() -> str:
+    return _table(NAME_SERVER_ROUTES)
+
+
+def _table(routes: Iterable[Route[Any]]) -> str:
     lines = [
         f"| {int(route.code)} | {route.code.name} | {_needs(route)} |"
         for route in sorted(routes, key=lambda route: route.code)
@@ -22,11 +26,3 @@ def table(routes: Iterable[Route[Any]]) -> str:
 
 def _needs(route: Route[Any]) -> str:
     return "administrators" if route.needs is None else route.needs.text
-
-
-def tables() -> list[str]:
-    return [table(BROKER_ROUTES), table(NAME_SERVER_ROUTES)]
-
-
-if __name__ == "__main__":
-    sys.stdout.write("\n\n".join(tables()) + "\n")

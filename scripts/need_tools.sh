@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Makes sure that programs are there which tests have for judges, or break networks with, and which PyPI
+# does not have. Where they cannot be installed, what needs them is skipped and says so.
+set -euo pipefail
+
+# Each with Debian's package.
+tools=(
+    ip:iproute2 tc:iproute2 nft:nftables      # networks of rigs
+    etcd:etcd-server                          # decides which broker is master
+    prometheus:prometheus promtool:prometheus # scrapes servers, reads alert rules
+    systemd-analyze:systemd                   # reads units; systemd need not run
+)
+missing=()
+for tool in "${tools[@]}"; do
+    command -v "${tool%%:*}" > /dev/null || missing+=("${tool##*:}")
+done
+[ ${#missing[@]} = 0 ] && exit 0
+if [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ]; then
+    echo "installing Debian's ${missing[*]}, for tests"
+    # The tests start their own; the machine gets no services.
+    if apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        apt-get install -y -qq --no-install-recommends "${missing[@]}"; then
+        exit 0
+    fi
+fi
+echo "missing: ${missing[*]} (Debian's names): what needs them is skipped" >&2

@@ -1,0 +1,13 @@
+"""The metrics of all servers, from their declarations; `docs/operating.md` has the table."""
+
+from roquet.broker.metrics.observed import METRICS as OF_BROKERS
+from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS
+from roquet.observing.process import METRICS as OF_PROCESSES
+
+
+def table() -> str:
+    lines = [
+        f"| `{each.name}` | {each.kind.value} | {', '.join(each.labels)} | {each.meaning} |"
+        for each in dict.fromkeys((*OF_PROCESSES, *OF_NAME_SERVERS, *OF_BROKERS))
+    ]
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *lines])

@@ -1,0 +1,107 @@
+"""Who is master, as an operator says it; requests of ours.
+
+    PROMOTE_BROKER   a slave becomes the master, of the next epoch
+    DEMOTE_BROKER    a master takes no more messages, waits for a slave that has all of them, and
+                     becomes a slave itself
+
+Where etcd decides, a master that is demoted steps down, and another broker is elected.
+"""
+
+import asyncio
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.handlers.deferred import answer_later
+from roquet.broker.promotion import promote
+from roquet.broker.replication.epoch_file import Office
+from roquet.broker.replication.replication import Rebirth
+from roquet.broker.replication.trust import Trust
+from roquet.net.errors import Refused
+from roquet.net.router import Parked, Reply, Request, on
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.replicas import DemoteBrokerHeader, PromoteBrokerHeader
+from roquet.state_file import StateNotSaved
+from roquet.store.errors import StoreUnavailable
+
+_CATCH_UP_S_MAX: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.02
+
+
+def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Reply:
+    trust = _trust(broker)
+    replication = broker.replication
+    if not broker.config.is_slave:
+        raise _refused("this is the master already")
+    if broker.config.etcd:
+        raise _refused("etcd decides who is master: demote the master, and another one steps in")
+    link = replication.master_link
+    if link is not None and link.master is not None and not request.header.force:
+        raise _refused(f"it follows {link.master}, which is alive: demote that first")
+    try:
+        trust.epochs.appoint(Office(is_master=True, broker_id=0))
+        promote(broker, trust.epochs.seen + 1)
+    except (StateNotSaved, StoreUnavailable, OSError) as error:
+        replication.begin_again(Rebirth(replication.config.replica_id or 1))
+        raise _refused(f"it could not take the office: {error}") from error
+    return Reply()
+
+
+def demote_broker(broker: Broker, request: Request[DemoteBrokerHeader]) -> Parked:
+    trust = _trust(broker)
+    if broker.config.is_slave:
+        raise _refused("this is a slave already")
+    if request.header.broker_id <= 0:
+        raise _refused("a slave has an id above 0")
+    return answer_later(broker, request, lambda: _demoted(broker, trust, request.header))
+
+
+async def _demoted(broker: Broker, trust: Trust, header: DemoteBrokerHeader) -> Reply:
+    broker.store.pause()
+    if not header.force and not await _is_copied(broker):
+        broker.store.go_on()
+        return Reply(
+            ResponseCode.SYSTEM_ERROR,
+            remark=f"no slave has all of the log after {_CATCH_UP_S_MAX:.0f} s, so this one stays"
+            " the master",
+        )
+    try:
+        if not broker.config.etcd:
+            trust.epochs.appoint(Office(is_master=False, broker_id=header.broker_id))
+    except StateNotSaved as error:
+        broker.store.go_on()
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    broker.replication.begin_again(Rebirth(header.broker_id))
+    return Reply()
+
+
+async def _is_copied(broker: Broker) -> bool:
+    """Whether a slave that could become master has everything, soon."""
+    copies = broker.replication.copies
+    deadline_s = broker.clock.monotonic_s() + _CATCH_UP_S_MAX
+    while broker.clock.monotonic_s() < deadline_s:
+        in_sync = broker.replication.in_sync()
+        if any(
+            slave.replica_id in in_sync and slave.confirmed_end >= broker.store.log_end
+            for slave in copies.slaves
+        ):
+            return True
+        broker.replication.slave_links.wake()
+        await asyncio.sleep(_LOOK_AGAIN_S)
+    return False
+
+
+def _trust(broker: Broker) -> Trust:
+    if broker.replication.trust is None:
+        raise _refused("it has no replication.secretFile, so there are no epochs")
+    return broker.replication.trust
+
+
+def _refused(remark: str) -> Refused:
+    return Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+
+# No `needs`: for administrators only.
+ROUTES = (
+    on(RequestCode.PROMOTE_BROKER, PromoteBrokerHeader, promote_broker),
+    on(RequestCode.DEMOTE_BROKER, DemoteBrokerHeader, demote_broker),
+)

@@ -1,0 +1,198 @@
+"""A broker and those it becomes: when its role changes in a way that needs it, it begins again.
+
+                    promoted, in place (`promotion`)
+        +-------+ ----------------------------------> +--------+
+        | slave |                                     | master |
+        +-------+ <---------------------------------- +--------+
+          |   ^     steps down: begins again
+          +---+
+          has what its master never had: begins again without it
+
+Beginning again means that everything ends as when the process stops and starts, at the same
+ports, in the same process. It costs those that are connected their connections.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, final
+
+from msgspec.structs import replace
+
+from roquet.broker.broker import Broker
+from roquet.broker.errors import ConfigError
+from roquet.broker.replication.epoch_file import EpochFile, Office
+from roquet.broker.replication.replication import Rebirth
+from roquet.broker.replication.trust import Trust
+from roquet.broker.server import serve_broker
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.replication import read_secret
+from roquet.clock import Clock
+from roquet.disk import Disk
+from roquet.errors import RoquetError
+from roquet.net.service import OnFailure, Services
+from roquet.store.checksummed import NO_END
+
+if TYPE_CHECKING:
+    from roquet.broker.metrics.observed import ObservedBroker
+
+log = logging.getLogger(__name__)
+
+
+@final
+class Life:
+    """`broker` is the one of now; `has_failed` is set when there is none, and will be none."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, disk: Disk) -> None:
+        """Raises ConfigError and BadStateFile."""
+        self._config = config
+        self._clock = clock
+        self._disk = disk
+        self.trust: Trust | None = None
+        if config.replication_secret_file is not None:
+            epochs = EpochFile(disk, config.store.root)
+            self.trust = Trust(read_secret(config.replication_secret_file), epochs)
+        self._broker: Broker | None = None
+        self._is_serving = False
+        self._has_begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_stopping = asyncio.Event()
+        # The port of its pages, if it has any.
+        self.http_port: int | None = None
+        self.has_failed = asyncio.Event()
+        self.failure = "it cannot trust its disk any more"
+
+    @property
+    def broker(self) -> Broker:
+        """The last one, while there is none for a moment."""
+        assert self._broker is not None, "it has not begun"
+        return self._broker
+
+    @property
+    def serving(self) -> Broker | None:
+        """None while there is none for a moment."""
+        return self._broker if self._is_serving else None
+
+    async def begun(self) -> None:
+        """Raises what `serve_broker` raises."""
+        await asyncio.shield(self._has_begun)
+
+    def reload(self) -> None:
+        """Read the certificates again. Raises TlsNotUsable."""
+        self.broker.tls.reload()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Until it is stopped, or nothing can be served any more; `has_failed` says which."""
+        config = self._first_config()
+        cut_end = NO_END
+        try:
+            while (rebirth := await self._serve(config, cut_end)) is not None:
+                port = self.broker.config.listen_port
+                config = replace(self._config.as_slave(rebirth.broker_id), listen_port=port)
+                cut_end = NO_END if rebirth.cut_end is None else rebirth.cut_end
+                log.warning("%s begins again as slave %d", config.broker_name, rebirth.broker_id)
+        except (RoquetError, OSError) as error:
+            if not self._has_begun.done():
+                self._has_begun.set_exception(error)
+                return
+            if self._is_stopping.is_set():
+                raise
+            self.failure = str(error)
+            self.has_failed.set()
+
+    async def _serve(self, config: BrokerConfig, cut_end: int) -> Rebirth | None:
+        """How to begin again; None when it is stopped."""
+        async with serve_broker(
+            config, self._clock, self._disk, self.trust, cut_end=cut_end
+        ) as broker:
+            self._broker = broker
+            self._is_serving = True
+            if not self._has_begun.done():
+                self._has_begun.set_result(None)
+            rebirth = broker.replication.rebirth
+            failing = asyncio.ensure_future(broker.safety.has_failed.wait())
+            stopping = asyncio.ensure_future(self._is_stopping.wait())
+            waits: list[asyncio.Future[Any]] = [failing, stopping, rebirth]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                if failing.done():
+                    self.has_failed.set()
+                    # Whoever runs the process has to end it.
+                    await stopping
+                return None if stopping.done() else rebirth.result()
+            finally:
+                self._is_serving = False
+                failing.cancel()
+                stopping.cancel()
+
+    def _first_config(self) -> BrokerConfig:
+        config = self._config
+        office = None if self.trust is None else self.trust.epochs.office
+        if config.etcd:
+            # Whoever is to be master will be promoted.
+            return config.as_slave(config.replica_id)
+        if office is None:
+            return config
+        if office.is_master == config.is_slave:
+            log.warning("an operator has made %s a %s", config.broker_name, _role_name(office))
+        return config.as_master() if office.is_master else config.as_slave(office.broker_id)
+
+
+def _role_name(office: Office) -> str:
+    return "master" if office.is_master else f"slave with id {office.broker_id}"
+
+
+@asynccontextmanager
+async def living_broker(config: BrokerConfig, clock: Clock, disk: Disk) -> AsyncIterator[Life]:
+    """Serves while the block runs. Raises ConfigError, and what `serve_broker` raises."""
+    life = Life(config, clock, disk)
+    running = asyncio.ensure_future(life.run())
+    try:
+        await life.begun()
+        async with _member(life, config, clock), _pages(life, config, clock):
+            yield life
+    finally:
+        life.stop()
+        await running
+
+
+@asynccontextmanager
+async def _member(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterator[None]:
+    """With etcd, whatever the broker becomes, it stays a member."""
+    if not config.etcd:
+        yield
+        return
+    try:
+        # Who needs no etcd does not pay for loading what talks to it.
+        from roquet.broker.replication.failover.member import Member  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        reason = f"{error.name} is not installed: pip install 'roquet[failover]'"
+        raise ConfigError("replication.etcd", ",".join(config.etcd), reason) from None
+
+    member = Member(config, clock, lambda: life.serving)
+    async with Services(f"{config.broker_name} and etcd") as services:
+        services.run("hold the office", member.run, on_failure=OnFailure.RESTART)
+        yield
+
+
+@asynccontextmanager
+async def _pages(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterator[None]:
+    """Whatever the broker becomes, it is watched at the same place."""
+    if config.http_place is None:
+        yield
+        return
+    # Who is not watched does not pay for loading it.
+    from roquet.observing.pages import serve_pages  # noqa: PLC0415
+
+    async with serve_pages(config.http_place, [observed(life)], clock) as life.http_port:
+        yield
+
+
+def observed(life: Life) -> "ObservedBroker":
+    """The broker of now, as those who watch it see it."""
+    from roquet.broker.metrics.observed import ObservedBroker  # noqa: PLC0415
+
+    return ObservedBroker(life.broker.config.broker_name, lambda: life.serving)

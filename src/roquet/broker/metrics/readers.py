@@ -1,0 +1,132 @@
+"""How far groups are behind, and who is connected."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from roquet.broker.broker import Broker
+from roquet.broker.metrics.traffic import reader_labels
+from roquet.broker.tables.clients import Client
+from roquet.observing.exposition import Exposition, Labels, Metric, MetricKind
+
+_GROUP: Final = ("topic", "consumer_group", "is_retry", "is_system")
+_CLIENT: Final = ("language", "version")
+
+LAG: Final = Metric(
+    "rocketmq_consumer_lag_messages",
+    MetricKind.GAUGE,
+    "Messages that a group has not consumed, in queues where it has committed an offset.",
+    _GROUP,
+)
+LAG_TIME: Final = Metric(
+    "rocketmq_consumer_lag_latency",
+    MetricKind.GAUGE,
+    "Age of the oldest message that a group has not consumed, in milliseconds.",
+    _GROUP,
+)
+READY: Final = Metric(
+    "rocketmq_consumer_ready_messages",
+    MetricKind.GAUGE,
+    "Messages that a group has not pulled.",
+    _GROUP,
+)
+INFLIGHT: Final = Metric(
+    "rocketmq_consumer_inflight_messages",
+    MetricKind.GAUGE,
+    "Messages that a group has pulled and not consumed.",
+    _GROUP,
+)
+CONSUMERS: Final = Metric(
+    "rocketmq_consumer_connections",
+    MetricKind.GAUGE,
+    "Consumers that are connected.",
+    ("consumer_group", *_CLIENT, "consume_mode"),
+)
+PRODUCERS: Final = Metric(
+    "rocketmq_producer_connections",
+    MetricKind.GAUGE,
+    "Producers that are connected, once for each of their groups.",
+    _CLIENT,
+)
+GROUPS: Final = Metric(
+    "rocketmq_consumer_group_number", MetricKind.GAUGE, "Groups that the broker knows."
+)
+METRICS: Final = (LAG, LAG_TIME, READY, INFLIGHT, CONSUMERS, PRODUCERS, GROUPS)
+
+_MODES: Final = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull"}
+
+
+class _Behind(NamedTuple):
+    """Of one group in one topic."""
+
+    lag: int
+    ready: int
+    oldest_ms: int | None  # when it was stored; None if nothing is left
+
+
+def measure_readers(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
+    groups = [each.group_name for each in broker.groups]
+    into.add(GROUPS, own, len(groups))
+    for group in groups:
+        for topic in broker.offsets.topics_of(group):
+            if topic in broker.topics and broker.consumers.may_read(group, topic):
+                _add_lag(broker, own | reader_labels(broker, group, topic), into, group, topic)
+                yield
+    yield from _measure_clients(broker, own, into)
+
+
+def _add_lag(broker: Broker, labels: Labels, into: Exposition, group: str, topic: str) -> None:
+    behind = _behind(broker, group, topic)
+    into.add(LAG, labels, behind.lag)
+    into.add(READY, labels, behind.ready)
+    into.add(INFLIGHT, labels, behind.lag - behind.ready)
+    age_ms = 0 if behind.oldest_ms is None else broker.clock.now_ms() - behind.oldest_ms
+    into.add(LAG_TIME, labels, max(0, age_ms))
+
+
+def _behind(broker: Broker, group: str, topic: str) -> _Behind:
+    store, offsets = broker.store, broker.offsets
+    lag = ready = 0
+    oldest_ms: int | None = None
+    for queue_id, committed in offsets.queues(group, topic).items():
+        end = store.max_offset(topic, queue_id)
+        # What has expired cannot be consumed any more.
+        offset = max(committed, store.min_offset(topic, queue_id))
+        if offset >= end:
+            continue
+        lag += end - offset
+        ready += max(0, end - max(offset, offsets.pulled(group, topic, queue_id)))
+        stored_ms = store.store_time(topic, queue_id, offset)
+        if stored_ms is not None:
+            oldest_ms = stored_ms if oldest_ms is None else min(oldest_ms, stored_ms)
+    return _Behind(lag, ready, oldest_ms)
+
+
+def _measure_clients(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
+    for name in broker.consumers.groups():
+        group = broker.consumers.find(name)
+        if group is not None:
+            mode = _MODES.get(group.consume_type or "", "pop")
+            where = own | {"consumer_group": name}
+            for kind, count in Counter(map(_kind, group.members.values())).items():
+                into.add(CONSUMERS, where | _labels(kind) | {"consume_mode": mode}, count)
+        yield
+    producers: Counter[_ClientKind] = Counter()
+    for name in broker.producers.groups():
+        producers.update(map(_kind, broker.producers.members(name).values()))
+        yield
+    for kind, count in producers.items():
+        into.add(PRODUCERS, own | _labels(kind), count)
+
+
+class _ClientKind(NamedTuple):
+    language: str
+    version: int
+
+
+def _kind(client: Client) -> _ClientKind:
+    return _ClientKind((client.language or "other").lower(), client.version)
+
+
+def _labels(kind: _ClientKind) -> Labels:
+    return {"language": kind.language, "version": str(kind.version)}

@@ -1,0 +1,44 @@
+"""A slave becomes the master, in the running process and without losing a connection.
+
+The way back is not made here: a master that steps down may have an end of its log that has to be
+cut off, which is what opening a store does. So it begins again (`life`).
+"""
+
+import logging
+
+from roquet.broker.broker import Broker
+from roquet.broker.delays.loading import loaded_delays
+from roquet.broker.registration import identity_of
+from roquet.broker.upkeep import start_leading
+
+log = logging.getLogger(__name__)
+
+
+def promote(broker: Broker, epoch: int) -> None:
+    """Takes messages from now on. The caller has stopped it following, or that is done here.
+
+    Raises StateNotSaved, StoreUnavailable, and OSError when slaves cannot be listened to; then the
+    broker has to begin again.
+    """
+    replication, store = broker.replication, broker.store
+    assert replication.trust is not None, "without epochs nobody is promoted"
+    replication.stop_following()
+    # Before the first byte of it.
+    replication.trust.epochs.begin(epoch, store.log_end)
+    broker.config = replication.config = broker.config.as_master()
+    replication.slave_links.start(broker.config.bind_host, broker.config.ha_port)
+    broker.offsets.lead()
+    broker.offsets.cut_back(store.max_offset)
+    store.lead()
+    broker.pending_halves.load()
+    broker.delays = loaded_delays(
+        store,
+        broker.clock,
+        broker.config.store.delay_levels_ms,
+        broker.delays.levels.state,
+        broker.delays.timers.state,
+    )
+    start_leading(broker)
+    # At once: clients find it with their next look at the routes.
+    broker.registrar.identify(identity_of(broker.config))
+    log.info("%s is the master of epoch %d now", broker.config.broker_name, epoch)

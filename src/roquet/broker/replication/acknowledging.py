@@ -1,0 +1,28 @@
+"""When a send is acknowledged: how many brokers must have it, the master among them."""
+
+from collections.abc import Iterable
+from enum import Enum
+
+
+class AckPolicy(Enum):
+    ASYNC = "async"
+    ONE = "one"
+    QUORUM = "quorum"
+
+
+def copies_needed(policy: AckPolicy, broker_count: int) -> int:
+    """Of a message, among the `broker_count` brokers of one name."""
+    match policy:
+        case AckPolicy.ASYNC:
+            return 1
+        case AckPolicy.ONE:
+            return 2
+        case AckPolicy.QUORUM:
+            return broker_count // 2 + 1
+
+
+def end_with_copies(slave_ends: Iterable[int], slaves_needed: int) -> int:
+    """Up to where so many slaves have the log; there is no such end without as many slaves."""
+    assert slaves_needed > 0, "the master alone has all of it"
+    ends = sorted(slave_ends, reverse=True)
+    return ends[slaves_needed - 1] if len(ends) >= slaves_needed else 0

@@ -1,0 +1,105 @@
+"""What a broker remembers of epochs, whatever happens to it: `epochs.json`, beside the log.
+
+    {"author": "9f27...", "seen": 7, "starts": [[3, 0, "51aa..."], [7, 40960, "9f27..."]],
+     "office": {"is_master": true, "broker_id": 0}}
+
+Whoever begins an epoch, or goes on with the log of one, notes it here before the first byte of it
+is written. So the file may name an epoch that has nothing in the log, but never lack one that has.
+`author` is the name of this store, made up when it was new.
+`office` is what an operator has made of this broker, whatever its settings say.
+"""
+
+import secrets
+from pathlib import Path
+from typing import Final, final
+
+import msgspec
+from msgspec.structs import replace
+
+from roquet.broker.replication.epochs import EpochHistory, EpochStart, is_history
+from roquet.disk import Disk
+from roquet.errors import RoquetError
+from roquet.state_file import StateFile
+
+FILE_NAME: Final = "epochs.json"
+
+
+class Office(msgspec.Struct, frozen=True):
+    is_master: bool
+    broker_id: int
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    author: str
+    seen: int = 0
+    starts: tuple[EpochStart, ...] = ()
+    office: Office | None = None
+
+
+class _BadEpochs(RoquetError):
+    """The file does not say what it should."""
+
+
+@final
+class EpochFile:
+    """Belongs to the event loop. Everything that changes it raises StateNotSaved."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        """Raises BadStateFile: to go on without it could mix up two logs."""
+        self._file = StateFile(disk, root / FILE_NAME)
+        self._remembered = self._file.load(_parsed) or _Remembered(secrets.token_hex(8))
+
+    @property
+    def history(self) -> EpochHistory:
+        return EpochHistory(self._remembered.starts)
+
+    @property
+    def author(self) -> str:
+        return self._remembered.author
+
+    @property
+    def seen(self) -> int:
+        """The latest epoch that this broker has heard of."""
+        return max(self._remembered.seen, self.history.latest)
+
+    @property
+    def office(self) -> Office | None:
+        return self._remembered.office
+
+    def see(self, epoch: int) -> None:
+        """There is a master of that epoch."""
+        if epoch > self.seen:
+            self._save(replace(self._remembered, seen=epoch))
+
+    def begin(self, epoch: int, start: int) -> None:
+        """This broker is the master of that epoch, and appends from there on."""
+        history = self.history.begun(epoch, start, self.author)
+        self._save(replace(self._remembered, starts=history.starts))
+
+    def follow(self, epoch: int, starts: tuple[EpochStart, ...]) -> None:
+        """The log goes on with that of a master, which has these epochs."""
+        seen = max(self.seen, epoch)
+        self._save(replace(self._remembered, seen=seen, starts=starts))
+
+    def cut(self, end: int) -> None:
+        """The log was cut there. What was heard of is not forgotten."""
+        starts = self.history.before(end).starts
+        self._save(replace(self._remembered, seen=self.seen, starts=starts))
+
+    def appoint(self, office: Office) -> None:
+        self._save(replace(self._remembered, office=office))
+
+    def _save(self, remembered: _Remembered) -> None:
+        if remembered != self._remembered:
+            self._file.save(msgspec.json.encode(remembered))
+            self._remembered = remembered
+
+
+def _parsed(content: bytes) -> _Remembered:
+    try:
+        remembered = msgspec.json.decode(content, type=_Remembered)
+    except msgspec.MsgspecError as error:
+        raise _BadEpochs(str(error)) from None
+    if not is_history(remembered.starts):
+        raise _BadEpochs("its epochs do not follow one another")
+    return remembered

@@ -1,0 +1,65 @@
+"""Who becomes master when there is none.
+
+Every broker that finds no master stops following, so that its log does not grow any more, and
+says how far it has come. Whoever is in sync and has the longest log takes the office, as soon as
+enough have spoken (`in_sync` says how many are enough, and why). A log is longer if its last epoch
+is later, whatever its size: an old master may have much that nobody else ever had.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+import msgspec
+
+
+class Candidacy(msgspec.Struct, frozen=True):
+    """What one broker says of itself while there is no master."""
+
+    replica_id: int
+    # Which change of the in-sync set the vacancy was found at: what was said before is outdated.
+    vacancy: int
+    epoch: int  # of the last byte of its log
+    end: int
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        # Of two that have the same, the one that is named first.
+        return self.epoch, self.end, -self.replica_id
+
+
+class Verdict(Enum):
+    STAND = "take the office"
+    WAIT = "too few have spoken yet"
+    YIELD = "another one has a longer log"
+    OUTSIDE = "this broker is not in sync"
+
+
+def voices_needed(member_count: int, copies: int) -> int:
+    """How many members must have spoken, so that one has all that was acknowledged.
+
+    With one copy that would be all, the lost master among them: nobody was promised anything then.
+    """
+    return max(1, member_count - copies + 1) if copies > 1 else 1
+
+
+def verdict(
+    me: Candidacy,
+    others: Iterable[Candidacy],
+    members: frozenset[int],
+    *,
+    copies: int,
+    is_patient: bool,
+) -> Verdict:
+    """`is_patient` waits for all members but one, the lost master, if enough have spoken or not."""
+    if me.replica_id not in members:
+        return Verdict.OUTSIDE
+    spoken = {
+        each.replica_id: each
+        for each in (*others, me)
+        if each.vacancy == me.vacancy and each.replica_id in members
+    }
+    needed = voices_needed(len(members), copies)
+    if len(spoken) < max(needed, len(members) - 1 if is_patient else 0):
+        return Verdict.WAIT
+    best = max(spoken.values(), key=lambda each: each.rank)
+    return Verdict.STAND if best.replica_id == me.replica_id else Verdict.YIELD

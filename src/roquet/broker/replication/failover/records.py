@@ -1,0 +1,115 @@
+"""What etcd keeps for the brokers of one name.
+
+    /roquet/<cluster>/<broker name>/master         who is master; there while its lease lives
+    /roquet/<cluster>/<broker name>/members        who is in sync; rewritten with every election
+    /roquet/<cluster>/<broker name>/candidates/2   how far that one is; there while its lease lives
+
+The epoch of a master is the revision of etcd that made its record, which is greater than all before
+it, plus a base: what was known of epochs when etcd was new.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from roquet.broker.replication.failover.election import Candidacy
+from roquet.errors import RoquetError
+
+T = TypeVar("T")
+
+
+class BadEntry(RoquetError):
+    """Something in etcd is not what a broker writes there."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"etcd has something at {key} that no broker writes: {reason}")
+        self.key = key
+
+
+class KeyValue(NamedTuple):
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+
+
+class MasterRecord(msgspec.Struct, frozen=True):
+    replica_id: int
+    address: str
+    ha_address: str
+
+
+class MembersRecord(msgspec.Struct, frozen=True):
+    members: tuple[int, ...]
+    epoch_base: int
+
+
+class Keys(msgspec.Struct, frozen=True):
+    cluster: str
+    broker_name: str
+
+    @property
+    def prefix(self) -> str:
+        return f"/roquet/{self.cluster}/{self.broker_name}/"
+
+    @property
+    def master(self) -> str:
+        return self.prefix + "master"
+
+    @property
+    def members(self) -> str:
+        return self.prefix + "members"
+
+    def candidate(self, replica_id: int) -> str:
+        return f"{self.prefix}candidates/{replica_id}"
+
+
+class View(msgspec.Struct, frozen=True):
+    """All of it, at one revision."""
+
+    revision: int
+    master: MasterRecord | None = None
+    master_revision: int = 0
+    members: frozenset[int] | None = None
+    members_revision: int = 0
+    epoch_base: int = 0
+    candidates: tuple[Candidacy, ...] = ()
+
+    @property
+    def epoch(self) -> int:
+        return self.epoch_base + self.master_revision
+
+    def base_above(self, seen_epoch: int) -> int:
+        """The base of the next epoch, which has to be later than what a broker has heard of."""
+        is_enough = self.epoch_base + self.revision >= seen_epoch
+        return self.epoch_base if is_enough else seen_epoch
+
+
+def view_of(keys: Keys, revision: int, found: Iterable[KeyValue]) -> View:
+    """Raises BadEntry."""
+    view = View(revision)
+    for each in found:
+        if each.key == keys.master:
+            record = _decoded(each, MasterRecord)
+            view = replace(view, master=record, master_revision=each.create_revision)
+        elif each.key == keys.members:
+            members = _decoded(each, MembersRecord)
+            view = replace(
+                view,
+                members=frozenset(members.members),
+                members_revision=each.mod_revision,
+                epoch_base=members.epoch_base,
+            )
+        elif each.key.startswith(keys.prefix + "candidates/"):
+            candidates = (*view.candidates, _decoded(each, Candidacy))
+            view = replace(view, candidates=candidates)
+    return view
+
+
+def _decoded(each: KeyValue, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(each.value, type=kind)
+    except msgspec.MsgspecError as error:
+        raise BadEntry(each.key, str(error)) from None

@@ -1,0 +1,122 @@
+"""How two of our own brokers begin a link: each proves that it knows the secret of both.
+
+    slave                                             master
+      MAGIC, Hello: who I am, a nonce        --->
+                                             <---     Greeting: a nonce of its own
+      Registration: epochs, end of the log   --->
+                                             <---     Admission: epoch, epochs, where to go on
+                                                      or Rejection: why not
+
+An Apache slave begins with the end of its log, which is never negative, so its first byte is never
+that of MAGIC. Each message after it is
+
+      0  int32  size of the body
+      4  ...    body, JSON
+    ...  32     HMAC-SHA256 by the secret, over the side, both nonces and the body
+
+The Hello has only its own nonce to sign. A Registration is fresh because it is signed with the
+master's nonce, an answer because it is signed with the slave's.
+"""
+
+import hmac
+import secrets
+from struct import Struct
+from typing import Final, TypeVar, final
+
+import msgspec
+
+from roquet.broker.replication.epochs import EpochStart, is_history
+from roquet.broker.replication.errors import BadHandshake, NotTrusted
+
+MAGIC: Final = b"\xffROQUET\x01"
+NONCE_SIZE: Final = 16
+PROOF_SIZE: Final = 32
+BODY_SIZE_MAX: Final = 1 << 20
+_SIZE: Final = Struct(">i")
+SIZE_SIZE: Final = _SIZE.size
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    cluster: str
+    broker_name: str
+    replica_id: int
+    nonce: bytes
+
+
+class Greeting(msgspec.Struct, frozen=True, tag=True):
+    nonce: bytes
+
+
+class Registration(msgspec.Struct, frozen=True, tag=True):
+    author: str  # under which name its store is in histories
+    seen_epoch: int  # the latest that the slave has heard of
+    epochs: tuple[EpochStart, ...]
+    log_start: int
+    log_end: int
+
+
+class Admission(msgspec.Struct, frozen=True, tag=True):
+    epoch: int
+    epochs: tuple[EpochStart, ...]
+    # What the slave has behind it was never the master's.
+    go_on_at: int
+
+
+class Rejection(msgspec.Struct, frozen=True, tag=True):
+    reason: str
+
+
+Message = Hello | Greeting | Registration | Admission | Rejection
+M = TypeVar("M", bound=Message)
+
+
+def new_nonce() -> bytes:
+    return secrets.token_bytes(NONCE_SIZE)
+
+
+def body_size(prefix: bytes) -> int:
+    """Raises BadHandshake."""
+    (size,) = _SIZE.unpack(prefix)
+    if not 0 < size <= BODY_SIZE_MAX:
+        raise BadHandshake(f"no message has {size} bytes")
+    assert isinstance(size, int)
+    return size
+
+
+@final
+class Seal:
+    """Signs and checks the messages of one handshake. The nonces are known one after the other."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self.slave_nonce = b""
+        self.master_nonce = b""
+
+    def sealed(self, message: Message) -> bytes:
+        body = msgspec.json.encode(message)
+        return _SIZE.pack(len(body)) + body + self._proof(type(message), body)
+
+    def opened(self, body: bytes, proof: bytes, *kinds: type[M]) -> M:
+        """Raises NotTrusted and BadHandshake."""
+        # Which kind it is must not be believed before it is proven.
+        if not any(hmac.compare_digest(self._proof(kind, body), proof) for kind in kinds):
+            raise NotTrusted
+        try:
+            message = msgspec.json.decode(body, type=Message)
+        except msgspec.MsgspecError as error:
+            raise BadHandshake(str(error)) from None
+        if not isinstance(message, kinds):
+            raise BadHandshake(f"a {type(message).__name__} was not expected")
+        if isinstance(message, Registration | Admission) and not is_history(message.epochs):
+            raise BadHandshake("its epochs do not follow one another")
+        if isinstance(message, Hello | Greeting) and len(message.nonce) != NONCE_SIZE:
+            raise BadHandshake(f"a nonce has {NONCE_SIZE} bytes")
+        return message
+
+    def _proof(self, kind: type[object], body: bytes) -> bytes:
+        nonces = b"" if kind is Hello else self.slave_nonce + self.master_nonce
+        # A Greeting is signed before its own nonce is known to the slave; it is in the body.
+        if kind is Greeting:
+            nonces = self.slave_nonce
+        label = kind.__name__.encode()
+        return hmac.digest(self._secret, b"\0".join((label, nonces, body)), "sha256")

@@ -1,0 +1,194 @@
+"""One slave's link, as its master sees it: what is sent, and what is confirmed."""
+
+import asyncio
+import logging
+import socket
+from typing import Final, final
+
+from roquet.broker.replication.both_ways import both_ways
+from roquet.broker.replication.copies import Copies, Slave
+from roquet.broker.replication.decisions import admission, first_position
+from roquet.broker.replication.errors import LinkClosed, NotTrusted, SlaveAhead, SlaveBehind
+from roquet.broker.replication.frames import ReportReader, encode_epoch_header
+from roquet.broker.replication.greeting import greet_slave, received_exactly
+from roquet.broker.replication.handshake import MAGIC, Admission, Hello, Registration
+from roquet.broker.replication.outgoing import OutgoingFrames
+from roquet.broker.replication.trust import Trust
+from roquet.broker.settings.config import BrokerConfig
+from roquet.clock import Clock
+from roquet.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_REPORTS_SIZE: Final = 4096
+# How soon a slave gets what nobody waits for: soon while there is something to send.
+_BUSY_PAUSE_S: Final = 0.01
+_IDLE_PAUSE_S: Final = 0.1
+_BUSY_S: Final = 1.0
+
+
+@final
+class SlaveLink:
+    """Belongs to the event loop and to whoever took the connection."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        address: str,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MessageStore,
+        copies: Copies,
+        *,
+        trust: Trust | None,
+    ) -> None:
+        self._config = config
+        self._trust = trust
+        self._socket = sock
+        self.address = address
+        self._clock = clock
+        self._store = store
+        self._copies = copies
+        self._frame_size_max = config.ha_frame_size_max
+        self._sign_of_life_s = config.ha_heartbeat_interval_ms / 1000
+        self._silence_s_max = config.ha_silence_ms_max / 1000
+        self._reports = ReportReader()
+        self._is_wanted = asyncio.Event()
+        self._heard_at_s = self._sent_at_s = clock.monotonic_s()
+
+    def wake(self) -> None:
+        self._is_wanted.set()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    async def serve(self) -> None:
+        """Raises LinkError and OSError, TimeoutError among it; never returns."""
+        async with asyncio.timeout(self._silence_s_max):
+            first = await received_exactly(self._socket, len(MAGIC))
+        if first == MAGIC:
+            slave, outgoing = await self._greeted()
+        else:
+            slave, outgoing = self._plain(first)
+        log.info("slave %s follows from %d on", self.address, slave.sent_end)
+        self._copies.join(slave)
+        try:
+            await both_ways(self._read_reports(slave), self._send(slave, outgoing))
+        finally:
+            self._copies.leave(slave)
+
+    def _plain(self, first: bytes) -> tuple[Slave, OutgoingFrames]:
+        """One that speaks as Apache's do. Raises LinkError."""
+        if self._trust is not None and not self._config.takes_plain_slaves:
+            raise NotTrusted
+        reported = self._reports.last(first)
+        assert reported is not None
+        position = first_position(reported, self._store.log_start, self._store.log_end)
+        return Slave(self.address, reported, position), OutgoingFrames(
+            position, self._frame_size_max
+        )
+
+    async def _greeted(self) -> tuple[Slave, OutgoingFrames]:
+        """One of ours. Raises LinkError and OSError."""
+        trust, config, store = self._trust, self._config, self._store
+        if trust is None:
+            raise NotTrusted
+        epochs, epoch = trust.epochs, trust.epochs.history.latest
+
+        def admit(_hello: Hello, registration: Registration) -> Admission:
+            return admission(
+                registration,
+                epochs.history,
+                store.log_start,
+                store.log_end,
+                is_elected=bool(config.etcd),
+            )
+
+        greeted = await greet_slave(
+            self._socket,
+            trust.secret,
+            cluster=config.cluster_name,
+            broker_name=config.broker_name,
+            admit=admit,
+        )
+        self._reports = ReportReader(epoch)
+
+        def header(position: int, size: int) -> bytes:
+            return encode_epoch_header(epoch, store.log_end, position, size)
+
+        position = first_position(greeted.admission.go_on_at, store.log_start, store.log_end)
+        # What it has confirmed is what its first report says.
+        slave = Slave(self.address, 0, position, greeted.hello.replica_id)
+        return slave, OutgoingFrames(position, self._frame_size_max, header)
+
+    async def _report(self) -> int | None:
+        """The last report there is; None if it is not whole. Raises LinkClosed and OSError."""
+        data = await asyncio.get_running_loop().sock_recv(self._socket, _REPORTS_SIZE)
+        if not data:
+            raise LinkClosed("it has closed the link")
+        self._heard_at_s = self._clock.monotonic_s()
+        return self._reports.last(data)
+
+    async def _read_reports(self, slave: Slave) -> None:
+        while True:
+            end = await self._report()
+            if end is not None:
+                if end > self._store.log_end:
+                    raise SlaveAhead(end, self._store.log_end)
+                self._copies.confirm(slave, end)
+
+    async def _send(self, slave: Slave, outgoing: OutgoingFrames) -> None:
+        while True:
+            now_s = self._clock.monotonic_s()
+            if outgoing.position < self._store.log_start:
+                raise SlaveBehind(outgoing.position, self._store.log_start)
+            if now_s - self._heard_at_s > self._silence_s_max:
+                raise LinkClosed(f"it has said nothing for {self._silence_s_max:g} s")
+            # With sync flush, a slave must not have what a power cut can take from its master.
+            buffers = outgoing.buffers(self._store.stored_end, self._store.log_view)
+            if buffers:
+                await self._send_some(outgoing, buffers)
+                slave.sent_end = outgoing.position
+            elif now_s - self._sent_at_s >= self._sign_of_life_s:
+                outgoing.sign_of_life()
+            else:
+                await self._until_wanted(now_s)
+
+    async def _send_some(self, outgoing: OutgoingFrames, buffers: list[bytes | memoryview]) -> None:
+        wanted = sum(map(len, buffers))
+        try:
+            size = self._socket.sendmsg(buffers)
+        except BlockingIOError:
+            size = 0
+        finally:
+            for buffer in buffers:
+                if isinstance(buffer, memoryview):
+                    buffer.release()
+        outgoing.sent(size)
+        if size:
+            self._sent_at_s = self._clock.monotonic_s()
+        if size < wanted:
+            await self._until_writable()
+        else:
+            await asyncio.sleep(0)  # Others have their turn.
+
+    async def _until_writable(self) -> None:
+        loop = asyncio.get_running_loop()
+        is_writable = asyncio.Event()
+        loop.add_writer(self._socket, is_writable.set)
+        try:
+            async with asyncio.timeout(self._silence_s_max):
+                await is_writable.wait()
+        finally:
+            loop.remove_writer(self._socket)
+
+    async def _until_wanted(self, now_s: float) -> None:
+        is_busy = now_s - self._sent_at_s < _BUSY_S
+        self._is_wanted.clear()
+        timer = asyncio.get_running_loop().call_later(
+            _BUSY_PAUSE_S if is_busy else _IDLE_PAUSE_S, self._is_wanted.set
+        )
+        try:
+            await self._is_wanted.wait()
+        finally:
+            timer.cancel()

@@ -1,0 +1,215 @@
+"""A cluster whose brokers step in for each other: each is a process that may be killed.
+
+An etcd is started with it, and a broker that is gone is started again a little later, so that
+anybody can see it return as a slave.
+"""
+
+import asyncio
+import logging
+import secrets
+import shutil
+import string
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, final
+
+import msgspec
+
+from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
+from roquet.broker.settings.small_files import SMALL_FILES
+from roquet.client.admin.admin import AsyncAdmin
+from roquet.client.admin.cluster import BrokerInfo
+from roquet.clock import SystemClock
+from roquet.disk import SystemDisk
+from roquet.errors import RoquetError
+from roquet.namesrv.config import NameServerConfig
+from roquet.namesrv.server import serve_names
+from roquet.net.loop import stop_signals
+from roquet.net.own_addresses import local_host, reachable_host
+from roquet.net.ports import free_port
+from roquet.protocol.host import Address
+
+log = logging.getLogger(__name__)
+
+_ETCD_HOST: Final = "127.0.0.1"
+_ETCD_PEERS_DISTANCE: Final = 1
+_ROQUET: Final = (sys.executable, "-c", "from roquet.cli.main import main; main()")
+_PORT_STEP: Final = 10
+_BACK_AFTER_S: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.2
+_STOP_TIMEOUT_S: Final = 20.0
+
+
+class EtcdMissing(RoquetError):
+    def __init__(self) -> None:
+        super().__init__(
+            "--failover needs etcd, which is not installed: apt-get install etcd-server on Debian"
+        )
+
+
+class FailoverPlan(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    advertised_host: str | None
+    name_server_port: int
+    broker_port: int
+    broker_count: int
+    replica_count: int
+
+
+@final
+class _Child:
+    """A process that is started again when it ends."""
+
+    def __init__(self, name: str, words: list[str], log_path: Path) -> None:
+        self.name = name
+        self._words = words
+        self._log_path = log_path
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        with self._log_path.open("ab") as log_file:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._words, stdin=asyncio.subprocess.DEVNULL, stdout=log_file, stderr=log_file
+            )
+        log.info("%s is process %d; its log is %s", self.name, self._process.pid, self._log_path)
+
+    async def keep_running(self) -> None:
+        """Never returns."""
+        while True:
+            assert self._process is not None, "it was not started"
+            code = await self._process.wait()
+            again_s = _BACK_AFTER_S
+            log.warning("%s has ended with %d; it comes back in %g s", self.name, code, again_s)
+            await asyncio.sleep(_BACK_AFTER_S)
+            await self.start()
+
+    async def stop(self) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
+    """Until SIGINT or SIGTERM. Raises EtcdMissing, OSError, and what name servers raise."""
+    etcd_program = shutil.which("etcd")
+    if etcd_program is None:
+        raise EtcdMissing
+    with stop_signals() as stop:
+        async with AsyncExitStack() as stack:
+            names = await stack.enter_async_context(
+                serve_names(
+                    NameServerConfig(
+                        host=plan.host,
+                        port=plan.name_server_port,
+                        kv_config_path=directory / "namesrv" / "kvConfig.json",
+                    ),
+                    SystemClock(),
+                    SystemDisk(),
+                )
+            )
+            etcd_port = free_port(_ETCD_HOST, _ETCD_PEERS_DISTANCE)
+            children = [
+                _etcd(etcd_program, directory, etcd_port),
+                *_brokers(plan, directory, names.config.port, etcd_port),
+            ]
+            for child in children:
+                await child.start()
+                stack.push_async_callback(child.stop)
+            keeping = [asyncio.ensure_future(child.keep_running()) for child in children]
+            try:
+                await _serve(plan, names.config.port, stop)
+            finally:
+                for task in keeping:
+                    task.cancel()
+                await asyncio.gather(*keeping, return_exceptions=True)
+
+
+async def _serve(plan: FailoverPlan, name_server_port: int, stop: asyncio.Event) -> None:
+    """Says when a slave could step in for every master, and goes on."""
+    async with AsyncAdmin(str(Address(local_host(plan.host), name_server_port))) as admin:
+        brokers = await _brokers_in_sync(plan, admin, stop)
+    if brokers:
+        masters = ",".join(each.address for each in brokers if each.is_master)
+        slaves = ",".join(each.address for each in brokers if not each.is_master)
+        name_server = Address(plan.advertised_host or reachable_host(plan.host), name_server_port)
+        print(f"ready name-server={name_server} broker={masters} slave={slaves}", flush=True)
+    await stop.wait()
+
+
+async def _brokers_in_sync(
+    plan: FailoverPlan, admin: AsyncAdmin, stop: asyncio.Event
+) -> list[BrokerInfo]:
+    """All of them, as soon as they are; none if that does not come before the end."""
+    while not stop.is_set():
+        brokers = await admin.brokers()
+        masters = [each for each in brokers if each.is_master]
+        are_in_sync = all(len(each.in_sync or ()) > plan.replica_count for each in masters)
+        if len(masters) == plan.broker_count and are_in_sync:
+            return brokers
+        # Nobody is told when a broker is in sync; it has to be asked.
+        await asyncio.sleep(_LOOK_AGAIN_S)
+    return []
+
+
+def _etcd(program: str, directory: Path, port: int) -> _Child:
+    clients = f"http://{_ETCD_HOST}:{port}"
+    peers = f"http://{_ETCD_HOST}:{port + _ETCD_PEERS_DISTANCE}"
+    home = directory / "etcd"
+    home.mkdir(parents=True, exist_ok=True)
+    words = [
+        *(program, "--name", "only", "--data-dir", str(home / "data")),
+        *("--listen-client-urls", clients, "--advertise-client-urls", clients),
+        *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
+        *("--initial-cluster", f"only={peers}"),
+    ]
+    return _Child("etcd", words, home / "etcd.log")
+
+
+def _brokers(
+    plan: FailoverPlan, directory: Path, name_server_port: int, etcd_port: int
+) -> list[_Child]:
+    secret = directory / "replication.secret"
+    if not secret.exists():
+        secret.touch(0o600)
+        secret.write_text(secrets.token_hex(32))
+    host = local_host(plan.host)
+    settings = SMALL_FILES | {
+        "namesrvAddr": str(Address(host, name_server_port)),
+        "bindAddress": plan.host,
+        "replication.secretFile": str(secret),
+        "replication.acknowledge": "quorum",
+        "replication.copies": str(plan.replica_count + 1),
+        "replication.etcd": f"{_ETCD_HOST}:{etcd_port}",
+    }
+    if plan.advertised_host is not None:
+        settings["brokerIP1"] = plan.advertised_host
+    children: list[_Child] = []
+    for letter in string.ascii_lowercase[: plan.broker_count]:
+        for number in range(1, plan.replica_count + 2):
+            name = f"broker-{letter}"
+            port = plan.broker_port and plan.broker_port + len(children) * _PORT_STEP
+            own = {
+                "brokerName": name,
+                "brokerId": str(number),
+                "brokerRole": "SYNC_MASTER" if number == 1 else "SLAVE",
+                "listenPort": str(port or free_port(host, FAST_PORT_DISTANCE, HA_PORT_DISTANCE)),
+            }
+            children.append(_broker(directory / f"{name}-{number}", settings | own))
+    return children
+
+
+def _broker(home: Path, settings: dict[str, str]) -> _Child:
+    home.mkdir(parents=True, exist_ok=True)
+    config = home / "broker.conf"
+    config.write_text("".join(f"{key}={text}\n" for key, text in settings.items()))
+    name = f"{settings['brokerName']} with brokerId={settings['brokerId']}"
+    words = ["broker", "-c", str(config), "--dir", str(home / "store")]
+    return _Child(name, [*_ROQUET, *words], home / "broker.log")

@@ -1,0 +1,54 @@
+"""What a name server tells those who watch it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, final
+
+from roquet import __version__
+from roquet.namesrv.name_server import NameServer
+from roquet.observing import peers, servers
+from roquet.observing.exposition import Exposition, Metric, MetricKind
+from roquet.protocol.host import Address
+
+BROKERS: Final = Metric(
+    "roquet_registered_brokers",
+    MetricKind.GAUGE,
+    "Brokers that are registered, masters and slaves.",
+    ("broker_cluster",),
+)
+TOPICS: Final = Metric(
+    "roquet_routed_topics", MetricKind.GAUGE, "Topics that clients can ask the way to."
+)
+METRICS: Final = (*servers.METRICS, BROKERS, TOPICS, *peers.METRICS)
+
+
+@final
+class ObservedNameServer:
+    """An `Observed`."""
+
+    def __init__(self, server: NameServer) -> None:
+        self._server = server
+        place = Address(server.config.host, server.config.port)
+        # A name server belongs to no cluster: it may know several.
+        self._labels = servers.own_labels("", "nameserver", str(place))
+
+    def measure(self, into: Exposition) -> Iterator[None]:
+        server, own = self._server, self._labels
+        into.add(servers.INFO, own | {"version": __version__}, 1)
+        into.add(servers.READY, own, int(not self.obstacles()))
+        for cluster, count in self._broker_counts().items():
+            into.add(BROKERS, own | {"broker_cluster": cluster}, count)
+        into.add(TOPICS, own, len(server.routes.topics()))
+        denied_count = 0 if server.guard is None else server.guard.denied_count
+        peers.measure_peers(server.crowd, denied_count, own, into)
+        yield
+
+    def obstacles(self) -> list[str]:
+        """Nothing: what it knows is what brokers have told it."""
+        return []
+
+    def _broker_counts(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for group in self._server.routes.cluster_info().broker_addr_table.values():
+            counts[group.cluster or ""] += len(group.broker_addrs)
+        return counts

@@ -1,0 +1,191 @@
+"""Spans of OpenTelemetry for producers and push consumers: one trace from sender to receiver.
+
+    tracing = TracingHook()
+    producer = Producer(..., hooks=[tracing])
+    consumer = PushConsumer(..., hooks=[tracing])
+
+By the conventions for messaging, of which each span has the attributes:
+
+    create TOPIC    PRODUCER   for each message, when it is handed over; messages carry its context
+                               in their properties (`traceparent` and others, as the propagator
+                               that is set up writes it)
+    send TOPIC      CLIENT     for each request, with its retries; belongs to the one message that
+                               is in it, or is linked to all of them
+    process TOPIC   CONSUMER   for each call of a listener, which runs inside of it; belongs to the
+                               message, or is linked to all of them if they come as a list
+
+Who reads otherwise, by a `PullConsumer` or with `async for`, begins spans with `context_of`. Needs
+the extra `otel`, and is the only module that imports OpenTelemetry.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, final
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+from opentelemetry.util.types import AttributeValue
+
+from roquet.client.errors import BadArgument
+from roquet.client.hooks import ConsumeHook, Consuming, MessageKind, SendHook, Sending
+from roquet.client.moments import timestamp_ms
+from roquet.client.push.outcome import DeadLetter, RetryLater
+from roquet.client.received import ReceivedMessage
+from roquet.net.errors import BadAddress
+from roquet.net.peers import split_address
+from roquet.protocol.messages.message import Message, Property
+
+_INSTRUMENTATION: Final = "roquet"
+_SCHEMA: Final = "https://opentelemetry.io/schemas/1.37.0"
+_KINDS: Final = {
+    MessageKind.NORMAL: "normal",
+    MessageKind.HALF: "transaction",
+    MessageKind.DELAYED: "delay",
+}
+
+_Attributes = dict[str, AttributeValue]
+
+
+@final
+class TracingHook(SendHook, ConsumeHook):
+    """One for any number of producers and consumers.
+
+    Without `tracer_provider` it takes the one that the program has set up.
+    """
+
+    def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
+        if tracer_provider is not None and not isinstance(tracer_provider, TracerProvider):
+            raise BadArgument(f"`tracer_provider` has to be a TracerProvider: {tracer_provider!r}")
+        self._tracer: Tracer = trace.get_tracer(
+            _INSTRUMENTATION, tracer_provider=tracer_provider, schema_url=_SCHEMA
+        )
+
+    def added_properties(self, message: Message) -> Mapping[str, str]:
+        span = self._tracer.start_span(
+            f"create {message.topic}",
+            kind=SpanKind.PRODUCER,
+            attributes=_operation("create", message.topic) | _message_attributes(message),
+        )
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier, trace.set_span_in_context(span))
+        span.end()
+        return carrier
+
+    def after_send(self, sending: Sending) -> None:
+        """Written when it is over: what another hook forbids leaves no span that never ends."""
+        messages = sending.messages
+        begin_ns = timestamp_ms(sending.begin) * 1_000_000
+        span = self._tracer.start_span(
+            f"send {sending.topic}",
+            context=_context(messages[0].properties) if len(messages) == 1 else None,
+            kind=SpanKind.CLIENT,
+            attributes=_sending_attributes(sending),
+            links=_links([each.properties for each in messages]),
+            start_time=begin_ns,
+        )
+        if sending.error is not None:
+            _fail(span, sending.error)
+        span.end(begin_ns + round(sending.duration_s * 1e9))
+
+    @contextmanager
+    def around_listener(self, consuming: Consuming) -> Iterator[None]:
+        messages = consuming.messages
+        topic = messages[0].topic
+        with self._tracer.start_as_current_span(
+            f"process {topic}",
+            context=context_of(messages[0]) if len(messages) == 1 else None,
+            kind=SpanKind.CONSUMER,
+            attributes=_consuming_attributes(consuming),
+            links=_links([each.properties for each in messages]),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield
+            except BaseException as error:
+                _fail(span, error)
+                raise
+
+
+def context_of(message: ReceivedMessage) -> Context:
+    """In which a message was sent; an empty one if its sender was not traced."""
+    return _context(message.properties)
+
+
+def _context(properties: Mapping[str, str]) -> Context:
+    return propagate.extract(properties, Context())
+
+
+def _links(all_properties: Sequence[Mapping[str, str]]) -> list[Link]:
+    """One message is no link, but the parent."""
+    if len(all_properties) == 1:
+        return []
+    spans = (trace.get_current_span(_context(properties)) for properties in all_properties)
+    contexts = (span.get_span_context() for span in spans)
+    return [Link(context) for context in contexts if context.is_valid]
+
+
+def _operation(name: str, topic: str) -> _Attributes:
+    return {
+        "messaging.system": "rocketmq",
+        "messaging.operation.name": name,
+        "messaging.operation.type": name,
+        "messaging.destination.name": topic,
+    }
+
+
+def _message_attributes(message: Message | ReceivedMessage) -> _Attributes:
+    found: _Attributes = {"messaging.message.body.size": len(message.body)}
+    if message.tags:
+        found["messaging.rocketmq.message.tag"] = message.tags
+    if message.keys:
+        found["messaging.rocketmq.message.keys"] = list(message.keys)
+    return found
+
+
+def _sending_attributes(sending: Sending) -> _Attributes:
+    found = _operation("send", sending.topic) | _place(sending.broker_address)
+    found["messaging.rocketmq.message.type"] = _KINDS.get(sending.kind, "normal")
+    if len(sending.messages) == 1:
+        found["messaging.message.id"] = sending.message_ids[0]
+        found |= _message_attributes(sending.messages[0])
+    else:
+        found["messaging.batch.message_count"] = len(sending.messages)
+    if sending.receipts:
+        found["messaging.destination.partition.id"] = str(sending.receipts[0].queue.queue_id)
+    return found
+
+
+def _consuming_attributes(consuming: Consuming) -> _Attributes:
+    messages = consuming.messages
+    found = _operation("process", messages[0].topic)
+    found["messaging.consumer.group.name"] = consuming.group
+    found["messaging.destination.partition.id"] = str(consuming.queue.queue_id)
+    if len(messages) == 1:
+        found["messaging.message.id"] = messages[0].message_id
+        found |= _message_attributes(messages[0])
+        if messages[0].retry_count:
+            found["messaging.rocketmq.message.retry_count"] = messages[0].retry_count
+        if delay_level := messages[0].properties.get(Property.DELAY):
+            found["messaging.rocketmq.message.delay_time_level"] = int(delay_level)
+    else:
+        found["messaging.batch.message_count"] = len(messages)
+    return found
+
+
+def _place(address: str | None) -> _Attributes:
+    try:
+        host, port = split_address(address or "")
+    except BadAddress:
+        return {}
+    return {"server.address": host, "server.port": port}
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    """A message that comes again, or is given up, on purpose is an outcome like any other."""
+    kind = type(error)
+    span.set_attribute("error.type", f"{kind.__module__}.{kind.__qualname__}")
+    span.set_status(Status(StatusCode.ERROR, str(error)))
+    if not isinstance(error, RetryLater | DeadLetter):
+        span.record_exception(error)

@@ -1,0 +1,175 @@
+"""Random schedules for brokers that step in for each other: nothing acknowledged is lost.
+
+And the same with bugs put in on purpose: rules that find nothing may be blind.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import pytest
+
+from roquet.broker.replication import acknowledging, decisions, in_sync, lease
+from roquet.broker.replication.epochs import EpochHistory
+from roquet.broker.replication.failover import election
+from roquet.broker.replication.failover.election import Candidacy
+from roquet.broker.replication.handshake import Admission, Registration
+from tests.support import failover_model
+from tests.support.failover_model import TTL_S, FailoverModel
+
+IS_LONG = bool(os.environ.get("ROQUET_LONG"))
+SEED_COUNT = 50_000 if IS_LONG else 300
+STEPS = 1500
+
+
+def played(seed: int, copies: int) -> FailoverModel:
+    model = FailoverModel(seed, copies)
+    model.run(STEPS)
+    return model
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_no_schedule_loses_what_was_acknowledged(copies: int) -> None:
+    """Nor does anybody acknowledge when a successor may."""
+    models = [(seed, played(seed, copies)) for seed in range(SEED_COUNT)]
+    assert [(seed, each.violations) for seed, each in models if each.violations] == []
+    # Or else it would be no wonder.
+    assert sum(each.election_count for _, each in models) > 2 * SEED_COUNT
+    assert sum(len(each.acknowledged) for _, each in models) > SEED_COUNT
+
+
+def old_master_returns(*, is_followed: bool) -> FailoverModel:
+    """Its successor is lost just then; if `is_followed`, a slave has met the old one meanwhile."""
+    model = FailoverModel(0, copies=2)
+    one, two, three = (model.replicas[each] for each in (1, 2, 3))
+    model.copy(two, one, 0)
+    model.copy(three, one, 0)
+    model.review_members(one, 2, 3)
+    one.can_reach_etcd = False
+    for _ in range(5):
+        model.send()  # What nobody else will ever have.
+    model.wait(TTL_S)
+    for replica in (two, three, two):
+        model.look(replica)
+    model.look(three)
+    model.send()
+    model.copy(three, two, 1)
+    model.acknowledge(two)
+    assert model.acknowledged
+    if is_followed:
+        model.copy(three, one, 1)
+    model.kill(two)
+    model.wait(TTL_S)
+    one.can_reach_etcd = True
+    for replica in (one, one, three, one, three):
+        model.look(replica)
+    return model
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_an_old_master_that_returns_takes_nothing_away(*, is_followed: bool) -> None:
+    model = old_master_returns(is_followed=is_followed)
+    assert model.replicas[3].epoch is not None
+    assert model.violations == []
+
+
+class Mutation(NamedTuple):
+    bug: str
+    put_in: Callable[[pytest.MonkeyPatch], None]
+    copies: int = 2
+    # Where luck would take too long.
+    scenario: Callable[[], FailoverModel] | None = None
+
+
+def check_no_epoch(patch: pytest.MonkeyPatch) -> None:
+    real = decisions.admission
+
+    def admission(
+        slave: Registration, history: EpochHistory, start: int, end: int, *, is_elected: bool
+    ) -> Admission:
+        forgetful = Registration(slave.author, 0, slave.epochs, slave.log_start, slave.log_end)
+        return real(forgetful, history, start, end, is_elected=is_elected)
+
+    patch.setattr(failover_model, "admission", admission)
+
+
+def acknowledge_before_confirmation(patch: pytest.MonkeyPatch) -> None:
+    def everything(_ends: Iterable[int], _slaves_needed: int) -> int:
+        return 2**63
+
+    patch.setattr(acknowledging, "end_with_copies", everything)
+
+
+def promote_the_shorter_log(patch: pytest.MonkeyPatch) -> None:
+    def rank(self: Candidacy) -> tuple[int, int, int]:
+        return self.epoch, -self.end, -self.replica_id
+
+    patch.setattr(Candidacy, "rank", property(rank))
+
+
+def forget_epochs_in_elections(patch: pytest.MonkeyPatch) -> None:
+    def rank(self: Candidacy) -> tuple[int, int, int]:
+        return 0, self.end, -self.replica_id
+
+    patch.setattr(Candidacy, "rank", property(rank))
+
+
+def leave_out_the_margin(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lease, "MARGIN", 0.0)
+
+
+def elect_with_one_voice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(election, "voices_needed", lambda _members, _copies: 1)
+
+
+def shrink_at_will(patch: pytest.MonkeyPatch) -> None:
+    def wanted(
+        _members: Collection[int], wanted: frozenset[int], **_others: object
+    ) -> frozenset[int]:
+        return wanted
+
+    patch.setattr(failover_model, "next_members", wanted)
+
+
+def let_in_whoever_is_near(patch: pytest.MonkeyPatch) -> None:
+    real = in_sync.next_members
+
+    def next_members(
+        members: frozenset[int],
+        wanted: frozenset[int],
+        *,
+        ends: Mapping[int, int],
+        acknowledged_end: int,
+        copies: int,
+    ) -> frozenset[int]:
+        found = real(members, wanted, ends=ends, acknowledged_end=acknowledged_end, copies=copies)
+        return found | wanted
+
+    patch.setattr(failover_model, "next_members", next_members)
+
+
+MUTATIONS = (
+    Mutation(
+        "no epoch check", check_no_epoch, scenario=lambda: old_master_returns(is_followed=True)
+    ),
+    Mutation("acknowledge before confirmation", acknowledge_before_confirmation),
+    Mutation("promote the shorter log", promote_the_shorter_log),
+    Mutation(
+        "forget epochs in elections",
+        forget_epochs_in_elections,
+        scenario=lambda: old_master_returns(is_followed=False),
+    ),
+    Mutation("lease without margin", leave_out_the_margin, copies=1),
+    Mutation("elect with one voice", elect_with_one_voice),
+    Mutation("shrink the set at will", shrink_at_will),
+    Mutation("let in whoever is near", let_in_whoever_is_near),
+)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda each: each.bug)
+def test_the_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.put_in(monkeypatch)
+    if mutation.scenario is not None:
+        assert mutation.scenario().violations
+    else:
+        assert any(played(seed, mutation.copies).violations for seed in range(SEED_COUNT))

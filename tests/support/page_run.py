@@ -1,0 +1,134 @@
+"""Does what a page tells its reader to do, in the order of the page, with a cluster of its own.
+
+Pieces of Python are one program: what one of them has made, the next one uses. Programs with a name
+are files, and are run by the console that shows them. What is shown has to be what is printed;
+`...` stands for anything. `^C` at the end of a console is the reader's patience: the command is
+interrupted when everything before it was printed.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from roquet.testing import BlockingCluster
+from tests.support.eventually import wait_until
+from tests.support.page_blocks import Block
+
+USUAL_NAME_SERVER = "127.0.0.1:9876"
+INTERRUPTED = "^C"
+PATIENCE_S = 60.0
+
+
+class PageRun:
+    def __init__(self, cluster: BlockingCluster, directory: Path) -> None:
+        self._cluster = cluster
+        self._directory = directory
+        self._names: dict[str, Any] = {"__name__": "__main__"}
+        self._printed = ""
+
+    def follow(self, block: Block) -> None:
+        if block.language != "text":
+            self.end()
+        match block.language:
+            case "python" if block.file_name is not None:
+                (self._directory / block.file_name).write_text(self._here(block.text))
+            case "python":
+                self._printed = self._run(block)
+            case "text":
+                assert matches(block.text, self._printed), self._printed
+                self._printed = ""
+            case "console":
+                self._type(block)
+
+    def end(self) -> None:
+        """Nothing is printed that the page does not show."""
+        assert not self._printed
+
+    def _run(self, block: Block) -> str:
+        printed = StringIO()
+        code = compile(self._here(block.text), f"block {block.number}", "exec")
+        with redirect_stdout(printed), _limited():
+            exec(code, self._names)  # noqa: S102  It is our own page.
+        return printed.getvalue()
+
+    def _type(self, block: Block) -> None:
+        for shown in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            command, _, output = shown.partition("\n")
+            self._type_one(self._here(command), self._here(output))
+
+    def _type_one(self, command: str, expected: str) -> None:
+        is_interrupted = expected.rstrip("\n").endswith(INTERRUPTED)
+        expected = expected.rstrip("\n").removesuffix(INTERRUPTED)
+        log = self._directory / "output"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self._directory,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            if is_interrupted:
+                wait_until(
+                    lambda: process.poll() is not None or matches(expected, log.read_text()),
+                    PATIENCE_S,
+                )
+                process.send_signal(signal.SIGINT)
+            exit_code = process.wait(PATIENCE_S)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        assert matches(expected, log.read_text()), f"{command}: {log.read_text()}"
+        assert exit_code == 0, f"{command}: {log.read_text()}"
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "HOME": str(self._directory),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "NAMESRV_ADDR": self._cluster.name_server,
+            "PYTHONUNBUFFERED": "1",
+            "COLUMNS": "100",
+            "NO_COLOR": "1",
+        }
+
+    def _here(self, text: str) -> str:
+        return text.replace(USUAL_NAME_SERVER, self._cluster.name_server)
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Raises TimeoutError in a page that waits for what does not come."""
+
+    def give_up(_signal: int, _frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Blanks at the ends of lines do not count."""
+    pieces = map(re.escape, _lines(expected).split("..."))
+    return re.fullmatch(".*".join(pieces), _lines(printed), re.DOTALL) is not None
+
+
+def _lines(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())

@@ -1,0 +1,74 @@
+"""Who takes the office."""
+
+import pytest
+
+from roquet.broker.replication.failover.election import (
+    Candidacy,
+    Verdict,
+    verdict,
+    voices_needed,
+)
+
+VACANCY = 40
+
+
+def candidate(replica_id: int, end: int, *, epoch: int = 7, vacancy: int = VACANCY) -> Candidacy:
+    return Candidacy(replica_id, vacancy, epoch, end)
+
+
+def judged(
+    me: Candidacy,
+    *others: Candidacy,
+    members: tuple[int, ...] = (1, 2, 3),
+    copies: int = 2,
+    is_patient: bool = False,
+) -> Verdict:
+    return verdict(me, others, frozenset(members), copies=copies, is_patient=is_patient)
+
+
+@pytest.mark.parametrize(
+    ("members", "copies", "voices"),
+    [(1, 2, 1), (2, 2, 1), (3, 2, 2), (5, 2, 4), (5, 3, 3), (2, 3, 1), (3, 1, 1)],
+)
+def test_enough_have_spoken_when_one_of_them_must_have_what_was_acknowledged(
+    members: int, copies: int, voices: int
+) -> None:
+    assert voices_needed(members, copies) == voices
+
+
+def test_the_longest_log_wins() -> None:
+    longer, shorter = candidate(2, 900), candidate(3, 800)
+    assert judged(longer, shorter) is Verdict.STAND
+    assert judged(shorter, longer) is Verdict.YIELD
+
+
+def test_a_later_epoch_is_longer_than_any_size() -> None:
+    late, large = candidate(2, 100, epoch=8), candidate(1, 900, epoch=7)
+    assert judged(late, large) is Verdict.STAND
+    assert judged(large, late) is Verdict.YIELD
+
+
+def test_of_two_equals_exactly_one_stands() -> None:
+    one, other = candidate(2, 900), candidate(3, 900)
+    assert [judged(one, other), judged(other, one)] == [Verdict.STAND, Verdict.YIELD]
+
+
+def test_nobody_stands_before_enough_have_spoken() -> None:
+    assert judged(candidate(2, 900)) is Verdict.WAIT
+    assert judged(candidate(2, 900), members=(1, 2)) is Verdict.STAND
+
+
+def test_what_was_said_in_another_vacancy_does_not_count() -> None:
+    assert judged(candidate(2, 900), candidate(3, 950, vacancy=39)) is Verdict.WAIT
+
+
+def test_who_is_not_in_sync_neither_stands_nor_speaks() -> None:
+    assert judged(candidate(4, 9999)) is Verdict.OUTSIDE
+    assert judged(candidate(2, 900), candidate(4, 9999)) is Verdict.WAIT
+
+
+def test_a_patient_one_waits_for_all_but_the_master() -> None:
+    me = candidate(2, 900)
+    assert judged(me, copies=1, is_patient=True) is Verdict.WAIT
+    assert judged(me, copies=1) is Verdict.STAND
+    assert judged(me, candidate(3, 800), copies=1, is_patient=True) is Verdict.STAND

@@ -1,0 +1,38 @@
+"""What follows from what etcd says."""
+
+import pytest
+
+from roquet.broker.replication.failover.records import MasterRecord, View
+from roquet.broker.replication.failover.steps import Me, Step, next_step
+
+HERE = "10.0.0.1:10911"
+MEMBERS = frozenset({1, 2})
+
+
+def view(master: int | None, revision: int = 8, address: str = HERE) -> View:
+    record = None if master is None else MasterRecord(master, address, "10.0.0.1:10912")
+    return View(20, record, 0 if master is None else revision, MEMBERS, 9, 100)
+
+
+NEW = View(3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "office_epoch", "is_first", "step"),
+    [
+        (NEW, None, True, Step.FOUND),
+        (NEW, None, False, Step.WAIT),
+        (view(None), None, True, Step.RUN),
+        (view(2), None, True, Step.FOLLOW),
+        (view(1), 108, True, Step.LEAD),
+        (view(1, revision=9), 108, True, Step.STEP_DOWN),
+        (view(2), 108, True, Step.STEP_DOWN),
+        (view(None), 108, True, Step.STEP_DOWN),
+        (view(1), None, True, Step.CLEAR),
+        (view(1, address="10.0.0.9:10911"), None, True, Step.DOUBTED),
+    ],
+)
+def test_every_case_has_its_step(
+    seen: View, office_epoch: int | None, *, is_first: bool, step: Step
+) -> None:
+    assert next_step(seen, Me(1, HERE, is_first), office_epoch) is step

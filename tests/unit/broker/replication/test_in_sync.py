@@ -1,0 +1,89 @@
+"""Who is in sync, and when the set may change."""
+
+from math import inf
+
+import pytest
+
+from roquet.broker.replication.in_sync import (
+    Follower,
+    LagBound,
+    is_near,
+    next_members,
+    wanted_members,
+)
+
+BOUND = LagBound(size_max=1000, time_s_max=10.0)
+NOW_S = 500.0
+LOG_END = 5000
+
+
+def follower(
+    replica_id: int, end: int = LOG_END, *, caught_up_at_s: float = NOW_S, is_linked: bool = True
+) -> Follower:
+    return Follower(replica_id, end, caught_up_at_s, is_linked)
+
+
+@pytest.mark.parametrize(
+    ("each", "expected"),
+    [
+        (follower(2, 4500), True),
+        (follower(2, 3999), False),
+        (follower(2, 4500, caught_up_at_s=NOW_S - 10), True),
+        (follower(2, 4500, caught_up_at_s=NOW_S - 10.1), False),
+        (follower(2, LOG_END, caught_up_at_s=-inf), True),
+        (follower(2, LOG_END, caught_up_at_s=-inf, is_linked=False), False),
+    ],
+    ids=["near", "too much", "long ago", "too long ago", "has all of it", "had, but is gone"],
+)
+def test_near_is_by_size_and_by_time(each: Follower, *, expected: bool) -> None:
+    assert is_near(each, LOG_END, NOW_S, BOUND) is expected
+
+
+def wanted(members: set[int], *followers: Follower) -> frozenset[int]:
+    return wanted_members(1, members, followers, log_end=LOG_END, now_s=NOW_S, bound=BOUND)
+
+
+def test_whoever_is_near_and_linked_comes_in() -> None:
+    assert wanted({1}, follower(2), follower(3, 100)) == {1, 2}
+
+
+def test_a_member_that_lost_its_link_a_moment_ago_stays() -> None:
+    gone = follower(2, is_linked=False)
+    assert wanted({1, 2}, gone) == {1, 2}
+    assert wanted({1}, gone) == {1}
+
+
+def test_a_member_that_is_behind_goes() -> None:
+    assert wanted({1, 2}, follower(2, 100)) == {1}
+
+
+def following(
+    members: set[int], wanted: set[int], ends: dict[int, int], *, copies: int = 2
+) -> frozenset[int]:
+    return next_members(
+        frozenset(members), frozenset(wanted), ends=ends, acknowledged_end=100, copies=copies
+    )
+
+
+def test_whoever_comes_in_must_have_what_was_acknowledged() -> None:
+    """The master that was alone has it; the one that joins might be its successor."""
+    assert following({1}, {1, 2}, {1: 100, 2: 99}) == {1}
+    assert following({1}, {1, 2}, {1: 100, 2: 100}) == {1, 2}
+
+
+def test_where_nothing_is_promised_everybody_near_comes_in() -> None:
+    assert following({1}, {1, 2}, {1: 100, 2: 99}, copies=1) == {1, 2}
+
+
+def test_a_set_shrinks_only_when_those_who_stay_have_what_was_acknowledged() -> None:
+    """3 and the master have it, 2 does not yet: without 3, a successor might be 2."""
+    assert following({1, 2, 3}, {1, 2}, {1: 100, 2: 99, 3: 100}) == {1, 2, 3}
+    assert following({1, 2, 3}, {1, 2}, {1: 100, 2: 100, 3: 100}) == {1, 2}
+
+
+def test_a_master_may_remain_alone() -> None:
+    assert following({1, 2}, {1}, {1: 100, 2: 0}) == {1}
+
+
+def test_who_comes_in_may_stand_in_for_who_goes() -> None:
+    assert following({1, 2, 3}, {1, 2, 4}, {1: 100, 2: 0, 3: 100, 4: 100}) == {1, 2, 4}

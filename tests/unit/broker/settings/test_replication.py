@@ -1,0 +1,71 @@
+"""Settings of replication that need each other."""
+
+from pathlib import Path
+
+import pytest
+
+from roquet.broker.errors import ConfigError
+from roquet.broker.replication.acknowledging import AckPolicy
+from roquet.broker.settings.apache_keys import read_config
+from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.broker.settings.replication import read_secret
+
+ETCD = {"replication.etcd": "10.0.0.1:2379, 10.0.0.2:2379"}
+
+
+def config(**settings: str) -> BrokerConfig:
+    given = {key.replace("__", "."): text for key, text in settings.items()}
+    return read_config(given, Path("/nowhere"))[0]
+
+
+def test_etcd_needs_a_secret_and_a_number_for_each() -> None:
+    with pytest.raises(ConfigError, match=r"replication\.secretFile"):
+        read_config({**ETCD, "brokerId": "1"}, Path("/nowhere"))
+    with pytest.raises(ConfigError, match="a number of its own"):
+        read_config({**ETCD, "replication.secretFile": "/secret"}, Path("/nowhere"))
+
+
+def test_a_master_keeps_its_number_for_the_day_that_it_is_a_slave() -> None:
+    settings = {**ETCD, "brokerId": "3", "replication.secretFile": "/secret"}
+    found = read_config(settings, Path("/nowhere"))[0]
+    assert found.etcd == ("10.0.0.1:2379", "10.0.0.2:2379")
+    assert (found.broker_id, found.replica_id) == (0, 3)
+    assert found.as_slave(found.replica_id).broker_id == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy", "copies"),
+    [
+        ({}, AckPolicy.ASYNC, 1),
+        ({"brokerRole": "SYNC_MASTER"}, AckPolicy.ONE, 2),
+        ({"replication.acknowledge": "quorum"}, AckPolicy.QUORUM, 2),
+        ({"replication.acknowledge": "quorum", "replication.copies": "5"}, AckPolicy.QUORUM, 3),
+        ({"brokerRole": "SYNC_MASTER", "replication.acknowledge": "async"}, AckPolicy.ASYNC, 1),
+    ],
+)
+def test_a_policy_is_named_or_follows_from_the_role(
+    settings: dict[str, str], policy: AckPolicy, copies: int
+) -> None:
+    found = read_config(settings, Path("/nowhere"))[0]
+    assert (found.acknowledges, found.copies_needed) == (policy, copies)
+
+
+def test_a_slave_that_is_promoted_acknowledges_as_its_policy_says() -> None:
+    slave = config(brokerRole="SLAVE", brokerId="2", replication__acknowledge="one")
+    assert slave.as_master().role is BrokerRole.SYNC_MASTER
+    assert config(brokerRole="SLAVE", brokerId="2").as_master().role is BrokerRole.ASYNC_MASTER
+
+
+def test_a_secret_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("sixteen bytes ok\n")
+    assert read_secret(path) == b"sixteen bytes ok"
+
+
+@pytest.mark.parametrize("text", [None, "", "short"])
+def test_a_secret_that_is_none_is_refused(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "secret"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=r"replication\.secretFile"):
+        read_secret(path)

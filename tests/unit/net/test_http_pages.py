@@ -1,0 +1,143 @@
+"""Pages for machines; whoever asks in any other way costs little, and not for long."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+import pytest
+
+from roquet.net import http_pages
+from roquet.net.errors import AddressTaken
+from roquet.net.http_pages import CONNECTION_COUNT_MAX, HEAD_SIZE_MAX, HttpPort, Page
+from tests.support.eventually import eventually
+from tests.support.http_asking import asked, page
+
+GET = b"GET /page HTTP/1.1\r\n"
+
+
+async def find(path: str) -> Page | None:
+    sizes = {"/page": 2, "/large": 1_000_000, "/huge": 32 << 20}
+    return Page(b"x" * sizes[path]) if path in sizes else None
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[HttpPort, int]]:
+    http, port = await HttpPort.open("127.0.0.1", 0, find)
+    try:
+        yield http, port
+    finally:
+        await http.close()
+
+
+async def test_a_page_is_answered_and_the_connection_closed() -> None:
+    async with serving() as (_, port):
+        answer = await page(port, "/page?x=1")
+    assert (answer.status, answer.body) == (HTTPStatus.OK, b"xx")
+    assert answer.headers["Content-Length"] == "2"
+    assert answer.headers["Connection"] == "close"
+
+
+async def test_a_head_has_no_body() -> None:
+    async with serving() as (_, port):
+        answer = await page(port, "/page", "HEAD")
+    assert (answer.headers["Content-Length"], answer.body) == ("2", b"")
+
+
+async def test_a_large_page_comes_whole() -> None:
+    async with serving() as (_, port):
+        assert len((await page(port, "/large")).body) == 1_000_000
+
+
+async def test_a_request_may_come_in_pieces() -> None:
+    async with serving() as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for byte in GET + b"\r\n":
+            writer.write(bytes((byte,)))
+            await writer.drain()
+        assert (await reader.read()).endswith(b"\r\n\r\nxx")
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /none HTTP/1.1\r\n\r\n", 404),
+        (b"POST /page HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405),
+        (b"GET /page HTTP/2\r\n\r\n", 400),
+        (b"GET page HTTP/1.1\r\n\r\n", 400),
+        (b"GET /page\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
+        (b"GET / /page HTTP/1.1\r\n\r\n", 400),
+        (GET + b"A: " + b"a" * HEAD_SIZE_MAX, 431),
+        (b"a" * 100_000, 431),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(request_bytes: bytes, status: int) -> None:
+    async with serving() as (_, port):
+        answer = await asked(port, request_bytes)
+        # Who goes on sending may have hung up on the answer.
+        assert not answer or answer.startswith(f"HTTP/1.1 {status} ".encode())
+        assert (await page(port, "/page")).status is HTTPStatus.OK
+
+
+async def test_who_sends_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_pages, "EXCHANGE_S_MAX", 0.2)
+    async with serving() as (_, port):
+        assert await asked(port, GET) == b""
+        assert await asked(port, b"") == b""
+
+
+async def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_pages, "EXCHANGE_S_MAX", 0.2)
+    async with serving() as (http, port):
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.sendall(b"GET /huge HTTP/1.1\r\n\r\n")
+            await eventually(lambda: http._exchanges)
+            await eventually(lambda: not http._exchanges)
+
+
+async def test_there_are_so_many_places_and_no_more() -> None:
+    async with serving() as (http, port):
+        peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTION_COUNT_MAX)]
+        await eventually(lambda: len(http._exchanges) == CONNECTION_COUNT_MAX)
+        assert await asked(port, GET + b"\r\n") == b""
+        assert http.refused_count == 1
+        for peer in peers:
+            peer.close()
+        await eventually(lambda: not http._exchanges)
+        assert (await page(port, "/page")).body == b"xx"
+
+
+async def test_a_page_that_nobody_waits_for_any_more_is_given_up() -> None:
+    is_cancelled = asyncio.Event()
+    is_begun = asyncio.Event()
+
+    async def slow(_path: str) -> Page:
+        is_begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            is_cancelled.set()
+            raise
+        return Page(b"")
+
+    http, port = await HttpPort.open("127.0.0.1", 0, slow)
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        peer.sendall(GET + b"\r\n")
+        async with asyncio.timeout(30):
+            await is_begun.wait()
+        # A reset, not a farewell.
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    async with asyncio.timeout(30):
+        await is_cancelled.wait()
+    await http.close()
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    async with serving() as (_, port):
+        with pytest.raises(AddressTaken, match=str(port)):
+            await HttpPort.open("127.0.0.1", port, find)
