@@ -28,7 +28,7 @@ def examples() -> list[Example]:
     """Every "store/file, byte N" in a fenced block, with the lines up to the next one."""
     found: list[Example] = []
     text = (ROOT / "docs" / "files.md").read_text()
-    for block in re.findall(r"```\n(.*?)```", text, re.DOTALL):
+    for block in re.findall(r"^```\w*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         lines: list[str] | None = None
         for line in block.splitlines():
             if place := _PLACE.fullmatch(line):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roquet import Message, Producer, QueueRef, TlsConfig
-from roquet.client.errors import SendFailed, SendRefused
+from roquet.client.errors import SendFailed, SendImpossible
 from roquet.protocol.compression import Compression
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.client_servers import ClientServer, client_server
@@ -212,11 +212,9 @@ def test_a_broker_that_says_no_is_quoted(
 ) -> None:
     topic = new_topic(2)
     queue = producer.queues(topic)[0]._replace(queue_id=99)
-    with pytest.raises(SendRefused) as failure:
+    # Brokers have no code for it: 5.5.0 says "invalid parameter" where 4.9.7 says "system error".
+    with pytest.raises(SendImpossible, match="99"):
         producer.send(Message(topic, b"x"), queue=queue, timeout_s=TIMEOUT_S)
-    # Golden data: 5.5.0 says "invalid parameter" where 4.9.7 says "system error".
-    assert failure.value.code in {1, 29}
-    assert "99" in failure.value.reason
 
 
 def test_a_topic_closed_for_writing_cannot_be_sent_to(

@@ -9,7 +9,7 @@ is written. So the file may name an epoch that has nothing in the log, but never
 `office` is what an operator has made of this broker, whatever its settings say.
 """
 
-import secrets
+import os
 from pathlib import Path
 from typing import Final, final
 
@@ -47,7 +47,7 @@ class EpochFile:
     def __init__(self, disk: Disk, root: Path) -> None:
         """Raises BadStateFile: to go on without it could mix up two logs."""
         self._file = StateFile(disk, root / FILE_NAME)
-        self._remembered = self._file.load(_parsed) or _Remembered(secrets.token_hex(8))
+        self._remembered = self._file.load(_parsed) or _Remembered(os.urandom(8).hex())
 
     @property
     def history(self) -> EpochHistory:

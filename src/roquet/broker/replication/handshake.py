@@ -18,9 +18,9 @@ The Hello has only its own nonce to sign. A Registration is fresh because it is 
 master's nonce, an answer because it is signed with the slave's.
 """
 
-import hmac
-import secrets
+import os
 from struct import Struct
+from types import ModuleType
 from typing import Final, TypeVar, final
 
 import msgspec
@@ -71,7 +71,7 @@ M = TypeVar("M", bound=Message)
 
 
 def new_nonce() -> bytes:
-    return secrets.token_bytes(NONCE_SIZE)
+    return os.urandom(NONCE_SIZE)
 
 
 def body_size(prefix: bytes) -> int:
@@ -99,7 +99,7 @@ class Seal:
     def opened(self, body: bytes, proof: bytes, *kinds: type[M]) -> M:
         """Raises NotTrusted and BadHandshake."""
         # Which kind it is must not be believed before it is proven.
-        if not any(hmac.compare_digest(self._proof(kind, body), proof) for kind in kinds):
+        if not any(_hmac().compare_digest(self._proof(kind, body), proof) for kind in kinds):
             raise NotTrusted
         try:
             message = msgspec.json.decode(body, type=Message)
@@ -119,4 +119,11 @@ class Seal:
         if kind is Greeting:
             nonces = self.slave_nonce
         label = kind.__name__.encode()
-        return hmac.digest(self._secret, b"\0".join((label, nonces, body)), "sha256")
+        return bytes(_hmac().digest(self._secret, b"\0".join((label, nonces, body)), "sha256"))
+
+
+def _hmac() -> ModuleType:
+    """Loaded late: most brokers have no secret, and start faster without it."""
+    import hmac  # noqa: PLC0415
+
+    return hmac
