@@ -89,8 +89,7 @@ class TableCopy:
         offsets = await self._table(
             address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable
         )
-        for own in tables.offsets.follow(offsets):
-            await self._tell(address, own)
+        refusals = await self._tell_all(address, tables.offsets.follow(offsets))
         tables.delay_offsets.take_over(
             await self._table(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
         )
@@ -98,9 +97,24 @@ class TableCopy:
             address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable
         )
         _say_left_out("groups", tables.groups.follow(groups))
+        if refusals:
+            raise refusals[0]
 
     async def _table(self, address: str, code: RequestCode, kind: type[B]) -> B:
         return read_body(kind, (await self._ask(address, code)).body)
+
+    async def _tell_all(self, address: str, offsets: Iterable[OwnOffset]) -> list[MasterRefused]:
+        """What the master did not take, and is told again with the next copy.
+
+        A master of 5.x refuses offsets of a group that it does not know, and takes the others.
+        """
+        refusals = []
+        for own in offsets:
+            try:
+                await self._tell(address, own)
+            except MasterRefused as error:
+                refusals.append(error)
+        return refusals
 
     async def _tell(self, address: str, own: OwnOffset) -> None:
         header = UpdateConsumerOffsetHeader(

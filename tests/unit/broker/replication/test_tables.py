@@ -53,3 +53,21 @@ async def test_progress_of_delays_is_copied_and_kept() -> None:
         await cluster.copied()
         assert slave.delays.levels.state.value == value
         await eventually(lambda: slave.delay_saver._saved_count == 1)
+
+
+async def test_what_a_master_refuses_keeps_nothing_else_from_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Cluster(replicas=1) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        await cluster.copied()
+        await cluster.kill_master()
+        offsets = cluster._brokers[SLAVE].offsets
+        # Of topics that the master does not have; some of them come before the other.
+        for number in range(20):
+            offsets.commit("first", f"nowhere-{number}", 0, 3)
+        offsets.commit("second", topic, 0, 9)
+        await cluster.start_broker()
+        await cluster._brokers[SLAVE].replication.table_copy.copy()
+        assert cluster._brokers["broker-a"].offsets.find("second", topic, 0) == 9
+    assert "was refused" in caplog.text
