@@ -24,7 +24,7 @@ from tests.support.page_blocks import Block
 
 USUAL_NAME_SERVER = "127.0.0.1:9876"
 INTERRUPTED = "^C"
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 class PageRun:
