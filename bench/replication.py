@@ -103,6 +103,8 @@ def log_end(server: Server) -> int:
             reply = peer.call(RequestCode.GET_BROKER_RUNTIME_INFO)
     except OSError:
         return 0
+    if not reply.body:
+        return 0  # Apache's brokers listen before they have an answer.
     return int(read_body(KvTable, reply.body).table["commitLogMaxOffset"])
 
 
