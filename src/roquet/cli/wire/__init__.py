@@ -7,8 +7,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from roquet.cli.frame_source import Unreadable, recorded_frames
-from roquet.cli.frame_view import FrameViewer, View
+from roquet.cli.wire.frame_source import Unreadable, recorded_frames
+from roquet.cli.wire.frame_view import FrameViewer, View
 
 _STDIN: Final = Path("-")
 _MISUSED: Final = 2

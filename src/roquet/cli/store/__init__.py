@@ -13,9 +13,9 @@ import msgspec
 from rich.console import Console
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.store_inspection import inspect_store
-from roquet.cli.store_selection import Selection, parse_time, selected
-from roquet.cli.store_view import inspection_view, message_view
+from roquet.cli.store.inspection import inspect_store
+from roquet.cli.store.selection import Selection, parse_time, selected
+from roquet.cli.store.view import inspection_view, message_view
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
