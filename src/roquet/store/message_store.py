@@ -20,7 +20,7 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.protocol.messages.tags import tags_code_of
-from roquet.store.admission import Admission
+from roquet.store.admission import AppendAdmission
 from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
@@ -36,7 +36,7 @@ from roquet.store.queue_entries import pack_entries
 from roquet.store.queues import ConsumeQueues
 from roquet.store.reading.queue_reading import (
     MessageReader,
-    ReadLimits,
+    QueueReadLimits,
     ReadResult,
     ReadStatus,
     store_time_of,
@@ -131,7 +131,7 @@ class MessageStore:
         self._scrubber = Scrubber(self._log, self._queues, config.delay_levels_ms)
         self._body_size_max = config.body_size_max
         self._is_sync = config.flush_mode is FlushMode.SYNC
-        self._admission = Admission(clock, lambda: self._flusher.failure)
+        self._admission = AppendAdmission(clock, lambda: self._flusher.failure)
         # For those that know in advance that there is nothing to decide.
         self.plain_appends = PlainAppends(
             self._log,
@@ -318,7 +318,7 @@ class MessageStore:
 
     # Reading
 
-    def read(self, topic: str, queue_id: int, offset: int, limits: ReadLimits) -> ReadResult:
+    def read(self, topic: str, queue_id: int, offset: int, limits: QueueReadLimits) -> ReadResult:
         """Messages of one queue; what can go wrong is said by the status, nothing is raised."""
         queue = self._queues.find(topic.encode(), queue_id)
         if queue is None:
