@@ -40,8 +40,8 @@ from roquet.protocol.headers.transactions import CheckTransactionHeader
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
+from roquet.store.appending import Appended
 from roquet.store.errors import StoreUnavailable
-from roquet.store.message_store import Appended
 
 log = logging.getLogger(__name__)
 
