@@ -51,6 +51,28 @@ def calling_context(files: TlsFiles, *, check_host: bool, verify: bool) -> ssl.S
 
 
 @final
+class CallingTls:
+    """For servers that have to prove who they are, by name; files are read again by `reload`."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Raises TlsNotUsable."""
+        self._files = files
+        self.reload()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+        return self._context
+
+    def reload(self) -> None:
+        """Connections that are open go on as they are. Raises TlsNotUsable, and changes nothing."""
+        try:
+            self._context = calling_context(self._files, check_host=True, verify=True)
+        except OSError as error:  # An SSLError is one, too.
+            raise TlsNotUsable(str(self._files), str(error)) from None
+
+
+@final
 class ServerTls:
     """What a server shows to peers, and asks of them; files are read again by `reload`."""
 
