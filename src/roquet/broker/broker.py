@@ -2,7 +2,7 @@
 
 import msgspec
 
-from roquet.access.guard import Guard
+from roquet.access.guard import AccessGuard
 from roquet.access.keeping import KeptAccounts
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.arrivals import Arrivals
@@ -68,7 +68,7 @@ class Broker(msgspec.Struct):
     crowd: Crowd
     # None without access control.
     accounts: KeptAccounts | None
-    guard: Guard | None
+    guard: AccessGuard | None
     replication: Replication
     # The owner of what a request leaves to be done after its handler has returned.
     services: Services

@@ -171,12 +171,12 @@ async def _member(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterat
         return
     try:
         # Who needs no etcd does not pay for loading what talks to it.
-        from roquet.broker.replication.failover.member import Member  # noqa: PLC0415
+        from roquet.broker.replication.failover.member import FailoverMember  # noqa: PLC0415
     except ModuleNotFoundError as error:
         reason = f"{error.name} is not installed: pip install 'roquet[failover]'"
         raise ConfigError("replication.etcd", ",".join(config.etcd), reason) from None
 
-    member = Member(config, clock, lambda: life.serving, life.etcd_tls)
+    member = FailoverMember(config, clock, lambda: life.serving, life.etcd_tls)
     async with Services(f"{config.broker_name} and etcd") as services:
         services.run("hold the office", member.run, on_failure=OnFailure.RESTART)
         yield

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from roquet.access.guard import Guard
+from roquet.access.guard import AccessGuard
 from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
 from roquet.broker.delays.loading import loaded_delays
@@ -52,7 +52,7 @@ from roquet.net.errors import UnknownHost
 from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
 from roquet.net.peers import Peers
 from roquet.net.ports import at_free_port
-from roquet.net.router import Route, Router
+from roquet.net.router import RequestRoute, Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
 from roquet.net.tls import ServerTls
@@ -183,7 +183,7 @@ def _tell_address(config: BrokerConfig) -> None:
         )
 
 
-def _listener(broker: Broker, routes: Sequence[Route[Broker]], *, has_pulls: bool) -> Server:
+def _listener(broker: Broker, routes: Sequence[RequestRoute[Broker]], *, has_pulls: bool) -> Server:
     # The lane asks nobody, so a guarded broker has none.
     lane = PlainLane(broker, has_pulls=has_pulls) if broker.guard is None else None
     return Server(
@@ -307,7 +307,7 @@ def assembled(
         tls=tls,
         crowd=Crowd(clock, config.bounds),
         accounts=accounts,
-        guard=None if accounts is None else Guard(accounts, clock),
+        guard=None if accounts is None else AccessGuard(accounts, clock),
         services=services,
         replication=replication,
         store_host=_store_host(config),

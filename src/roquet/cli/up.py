@@ -5,10 +5,15 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Final
 
-from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
-from roquet.cli.observing_options import define_observing
-from roquet.cli.up_process import BROKER_COUNT_MAX, REPLICA_COUNT_MAX, ClusterPlan, run_cluster
+from roquet.cli.serving.hosts import reachable_host_name
+from roquet.cli.serving.observing_options import define_observing
+from roquet.cli.serving.up_process import (
+    BROKER_COUNT_MAX,
+    REPLICA_COUNT_MAX,
+    ClusterPlan,
+    run_cluster,
+)
 from roquet.errors import RoquetError
 
 _MISUSED: Final = 2

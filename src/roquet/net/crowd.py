@@ -16,7 +16,7 @@ from roquet.net.own_addresses import is_loopback
 _SHED_SHARE: Final = 4
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class CrowdBounds(msgspec.Struct, frozen=True, kw_only=True):
     connection_count_max: int = 20_000
     # So that nobody keeps out all others.
     connection_count_max_per_address: int = 16_000
@@ -28,7 +28,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     held_size_max: int = 512 * 1024 * 1024
 
 
-DEFAULT_BOUNDS: Final = Bounds()
+DEFAULT_CROWD_BOUNDS: Final = CrowdBounds()
 
 
 class Holder(Protocol):
@@ -62,7 +62,7 @@ class Crowd:
         "refused_count",
     )
 
-    def __init__(self, clock: Clock, bounds: Bounds = DEFAULT_BOUNDS) -> None:
+    def __init__(self, clock: Clock, bounds: CrowdBounds = DEFAULT_CROWD_BOUNDS) -> None:
         self._bounds = bounds
         self._accepts = _Allowance(clock, bounds.accept_rate_max)
         self._local_accepts = _Allowance(clock, bounds.local_count_max)

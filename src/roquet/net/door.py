@@ -16,7 +16,7 @@ from roquet.net.connection import Connection
 from roquet.net.errors import TlsNotUsable, TlsRefused
 from roquet.net.limits import ConnectionLimits
 from roquet.net.tls import ServerTls, is_encrypted
-from roquet.net.tls_reasons import Side, tls_failure
+from roquet.net.tls_reasons import TlsSide, tls_failure
 from roquet.net.tls_settings import TlsMode
 from roquet.net.tls_transport import TlsSession, TlsTransport
 from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
@@ -162,7 +162,7 @@ class Door(asyncio.Protocol):
             is_done = session.shake_hands(data)
         except ssl.SSLError as error:
             self._transport.write(session.to_send())  # The peer is told why.
-            self._refuse(tls_failure(error, Side.ANSWERING))
+            self._refuse(tls_failure(error, TlsSide.ANSWERING))
             return
         self._transport.write(session.to_send())
         if is_done:

@@ -13,7 +13,7 @@ from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import BadAddress, ConnectFailed, ConnectionLost
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.tls_reasons import Side, tls_failure
+from roquet.net.tls_reasons import TlsSide, tls_failure
 from roquet.net.watch import Watch
 from roquet.protocol.command import Command
 from roquet.protocol.frame import Frame
@@ -152,7 +152,7 @@ class Peers:
                 address, f"no connection after {self._connect_timeout_s:g} s"
             ) from None
         except ssl.SSLError as error:
-            raise ConnectFailed(address, tls_failure(error, Side.CALLING)) from None
+            raise ConnectFailed(address, tls_failure(error, TlsSide.CALLING)) from None
         except (OSError, UnicodeError) as error:
             # A peer that hangs up while it is greeted gives no reason.
             raise ConnectFailed(address, str(error) or type(error).__name__) from None

@@ -5,14 +5,14 @@ from enum import Enum
 from typing import Final
 
 
-class Side(Enum):
+class TlsSide(Enum):
     """Who says it. Who calls may be a server or a client, so remedies name the settings of both."""
 
     CALLING = "calling"
     ANSWERING = "answering"
 
 
-def tls_failure(error: ssl.SSLError, side: Side) -> str:
+def tls_failure(error: ssl.SSLError, side: TlsSide) -> str:
     """What to say of the peer after "it" or a colon. For people, in one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message.rstrip(".")
@@ -30,12 +30,14 @@ _EXPIRED: Final = 10
 _OTHER_HOST: Final = (62, 64)
 
 _SIGNERS: Final = {
-    Side.CALLING: "name who signed it in tls.client.trustCertPath, or a client's TlsConfig.ca_file",
-    Side.ANSWERING: "name who signed it in tls.server.trustCertPath",
+    TlsSide.CALLING: (
+        "name who signed it in tls.client.trustCertPath, or a client's TlsConfig.ca_file"
+    ),
+    TlsSide.ANSWERING: "name who signed it in tls.server.trustCertPath",
 }
 
 
-def _remedy(verify_code: int, side: Side) -> str:
+def _remedy(verify_code: int, side: TlsSide) -> str:
     if verify_code in (_NOT_YET_VALID, _EXPIRED):
         return "it needs a new one, or one of the two clocks is wrong"
     if verify_code in _OTHER_HOST:
@@ -53,8 +55,8 @@ _SERVER_NOT_TAKEN: Final = (
 )
 
 # By a part of OpenSSL's reason: alerts are the word of the other side.
-_MEANINGS: Final[dict[Side, dict[str, str]]] = {
-    Side.CALLING: {
+_MEANINGS: Final[dict[TlsSide, dict[str, str]]] = {
+    TlsSide.CALLING: {
         "ALERT_UNKNOWN_CA": _NOT_TAKEN_THERE,
         "ALERT_CERTIFICATE": _NOT_TAKEN_THERE,
         "ALERT_BAD_CERTIFICATE": _NOT_TAKEN_THERE,
@@ -62,7 +64,7 @@ _MEANINGS: Final[dict[Side, dict[str, str]]] = {
         "ALERT_HANDSHAKE_FAILURE": _NOT_TAKEN_THERE,
         "WRONG_VERSION_NUMBER": "it does not speak TLS",
     },
-    Side.ANSWERING: {
+    TlsSide.ANSWERING: {
         "ALERT_UNKNOWN_CA": _SERVER_NOT_TAKEN,
         "ALERT_CERTIFICATE": _SERVER_NOT_TAKEN,
         "ALERT_BAD_CERTIFICATE": _SERVER_NOT_TAKEN,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, final
 
 from roquet.net.errors import TlsRefused
 from roquet.net.tls import ServerTls, is_encrypted
-from roquet.net.tls_reasons import Side, tls_failure
+from roquet.net.tls_reasons import TlsSide, tls_failure
 from roquet.net.tls_transport import TlsSession
 
 # So much is encrypted at a time, and may lie here until the network takes it.
@@ -73,7 +73,7 @@ class PlainWire:
 class EncryptedWire:
     """`side` is who we are. Both directions may be used at once, each by one task."""
 
-    def __init__(self, sock: socket.socket, session: TlsSession, side: Side) -> None:
+    def __init__(self, sock: socket.socket, session: TlsSession, side: TlsSide) -> None:
         self._socket = sock
         self._session = session
         self._side = side
@@ -168,7 +168,7 @@ async def accepted_wire(sock: socket.socket, tls: ServerTls | None) -> Accepted:
     context = tls.context
     if context is None:
         context = await asyncio.shield(tls.make_context())
-    wire = EncryptedWire(sock, TlsSession(context), Side.ANSWERING)
+    wire = EncryptedWire(sock, TlsSession(context), TlsSide.ANSWERING)
     await wire.shake_hands(heard)
     return Accepted(wire, b"")
 
@@ -187,7 +187,7 @@ async def calling_wire(sock: socket.socket, host: str, context: ssl.SSLContext |
     """For a peer that we have called; encrypted with a context. Raises as `accepted_wire` does."""
     if context is None:
         return PlainWire(sock)
-    wire = EncryptedWire(sock, TlsSession(context, host), Side.CALLING)
+    wire = EncryptedWire(sock, TlsSession(context, host), TlsSide.CALLING)
     await wire.shake_hands()
     return wire
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from roquet.net.tls import calling_context
-from roquet.net.tls_reasons import Side, tls_failure
+from roquet.net.tls_reasons import TlsSide, tls_failure
 from roquet.net.tls_settings import TlsFiles
 from roquet.net.tls_transport import TlsSession
 from tests.support.certificates import DAY, Authority
@@ -19,15 +19,15 @@ def authority(tmp_path: Path) -> Authority:
 
 def failure(
     called_host: str, calling: ssl.SSLContext, answering: ssl.SSLContext
-) -> dict[Side, str]:
+) -> dict[TlsSide, str]:
     """The first words of each."""
     sessions = {
-        Side.CALLING: TlsSession(calling, called_host),
-        Side.ANSWERING: TlsSession(answering),
+        TlsSide.CALLING: TlsSession(calling, called_host),
+        TlsSide.ANSWERING: TlsSession(answering),
     }
-    said: dict[Side, str] = {}
+    said: dict[TlsSide, str] = {}
     heard = b""
-    for side in [Side.CALLING, Side.ANSWERING] * 4:
+    for side in [TlsSide.CALLING, TlsSide.ANSWERING] * 4:
         try:
             sessions[side].shake_hands(heard)
         except ssl.SSLError as error:
@@ -51,25 +51,25 @@ def trusting(authority: Authority) -> ssl.SSLContext:
 def test_a_certificate_that_has_expired_needs_a_new_one(authority: Authority) -> None:
     old = authority.vouch_for(lifetime=-DAY).files
     said = failure("127.0.0.1", trusting(authority), server(old))
-    assert said[Side.CALLING] == (
+    assert said[TlsSide.CALLING] == (
         "certificate verify failed: certificate has expired; it needs a new one, or one of the two"
         " clocks is wrong"
     )
-    assert said[Side.ANSWERING].startswith("it does not take our certificate")
+    assert said[TlsSide.ANSWERING].startswith("it does not take our certificate")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.9", "elsewhere.example"])
 def test_a_certificate_for_another_host_is_said_to_be_one(authority: Authority, host: str) -> None:
     said = failure(host, trusting(authority), server(authority.vouch_for().files))
-    assert host in said[Side.CALLING]
-    assert "it needs one for the host that it was called by" in said[Side.CALLING]
+    assert host in said[TlsSide.CALLING]
+    assert "it needs one for the host that it was called by" in said[TlsSide.CALLING]
 
 
 def test_an_unknown_authority_has_to_be_named(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger").vouch_for("other").files
     said = failure("127.0.0.1", trusting(authority), server(stranger))
-    assert "name who signed it in tls.client.trustCertPath" in said[Side.CALLING]
-    assert "tls.client.trustCertPath" in said[Side.ANSWERING]
+    assert "name who signed it in tls.client.trustCertPath" in said[TlsSide.CALLING]
+    assert "tls.client.trustCertPath" in said[TlsSide.ANSWERING]
 
 
 def test_a_peer_that_is_plain_is_said_to_be(authority: Authority) -> None:
@@ -77,11 +77,11 @@ def test_a_peer_that_is_plain_is_said_to_be(authority: Authority) -> None:
     session.shake_hands(b"")
     with pytest.raises(ssl.SSLError) as caught:
         session.shake_hands(b"HTTP/1.1 400 Bad Request\r\n")
-    assert tls_failure(caught.value, Side.CALLING).startswith("it does not speak TLS")
+    assert tls_failure(caught.value, TlsSide.CALLING).startswith("it does not speak TLS")
 
 
 def test_what_has_no_words_of_its_own_has_those_of_openssl(authority: Authority) -> None:
     session = TlsSession(server(authority.vouch_for().files))
     with pytest.raises(ssl.SSLError) as caught:
         session.shake_hands(b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00")
-    assert tls_failure(caught.value, Side.ANSWERING) == "no TLS with it: UNEXPECTED_MESSAGE"
+    assert tls_failure(caught.value, TlsSide.ANSWERING) == "no TLS with it: UNEXPECTED_MESSAGE"

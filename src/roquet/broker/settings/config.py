@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from roquet.access.own_account import OwnAccount
 from roquet.broker.ports import HA_PORT_DISTANCE
 from roquet.broker.replication.acknowledging import AckPolicy, copies_needed
-from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
+from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls_settings import TlsFiles, TlsSettings
 from roquet.protocol.codes import Permission
@@ -53,11 +53,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     listen_port: int = 10911  # listenPort
     idle_timeout_s: int = 120  # serverChannelMaxIdleTimeSeconds
     # How much all peers together may take; not keys of Apache's.
-    connection_count_max: int = DEFAULT_BOUNDS.connection_count_max  # maxConnections
+    connection_count_max: int = DEFAULT_CROWD_BOUNDS.connection_count_max  # maxConnections
     # maxConnectionsPerAddress
-    connection_count_max_per_address: int = DEFAULT_BOUNDS.connection_count_max_per_address
-    accept_rate_max: int = DEFAULT_BOUNDS.accept_rate_max  # maxAcceptsPerSecond
-    held_size_max: int = DEFAULT_BOUNDS.held_size_max  # maxHeldBytes
+    connection_count_max_per_address: int = DEFAULT_CROWD_BOUNDS.connection_count_max_per_address
+    accept_rate_max: int = DEFAULT_CROWD_BOUNDS.accept_rate_max  # maxAcceptsPerSecond
+    held_size_max: int = DEFAULT_CROWD_BOUNDS.held_size_max  # maxHeldBytes
     parked_count_max: int = DEFAULT_LIMITS.parked_count_max  # maxRequestsPerConnection
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
     # How others watch it; not keys of Apache's.
@@ -163,8 +163,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.send_wait_ms_max / 1000 if self.refuse_late_sends else 0.0
 
     @property
-    def bounds(self) -> Bounds:
-        return Bounds(
+    def bounds(self) -> CrowdBounds:
+        return CrowdBounds(
             connection_count_max=self.connection_count_max,
             connection_count_max_per_address=self.connection_count_max_per_address,
             accept_rate_max=self.accept_rate_max,

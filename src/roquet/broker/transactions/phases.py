@@ -24,8 +24,8 @@ from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, property_of
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
+from roquet.store.appending import Appended
 from roquet.store.errors import StoreUnavailable
-from roquet.store.message_store import Appended
 
 _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
 _COMMIT: Final = SysFlag.TRANSACTION_COMMIT.value

@@ -10,7 +10,7 @@ from roquet.cli.spark.running import run_job, session, stopped_by_signals
 from roquet.reporting import FINISHED, INTERRUPTED, Report, Reporter
 
 if TYPE_CHECKING:
-    from roquet.pipeline.lake.entries import Entry
+    from roquet.pipeline.lake.entries import LakeEntry
 
 DESCRIPTION: Final = """\
 Put the messages of a broker's files into a lake, without the broker.
@@ -96,7 +96,7 @@ def _run(reporter: Reporter, given: Namespace) -> int:
         started_s = time.monotonic()
         done = 0
 
-        def show(entry: "Entry", wanted: int) -> None:
+        def show(entry: "LakeEntry", wanted: int) -> None:
             nonlocal done
             done += sum(piece.rows for piece in entry.added)
             progress.show(done, wanted)

@@ -35,7 +35,7 @@ from roquet.client.reader.chunk import RecordChunk
 from roquet.client.reader.config import TopicReaderConfig, TopicReaderOptions
 from roquet.client.reader.group_making import GroupMaker
 from roquet.client.reader.patience import PatientPuller
-from roquet.client.reader.reading import RangeReading, ReadLimits, ReadOrder
+from roquet.client.reader.reading import RangeReading, ReadAheadLimits, ReadOrder
 from roquet.client.reader.time_search import TimeSearch
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import Heartbeat
@@ -254,7 +254,7 @@ class AsyncTopicReader:
             opened.puller,
             opened.instance.services,
             ReadOrder(wire_queue, start, end, subscription, skip_gone),
-            ReadLimits(config.in_flight, config.ahead_size),
+            ReadAheadLimits(config.in_flight, config.ahead_size),
             queue,
         )
         if start >= end:

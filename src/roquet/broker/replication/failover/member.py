@@ -16,14 +16,14 @@ from roquet.broker.broker import Broker
 from roquet.broker.promotion import promote
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.both_ways import both_ways
-from roquet.broker.replication.failover.election import Candidacy, Verdict, verdict
+from roquet.broker.replication.failover.election import Candidacy, ElectionVerdict, verdict
 from roquet.broker.replication.failover.etcd import Created, Delete, Etcd, EtcdError, Modified, Put
 from roquet.broker.replication.failover.records import (
     BadEntry,
     Keys,
     MasterRecord,
     MembersRecord,
-    View,
+    RecordsView,
     view_of,
 )
 from roquet.broker.replication.failover.steps import Me, Step, next_step
@@ -49,7 +49,7 @@ _ABSTENTION: Final = 2.0
 
 
 @final
-class Member:
+class FailoverMember:
     """Belongs to the event loop. `broker` gives the one that serves now, if any does."""
 
     def __init__(
@@ -168,7 +168,7 @@ class Member:
                 made_then = Created(self._keys.master, view.master_revision)
                 await self._etcd.change([made_then], [Delete(self._keys.master)])
 
-    def _follow(self, broker: Broker, view: View) -> None:
+    def _follow(self, broker: Broker, view: RecordsView) -> None:
         assert view.master is not None
         self._vacant_since_s = self._spoken = None
         replication = broker.replication
@@ -187,7 +187,7 @@ class Member:
 
     # Elections.
 
-    async def _run_for_office(self, broker: Broker, view: View, lease_id: int) -> None:
+    async def _run_for_office(self, broker: Broker, view: RecordsView, lease_id: int) -> None:
         """There is no master, so nobody may add to the log."""
         link, members = broker.replication.master_link, view.members
         assert members is not None
@@ -211,19 +211,19 @@ class Member:
             copies=copies,
             is_patient=copies == 1 and now_s - self._vacant_since_s < patience_s,
         )
-        if judged is Verdict.STAND and now_s >= self._abstains_until_s:
+        if judged is ElectionVerdict.STAND and now_s >= self._abstains_until_s:
             await self._stand(broker, view, lease_id, members)
-        elif judged is Verdict.OUTSIDE:
+        elif judged is ElectionVerdict.OUTSIDE:
             self._say(f"no master, and this broker was not in sync with the last: {set(members)}")
 
-    def _candidacy(self, broker: Broker, view: View) -> Candidacy:
+    def _candidacy(self, broker: Broker, view: RecordsView) -> Candidacy:
         trust, end = broker.replication.trust, broker.store.log_end
         assert trust is not None
         epoch = trust.epochs.history.at(end).number
         return Candidacy(self._config.replica_id, view.members_revision, epoch, end)
 
     async def _stand(
-        self, broker: Broker, view: View, lease_id: int, members: frozenset[int]
+        self, broker: Broker, view: RecordsView, lease_id: int, members: frozenset[int]
     ) -> None:
         """Take the office, unless somebody else does or the members change meanwhile."""
         trust, identity = broker.replication.trust, identity_of(broker.config)
@@ -272,7 +272,7 @@ class Member:
 
     # Who is in sync.
 
-    async def _see_who_is_in_sync(self, broker: Broker, view: View) -> None:
+    async def _see_who_is_in_sync(self, broker: Broker, view: RecordsView) -> None:
         members, copies = view.members, broker.replication.copies
         assert members is not None
         log_end = broker.store.log_end

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roquet import Admin, Message, Producer, TlsConfig
-from roquet.cli.up_failover import EtcdMissing
+from roquet.cli.serving.up_failover import EtcdMissing
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurCluster, OurServerFailed
 

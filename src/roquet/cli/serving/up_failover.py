@@ -18,7 +18,7 @@ import msgspec
 
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.settings.small_files import SMALL_FILES
-from roquet.cli.development_tls import development_settings
+from roquet.cli.serving.development_tls import development_settings
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.cluster.tls import TlsConfig
