@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from roquet.broker.replication.epoch_file import EpochFile
 from roquet.broker.replication.frames import encode_report
 from roquet.broker.replication.trust import Trust
-from roquet.net.ports import free_port
 from roquet.net.tls_settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 from tests.support.certificates import Authority, Holder
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.golden_replication import log_bytes
 from tests.support.quick_disk import QuickDisk
-from tests.support.replicas import HOST, Follower, Master, following, raw_slave, serving_master
+from tests.support.replicas import Follower, Master, following, raw_slave, serving_master
+from tests.support.tcp_proxy import PROXY_HOST, TcpProxy
 
 CLIENT_HELLO_BEGINS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 TEXT = b"the text of a record that nobody else may read"
@@ -55,27 +55,11 @@ async def is_copied(master: Master, slave: Follower) -> None:
 
 
 @asynccontextmanager
-async def tap(target: int) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """An address that leads to a port, and all that passes, both ways together."""
-    passed: list[bytes] = []
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                passed.append(data)
-                writer.write(data)
-        finally:
-            writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        their_reader, their_writer = await asyncio.open_connection(HOST, target)
-        await asyncio.gather(
-            pump(reader, their_writer), pump(their_reader, writer), return_exceptions=True
-        )
-
-    port = free_port(HOST)
-    async with await asyncio.start_server(serve, HOST, port):
-        yield f"{HOST}:{port}", passed
+async def tap(master: Master) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """An address that leads to the master, and all that passes."""
+    async with TcpProxy(PROXY_HOST, master.address) as proxy:
+        proxy.overheard = []
+        yield f"{PROXY_HOST}:{master.port}", proxy.overheard
 
 
 @pytest.mark.parametrize("has_secret", [False, True])
@@ -91,7 +75,7 @@ async def test_an_encrypted_copy_is_the_same_and_nobody_reads_it_on_its_way(
     async with serving_master(tmp_path / "master", **master_settings) as master:
         fill(master, 100)
         async with (
-            tap(master.port) as (address, passed),
+            tap(master) as (address, passed),
             following(tmp_path / "slave", address, **slave_settings) as slave,
         ):
             await is_copied(master, slave)
@@ -109,7 +93,7 @@ async def test_without_encryption_all_of_it_can_be_read(tmp_path: Path) -> None:
     async with serving_master(tmp_path / "master") as master:
         fill(master, 10)
         async with (
-            tap(master.port) as (address, passed),
+            tap(master) as (address, passed),
             following(tmp_path / "slave", address) as slave,
         ):
             await is_copied(master, slave)
