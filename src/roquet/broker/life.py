@@ -32,6 +32,7 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
 from roquet.net.service import OnFailure, Services
+from roquet.net.tls import CallingTls
 from roquet.store.checksummed import NO_END
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ class Life:
     """`broker` is the one of now; `has_failed` is set when there is none, and will be none."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, disk: Disk) -> None:
-        """Raises ConfigError and BadStateFile."""
+        """Raises ConfigError, TlsNotUsable and BadStateFile."""
         self._config = config
+        self.etcd_tls = CallingTls(config.etcd_files) if config.etcd_is_encrypted else None
         self._clock = clock
         self._disk = disk
         self.trust: Trust | None = None
@@ -80,6 +82,8 @@ class Life:
     def reload(self) -> None:
         """Read the certificates again. Raises TlsNotUsable."""
         self.broker.tls.reload()
+        if self.etcd_tls is not None:
+            self.etcd_tls.reload()
 
     def stop(self) -> None:
         self._is_stopping.set()
@@ -172,7 +176,7 @@ async def _member(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterat
         reason = f"{error.name} is not installed: pip install 'roquet[failover]'"
         raise ConfigError("replication.etcd", ",".join(config.etcd), reason) from None
 
-    member = FailoverMember(config, clock, lambda: life.serving)
+    member = FailoverMember(config, clock, lambda: life.serving, life.etcd_tls)
     async with Services(f"{config.broker_name} and etcd") as services:
         services.run("hold the office", member.run, on_failure=OnFailure.RESTART)
         yield

@@ -271,7 +271,7 @@ def assembled(
         config,
         clock,
         store,
-        slave_links=SlaveLinks(config, clock, store, copies, services, trust=trust),
+        slave_links=SlaveLinks(config, clock, store, copies, services, trust=trust, tls=tls),
         peers=peers,
         tables=SlaveTables(topics, groups, offsets, delay_state),
         on_grown=lambda grown: announce_copied(broker, grown),

@@ -116,7 +116,4 @@ def _no_failover(given: Namespace) -> str | None:
     """What it does not go together with."""
     if not given.replicas:
         return "needs --replicas"
-    for option, value in (("--tls", given.tls), ("--http", given.http)):
-        if value:
-            return f"not with {option}"
-    return None
+    return "not with --http" if given.http else None

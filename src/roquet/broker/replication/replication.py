@@ -65,6 +65,8 @@ class Replication:
                 on_grown=on_grown,
                 trust=trust,
                 on_diverged=self._cut,
+                # As calls to the master's other ports are.
+                tls=peers.tls,
             )
         self.table_copy = TableCopy(peers, config.own_account, tables, lambda: self.master_address)
 

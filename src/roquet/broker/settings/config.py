@@ -17,7 +17,7 @@ from roquet.broker.ports import HA_PORT_DISTANCE
 from roquet.broker.replication.acknowledging import AckPolicy, copies_needed
 from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.tls_settings import TlsSettings
+from roquet.net.tls_settings import TlsFiles, TlsSettings
 from roquet.protocol.codes import Permission
 from roquet.protocol.host import Address
 from roquet.protocol.names import TRACE_TOPIC
@@ -107,6 +107,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     lag_s_max: int = 10  # replication.lagSeconds
     # Where etcd is. With it, another broker steps in for a lost master.
     etcd: tuple[str, ...] = ()  # replication.etcd
+    # For servers of etcd that begin with https://; whom to trust is the system's without a file.
+    etcd_trusted: Path | None = None  # replication.etcdTrustCertPath
+    etcd_certificate: Path | None = None  # replication.etcdCertPath
+    etcd_key: Path | None = None  # replication.etcdKeyPath
     lease_s: int = 4  # replication.leaseSeconds
     # `broker_id` while this one is a slave: what the file says, of masters too.
     replica_id: int = 0
@@ -176,6 +180,21 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_slave(self) -> bool:
         return self.role is BrokerRole.SLAVE
+
+    @property
+    def etcd_is_encrypted(self) -> bool:
+        return any(server.startswith("https://") for server in self.etcd)
+
+    @property
+    def etcd_files(self) -> TlsFiles:
+        return TlsFiles(
+            certificate=self.etcd_certificate, key=self.etcd_key, trusted=self.etcd_trusted
+        )
+
+    @property
+    def has_tls_files(self) -> bool:
+        """Whether there is anything to be read again at SIGHUP."""
+        return self.tls.has_files or self.etcd_files != TlsFiles()
 
     @property
     def acknowledges(self) -> AckPolicy:

@@ -121,7 +121,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 
 
 async def _serve(config: BrokerConfig) -> None:
-    with stop_signals() as stop, reloads_on_hangup(config.tls) as reloading:
+    with stop_signals() as stop, reloads_on_hangup(has_files=config.has_tls_files) as reloading:
         async with living_broker(config, SystemClock(), SystemDisk()) as life:
             reloading.append(life)
             relax_garbage_collection()

@@ -52,7 +52,7 @@ def _config(path: Path | None, given: dict[str, str]) -> NameServerConfig:
 
 
 async def _serve(config: NameServerConfig) -> None:
-    with stop_signals() as stop, reloads_on_hangup(config.tls) as reloading:
+    with stop_signals() as stop, reloads_on_hangup(has_files=config.tls.has_files) as reloading:
         async with serve_names(config, SystemClock(), SystemDisk()) as server:
             reloading.append(server.tls)
             relax_garbage_collection()

@@ -18,8 +18,10 @@ import msgspec
 
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.settings.small_files import SMALL_FILES
+from roquet.cli.serving.development_tls import development_settings
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.cluster.tls import TlsConfig
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
@@ -28,6 +30,7 @@ from roquet.namesrv.server import serve_names
 from roquet.net.loop import stop_signals
 from roquet.net.own_addresses import local_host, reachable_host
 from roquet.net.ports import free_port
+from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.host import Address
 
 log = logging.getLogger(__name__)
@@ -55,6 +58,12 @@ class FailoverPlan(msgspec.Struct, frozen=True, kw_only=True):
     broker_port: int
     broker_count: int
     replica_count: int
+    tls: TlsSettings
+
+    @property
+    def certificate(self) -> Path | None:
+        """What everybody shows, and whom everybody trusts; None where nothing is encrypted."""
+        return self.tls.server.certificate
 
 
 @final
@@ -110,6 +119,7 @@ async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
                         host=plan.host,
                         port=plan.name_server_port,
                         kv_config_path=directory / "namesrv" / "kvConfig.json",
+                        tls=plan.tls,
                     ),
                     SystemClock(),
                     SystemDisk(),
@@ -117,7 +127,7 @@ async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
             )
             etcd_port = free_port(_ETCD_HOST, _ETCD_PEERS_DISTANCE)
             children = [
-                _etcd(etcd_program, directory, etcd_port),
+                _etcd(plan, etcd_program, directory, etcd_port),
                 *_brokers(plan, directory, names.config.port, etcd_port),
             ]
             for child in children:
@@ -134,13 +144,16 @@ async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
 
 async def _serve(plan: FailoverPlan, name_server_port: int, stop: asyncio.Event) -> None:
     """Says when a slave could step in for every master, and goes on."""
-    async with AsyncAdmin(str(Address(local_host(plan.host), name_server_port))) as admin:
+    tls = plan.certificate is not None and TlsConfig(ca_file=plan.certificate)
+    names = str(Address(local_host(plan.host), name_server_port))
+    async with AsyncAdmin(names, tls=tls) as admin:
         brokers = await _brokers_in_sync(plan, admin, stop)
     if brokers:
         masters = ",".join(each.address for each in brokers if each.is_master)
         slaves = ",".join(each.address for each in brokers if not each.is_master)
         name_server = Address(plan.advertised_host or reachable_host(plan.host), name_server_port)
-        print(f"ready name-server={name_server} broker={masters} slave={slaves}", flush=True)
+        line = f"ready name-server={name_server} broker={masters} slave={slaves}"
+        print(line + (f" tls-ca={plan.certificate}" if tls else ""), flush=True)
     await stop.wait()
 
 
@@ -159,8 +172,13 @@ async def _brokers_in_sync(
     return []
 
 
-def _etcd(program: str, directory: Path, port: int) -> _Child:
-    clients = f"http://{_ETCD_HOST}:{port}"
+def _etcd_server(plan: FailoverPlan, port: int) -> str:
+    scheme = "http" if plan.certificate is None else "https"
+    return f"{scheme}://{_ETCD_HOST}:{port}"
+
+
+def _etcd(plan: FailoverPlan, program: str, directory: Path, port: int) -> _Child:
+    clients = _etcd_server(plan, port)
     peers = f"http://{_ETCD_HOST}:{port + _ETCD_PEERS_DISTANCE}"
     home = directory / "etcd"
     home.mkdir(parents=True, exist_ok=True)
@@ -170,6 +188,9 @@ def _etcd(program: str, directory: Path, port: int) -> _Child:
         *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
         *("--initial-cluster", f"only={peers}"),
     ]
+    files = plan.tls.server
+    if files.certificate is not None:
+        words += ["--cert-file", str(files.certificate), "--key-file", str(files.key)]
     return _Child("etcd", words, home / "etcd.log")
 
 
@@ -187,8 +208,11 @@ def _brokers(
         "replication.secretFile": str(secret),
         "replication.acknowledge": "quorum",
         "replication.copies": str(plan.replica_count + 1),
-        "replication.etcd": f"{_ETCD_HOST}:{etcd_port}",
+        "replication.etcd": _etcd_server(plan, etcd_port),
     }
+    if plan.certificate is not None:
+        settings |= development_settings(plan.tls)
+        settings["replication.etcdTrustCertPath"] = str(plan.certificate)
     if plan.advertised_host is not None:
         settings["brokerIP1"] = plan.advertised_host
     children: list[_Child] = []

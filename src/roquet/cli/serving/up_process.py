@@ -79,6 +79,7 @@ async def _serve_failover(plan: ClusterPlan, directory: Path) -> None:
         broker_port=plan.broker_port,
         broker_count=plan.broker_count,
         replica_count=plan.replica_count,
+        tls=_tls(plan, directory, SystemClock().now_ms()),
     )
     await serve_failover(failover_plan, directory)
 

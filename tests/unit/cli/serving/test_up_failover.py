@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet import Admin
+from roquet import Admin, Message, Producer, TlsConfig
 from roquet.cli.serving.up_failover import EtcdMissing
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurCluster, OurServerFailed
@@ -15,8 +15,8 @@ from tests.support.our_cluster import OurCluster, OurServerFailed
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication")]
 
 
-def masters(cluster: OurCluster) -> list[str]:
-    with Admin(cluster.name_server) as admin:
+def masters(cluster: OurCluster, tls: TlsConfig | bool = False) -> list[str]:
+    with Admin(cluster.name_server, tls=tls) as admin:
         return [each.address for each in admin.brokers(with_state=False) if each.is_master]
 
 
@@ -29,6 +29,27 @@ def test_a_slave_steps_in_for_a_process_that_is_killed(tmp_path: Path) -> None:
         slave = re.search(r"slave=(\S+)", cluster.said_ready)
         assert slave is not None
         wait_until(lambda: masters(cluster) == [slave[1]])
+
+
+def test_it_works_with_nothing_but_encrypted_connections(tmp_path: Path) -> None:
+    directory = tmp_path / "kept"
+    certificate = directory / "tls" / "certificate.pem"
+    words = ("--replicas", "1", "--failover", "--tls", "--dir", str(directory))
+    with OurCluster(tmp_path, *words) as cluster:
+        assert cluster.said_ready.endswith(f" tls-ca={certificate}")
+        tls = TlsConfig(ca_file=certificate)
+        assert masters(cluster, tls) == [cluster.broker]
+        with Producer(cluster.name_server, "shop", tls=tls) as producer:
+            # Only when both have it, so the link works, too.
+            producer.send(Message("orders", b"secret"))
+        config = (directory / "broker-a-1" / "broker.conf").read_text()
+        assert "replication.etcd=https://" in config
+        found = re.search(r"brokerId=1 is process (\d+)", cluster.log_tail())
+        slave = re.search(r"slave=(\S+)", cluster.said_ready)
+        assert found is not None
+        assert slave is not None
+        os.kill(int(found[1]), signal.SIGKILL)
+        wait_until(lambda: masters(cluster, tls) == [slave[1]])
 
 
 def test_without_etcd_it_says_what_to_install(

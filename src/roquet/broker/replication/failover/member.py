@@ -32,6 +32,7 @@ from roquet.broker.replication.lease import Lease
 from roquet.broker.replication.replication import Rebirth
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
+from roquet.net.tls import CallingTls
 from roquet.state_file import StateNotSaved
 from roquet.store.errors import StoreUnavailable
 
@@ -52,9 +53,15 @@ class FailoverMember:
     """Belongs to the event loop. `broker` gives the one that serves now, if any does."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, broker: Callable[[], Broker | None]
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        broker: Callable[[], Broker | None],
+        tls: CallingTls | None = None,
     ) -> None:
+        """`tls` is for servers of etcd that encrypt."""
         self._config = config
+        self._tls = tls
         self._clock = clock
         self._broker = broker
         self._keys = Keys(config.cluster_name, config.broker_name)
@@ -71,7 +78,8 @@ class FailoverMember:
 
     async def run(self) -> None:
         """Never returns."""
-        self._etcd = Etcd(self._config.etcd, self._config.lease_s * _TIMEOUT_PART)
+        timeout_s = self._config.lease_s * _TIMEOUT_PART
+        self._etcd = Etcd(self._config.etcd, timeout_s, self._tls)
         try:
             await both_ways(self._keep_alive(), self._keep_looking())
         finally:
