@@ -63,7 +63,7 @@ class SlaveLink:
         self._socket.close()
 
     async def serve(self) -> None:
-        """Raises LinkError and OSError, TimeoutError among it; never returns."""
+        """Raises LinkError and OSError, such as TimeoutError; never returns."""
         async with asyncio.timeout(self._silence_s_max):
             first = await received_exactly(self._socket, len(MAGIC))
         if first == MAGIC:
