@@ -82,23 +82,6 @@ def record_of(
     return bytes(record)
 
 
-def draft_of(record: bytes) -> RecordDraft:
-    """What a record was made of, to send it again."""
-    message = read_record(record)
-    return RecordDraft(
-        queue_id=message.queue_id,
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_timestamp=message.born_timestamp,
-        born_host=message.born_host,
-        store_host=message.store_host,
-        body=message.body,
-        topic=message.topic.encode(),
-        properties=message.raw_properties,
-        has_checksum=True,
-    )
-
-
 def arrived(
     drafts: Sequence[RecordDraft],
     sent: Sequence[Sent],

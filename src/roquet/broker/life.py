@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @final
 class Life:
-    """`broker` is the one of now; `has_failed` is set when there is none, and will be none."""
+    """`broker` is the current one; `has_failed` is set when there is none, and will be none."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, disk: Disk) -> None:
         """Raises ConfigError, TlsNotUsable and BadStateFile."""
@@ -170,7 +170,7 @@ async def _member(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterat
         yield
         return
     try:
-        # Who needs no etcd does not pay for loading what talks to it.
+        # Whoever needs no etcd does not pay for loading what talks to it.
         from roquet.broker.replication.failover.member import FailoverMember  # noqa: PLC0415
     except ModuleNotFoundError as error:
         reason = f"{error.name} is not installed: pip install 'roquet[failover]'"
@@ -188,7 +188,7 @@ async def _pages(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterato
     if config.http_place is None:
         yield
         return
-    # Who is not watched does not pay for loading it.
+    # A broker that is not watched does not pay for loading it.
     from roquet.observing.pages import serve_pages  # noqa: PLC0415
 
     async with serve_pages(config.http_place, [observed(life)], clock) as life.http_port:
@@ -196,7 +196,7 @@ async def _pages(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterato
 
 
 def observed(life: Life) -> "ObservedBroker":
-    """The broker of now, as those who watch it see it."""
+    """The current broker, as those who watch it see it."""
     from roquet.broker.metrics.observed import ObservedBroker  # noqa: PLC0415
 
     return ObservedBroker(life.broker.config.broker_name, lambda: life.serving)

@@ -422,7 +422,7 @@ def _opened_store(
         if cut_end != NO_END:
             trust.epochs.cut(store.log_end)
         if not config.is_slave:
-            # Always a new one: what was written last, slaves may have and this store may have lost.
+            # Always a new one: slaves may have what was written last, and this store may not.
             trust.epochs.begin(trust.epochs.seen + 1, store.log_end)
     report = store.recovery
     assert report is not None

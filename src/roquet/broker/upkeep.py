@@ -82,7 +82,7 @@ def start_leading(broker: Broker) -> None:
 def learn(broker: Broker, answers: list[Registered]) -> None:
     """What the name servers know and this broker does not: its master, which topics are ordered."""
     if broker.config.is_slave:
-        # Where there is etcd, that knows it better.
+        # Where there is etcd, it knows better.
         for answer in answers if not broker.config.etcd else ():
             # One that is away for a moment will be where it was.
             if answer.master_address is not None:

@@ -1,6 +1,6 @@
 """How a message gets into a store: one record in the log, one entry in its queue.
 
-What is known to have nothing that must be decided goes through `plain_appends` instead.
+Messages that leave nothing to decide go through `plain_appends` instead.
 """
 
 from itertools import accumulate
@@ -46,7 +46,7 @@ class AppendedBatch(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Appends:
-    """Belongs to the owner of the store, as all that it writes to."""
+    """Belongs to the owner of the store, like everything that it writes to."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Which ranges of the log were written with checksums: there, a missing one is damage.
 
-A record without a checksum is as good as one that has it: Apache 4.9 writes none, 5.x only when
+A record without a checksum is as good as one with it: Apache 4.9 writes none, 5.x only when
 told to, and a store may have belonged to both. But garbage over a checksum looks the same. Where
 our own records lie is noted by `recovery/checksum_notes.py`.
 """

@@ -7,7 +7,7 @@ there as a whole, and good, it is entered into its queue and the end moves past 
     | records, in queues        | bytes of a record that is not whole yet |
     log start            log end                              received end
 
-So everything that knows where a log ends, the sync of the disk among it, knows whole records only.
+So whatever goes by the end of the log, the sync of the disk included, sees whole records only.
 """
 
 from struct import Struct

@@ -96,7 +96,7 @@ class MessageStore:
         appends = Appends(
             config, clock, self._log, self._queues, self._index, self._admission, self._flusher
         )
-        # Methods of another, so that no message pays for one more call.
+        # Bound methods, so that no message pays for one more call.
         self.append: Final = appends.append
         self.append_batch: Final = appends.append_batch
         # For those that know in advance that there is nothing to decide.
@@ -179,7 +179,7 @@ class MessageStore:
         Raises StateNotSaved.
         """
         self._admission.take_copies_only()
-        # Whoever writes that one may make no checksums.
+        # That log may come from a broker that makes no checksums.
         self._checksum_notes.go_on(self._log, with_checksums=False)
         # Everything that the log has is in the queues since it was opened.
         dispatcher = Dispatcher(
@@ -205,7 +205,7 @@ class MessageStore:
     def lead(self) -> None:
         """Take messages again, where the copy has come to. Raises StateNotSaved, StoreUnavailable.
 
-        The thread that flushes stands still meanwhile. Raises SyncFailed if it does not.
+        The thread that flushes stands still meanwhile. Raises SyncFailed if it does not stop.
         """
         is_flushed_by_thread = self._flusher.is_running
         self._flusher.stop()

@@ -7,8 +7,7 @@ from contextlib import AsyncExitStack
 from functools import cache
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self, final
+from typing import Final, final
 
 from msgspec.structs import replace
 
@@ -18,6 +17,7 @@ from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
+from roquet.client.openable import Openable
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.disk import Space, SystemDisk
 from roquet.namesrv.config import NameServerConfig
@@ -50,7 +50,7 @@ _SETTINGS: Final = SMALL_FILES | {
 
 
 @final
-class Cluster:
+class Cluster(Openable):
     """Answers while the block runs, at ports nobody else has; its directory goes with it.
 
     The brokers are called "broker-a", "broker-b" and so on. With `replicas` each has as many
@@ -115,18 +115,6 @@ class Cluster:
         """Stops everything and removes the directory; a second time does nothing."""
         self._is_closed = True
         await self._stack.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def new_topic(self, name: str | None = None, *, queues: int = 4) -> str:
         """Makes a topic with that many queues on each broker that runs, and returns its name.

@@ -5,8 +5,9 @@
     TIMER_DELAY_MS    milliseconds from now                 } the second before the delivery in
     TIMER_DELIVER_MS  milliseconds since 1970               } TIMER_OUT_MS
 
-A level counts before the others, and of these the first. Where the message belongs is kept in
-REAL_TOPIC and REAL_QID. Forms and refusals are those of Apache 4.9.7 (levels) and 5.5.0 (timers).
+A level goes before the others, and of these the first one counts. Where the message belongs is kept
+in REAL_TOPIC and REAL_QID. Forms and refusals are those of Apache 4.9.7 (levels) and 5.5.0
+(timers).
 """
 
 import re

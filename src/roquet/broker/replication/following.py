@@ -113,7 +113,7 @@ class MasterLink:
             if address is None:
                 if not self._is_held:
                     self._say(_NO_MASTER)
-                # The name servers are asked by others, who do not tell.
+                # Others ask the name servers, and do not tell us.
                 await asyncio.sleep(_LOOK_PAUSE_S)
                 continue
             try:

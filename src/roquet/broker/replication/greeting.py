@@ -35,7 +35,7 @@ async def greet_master(
     replica_id: int,
     registration: Callable[[], Registration],
 ) -> Admission:
-    """As a slave. Raises LinkError, TlsRefused and OSError, TimeoutError among it."""
+    """As a slave. Raises LinkError, TlsRefused and OSError, such as TimeoutError."""
     seal = Seal(secret)
     seal.slave_nonce = new_nonce()
     hello = Hello(cluster, broker_name, replica_id, seal.slave_nonce)
@@ -72,7 +72,7 @@ async def greet_slave(
 ) -> Greeted:
     """As a master, after MAGIC was read. `admit` raises LinkError, which the slave is told.
 
-    Raises LinkError, TlsRefused and OSError, TimeoutError among it.
+    Raises LinkError, TlsRefused and OSError, such as TimeoutError.
     """
     seal = Seal(secret)
     async with asyncio.timeout(TIMEOUT_S):

@@ -42,7 +42,7 @@ class Replication:
         on_grown: Callable[[Grown], None],
         trust: Trust | None = None,
     ) -> None:
-        # As it is now: who is promoted has another one.
+        # As it is now: a broker that is promoted has another one.
         self.config = config
         self._clock = clock
         self._store = store

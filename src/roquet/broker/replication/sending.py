@@ -59,7 +59,7 @@ class SlaveLinks:
         self._links: set[SlaveLink] = set()
 
     def start(self, host: str, port: int) -> None:
-        """Listens. Raises OSError, AddressTaken among it."""
+        """Listens. Raises OSError, such as AddressTaken."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -69,7 +69,7 @@ class SlaveLink:
         self._wire.close()
 
     async def serve(self) -> None:
-        """Raises LinkError, TlsRefused, TlsNotUsable and OSError, TimeoutError among it.
+        """Raises LinkError, TlsRefused, TlsNotUsable and OSError, such as TimeoutError.
 
         Never returns.
         """

@@ -67,7 +67,7 @@ class TableCopy:
         self._said = ""
 
     async def copy(self) -> None:
-        """All tables, once. What goes wrong is said, and is over by the next time or is not."""
+        """All tables, once. What goes wrong is logged, and may be over by the next time."""
         address = self._master_address()
         if address is None:
             return  # The link says so.

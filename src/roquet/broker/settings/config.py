@@ -88,7 +88,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ha_heartbeat_interval_ms: int = 5_000  # haSendHeartbeatInterval
     ha_silence_ms_max: int = 20_000  # haHousekeepingInterval
     ha_frame_size_max: int = 32_768  # haTransferBatchSize
-    # A slave that is so far behind is not waited for; how long one that is nearer is.
+    # A slave this far behind is not waited for, and one that is nearer for this long.
     ha_lag_size_max: int = 256 << 20  # haSlaveFallbehindMax
     slave_timeout_ms: int = 3_000  # slaveTimeout
     slaves_are_read: bool = False  # slaveReadEnable
@@ -97,13 +97,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # More than Apache promises, between brokers of ours; none of these is a key of Apache's.
     # What they prove to each other that they know. Without it there are no epochs.
     replication_secret_file: Path | None = None  # replication.secretFile
-    # Whether slaves that prove nothing, as Apache's, may follow all the same.
+    # Whether slaves that prove nothing, like Apache's, may follow all the same.
     takes_plain_slaves: bool = False  # replication.plainSlaves
     # When a send is acknowledged; None leaves it to `role`.
     ack_policy: AckPolicy | None = None  # replication.acknowledge
     # How many brokers of this name there are, for a quorum of them.
     replica_count: int = 3  # replication.copies
-    # How long a slave may be behind and still count as in sync; `ha_lag_size_max` goes along.
+    # How long a slave may be behind and still count as in sync; `ha_lag_size_max` counts, too.
     lag_s_max: int = 10  # replication.lagSeconds
     # Where etcd is. With it, another broker steps in for a lost master.
     etcd: tuple[str, ...] = ()  # replication.etcd
@@ -117,7 +117,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     create_topics: bool = True  # autoCreateTopicEnable
     create_groups: bool = True  # autoCreateSubscriptionGroup
-    # When there are as many, only operators make more; not keys of Apache's.
+    # Once there are this many, only operators make more; not keys of Apache's.
     created_topic_count_max: int = 10_000  # autoCreateTopicMax
     created_group_count_max: int = 10_000  # autoCreateGroupMax
     template_queue_count: int = 8  # defaultTopicQueueNums
@@ -141,7 +141,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     sql_filters: bool = False  # enablePropertyFilter
     sql_filters_for_retries: bool = False  # filterSupportRetry
     notify_consumers: bool = True  # notifyConsumerIdsChangedEnable
-    # Whether groups that are as far behind, in bytes of the log, may read on.
+    # Whether groups that are this far behind, in bytes of the log, are kept from reading on.
     disable_slow_groups: bool = False  # disableConsumeIfConsumerReadSlowly
     slow_group_size: int = 16 << 30  # consumerFallbehindThreshold
     save_offsets_interval_ms: int = 5_000  # flushConsumerOffsetInterval
@@ -149,8 +149,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     transaction_timeout_ms: int = 6_000  # transactionTimeOut
     transaction_check_count_max: int = 15  # transactionCheckMax
     transaction_check_interval_ms: int = 60_000  # transactionCheckInterval
-    # Apache's ten seconds of deliveries come again after a crash; and all of them, over and over,
-    # for a broker that crashes more often.
+    # What was delivered since comes again after a crash. Apache saves every ten seconds; a broker
+    # that crashes more often than that would deliver the same over and over.
     save_delays_interval_ms: int = 1_000  # flushDelayOffsetInterval
 
     @property

@@ -91,7 +91,7 @@ def decision_on(
         return CheckDecision.GIVE_UP
     if half.immunity_ms is not None:
         return CheckDecision.KEEP if age_ms < half.immunity_ms else CheckDecision.ASK
-    # One from the future would wait for long: the clock of its producer says nothing.
+    # One from the future would wait for too long: the clock of its producer proves nothing.
     return CheckDecision.WAIT if 0 <= age_ms < rules.timeout_ms else CheckDecision.ASK
 
 

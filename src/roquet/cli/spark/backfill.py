@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.spark.arguments import define_cluster, define_json, define_topics, options_of
-from roquet.cli.spark.running import run_job, session, stopped_by_signals
+from roquet.cli.spark.running import run_job, session, speed_of, stopped_by_signals
 from roquet.reporting import FINISHED, INTERRUPTED, Report, Reporter
 
 if TYPE_CHECKING:
@@ -103,7 +103,5 @@ def _run(reporter: Reporter, given: Namespace) -> int:
 
         report = backfill(spark, plan, show, stop)
         elapsed_s = time.monotonic() - started_s
-    rate = report.messages / elapsed_s
-    seconds = {"seconds": round(elapsed_s, 3), "messages_per_second": round(rate, 1)}
-    reporter.finish(Report(report._asdict() | seconds))
+    reporter.finish(Report(report._asdict() | speed_of(report.messages, elapsed_s)))
     return FINISHED if report.is_complete else INTERRUPTED

@@ -86,7 +86,7 @@ class ClientInstance:
         self.services = Services(f"{self._what} {self.id}")
 
     async def open(self) -> None:
-        """Who meets all brokers has met those that answer when this returns."""
+        """A client that meets all brokers has met those that answer when this returns."""
         assert self._links is not None, "an instance is opened once"
         await self.services.__aenter__()
         self._is_open = True

@@ -28,7 +28,7 @@ from roquet.protocol.errors import BadMessage
 from roquet.protocol.subscription import Subscription
 
 _WHAT: Final = "topic reader"
-# Spans in which a filter finds nothing take no bytes, but not no memory.
+# Spans in which a filter finds nothing bring no bytes, but take memory all the same.
 _SPAN_COUNT_MAX: Final = 4096
 
 

@@ -2,9 +2,9 @@
 
 An entry says where a record lies. Before the record is handed out it has to say the same of
 itself: its place, its size, its topic, its queue and its offset in it. So a damaged entry
-never leads to a wrong message; as a rule it is repaired on the spot. Checksums are compared, too,
-unless they were a second ago, but for what this process wrote moments ago: a disk may forget what
-it knew when the store was opened.
+never leads to a wrong message; as a rule it is repaired on the spot. Checksums are compared with
+every read, too, except for what this process wrote moments ago: a disk may forget what it knew when
+the store was opened.
 """
 
 from collections.abc import Callable

@@ -50,7 +50,7 @@ def verdict(
     copies: int,
     is_patient: bool,
 ) -> ElectionVerdict:
-    """`is_patient` waits for all members but one, the lost master, if enough have spoken or not."""
+    """`is_patient` waits for all members but one, the lost master, even if enough have spoken."""
     if me.replica_id not in members:
         return ElectionVerdict.OUTSIDE
     spoken = {

@@ -44,7 +44,7 @@ _RENEWAL_PART: Final = 0.25
 _LOOK_PART: Final = 0.125
 _TIMEOUT_PART: Final = 0.25
 _PATIENCE_PART: Final = 0.5
-# For so many leases, one that stepped down leaves the office to others.
+# For how many leases a broker that stepped down leaves the office to others.
 _ABSTENTION: Final = 2.0
 
 
