@@ -13,6 +13,7 @@ from roquet.errors import RoquetError
 
 if TYPE_CHECKING:
     from roquet import pipeline, testing
+    from roquet.client.admin.accounts import AccountSettings, BrokerAccounts
     from roquet.client.admin.admin import AsyncAdmin
     from roquet.client.admin.cluster import BrokerInfo
     from roquet.client.admin.config import AdminConfig
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccountSettings",
     "Admin",
     "AdminConfig",
     "Allocation",
@@ -137,6 +139,7 @@ __all__ = [
     "BadStateFile",
     "BatchReceipt",
     "Bounds",
+    "BrokerAccounts",
     "BrokerInfo",
     "BrokerRoute",
     "ClientConnection",
@@ -237,6 +240,7 @@ __all__ = [
 
 _ROOMS: Final = frozenset({"pipeline", "testing"})
 _HOMES: Final = {
+    "AccountSettings": "roquet.client.admin.accounts",
     "Admin": "roquet.client.blocking.admin",
     "AdminConfig": "roquet.client.admin.config",
     "Allocation": "roquet.client.group.allocation",
@@ -253,6 +257,7 @@ _HOMES: Final = {
     "BadStateFile": "roquet.state_file",
     "BatchReceipt": "roquet.client.producer.receipt",
     "Bounds": "roquet.client.reader.reader",
+    "BrokerAccounts": "roquet.client.admin.accounts",
     "BrokerInfo": "roquet.client.admin.cluster",
     "BrokerRoute": "roquet.client.admin.topics",
     "ClientConnection": "roquet.client.admin.groups",

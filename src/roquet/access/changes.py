@@ -41,14 +41,6 @@ def put_account(documents: Documents, default: Path, changes: PlainAccount) -> C
     )
 
 
-def add_account(documents: Documents, default: Path, account: PlainAccount) -> Changed:
-    """Makes an account that is not there yet. Raises BadRules."""
-    place = _place_of(documents, account.access_key)
-    if place is not None:
-        raise BadRules(place, f"there is an account {account.access_key[:100]!r} already")
-    return put_account(documents, default, account)
-
-
 def delete_account(documents: Documents, access_key: str) -> Changed:
     """Raises UnknownAccount."""
     path = _place_of(documents, access_key)

@@ -93,7 +93,7 @@ class KeptAccounts:
         self._changing = asyncio.Lock()
         # Before the files: what is written meanwhile is seen the next time.
         self._seen = _stamps(places, disk)
-        self._take(_read(places, disk))
+        self._take(read_accounts(places, disk))
 
     rules: AccessRules
     documents: Mapping[Path, RulesDocument]
@@ -119,7 +119,7 @@ class KeptAccounts:
                 if stamps == self._seen:
                     return
                 self._seen = stamps
-                read = await to_its_end(_read, self._places, self._disk)
+                read = await to_its_end(read_accounts, self._places, self._disk)
             except (BadRules, OSError) as error:
                 log.error("going on with the accounts of before: %s", error)  # noqa: TRY400  It says it all.
                 return
@@ -176,7 +176,7 @@ def _write_privately(disk: Disk, path: Path, content: bytes) -> None:
     disk.sync_directory(path.parent)
 
 
-def _read(places: Places, disk: Disk) -> _Read:
+def read_accounts(places: Places, disk: Disk) -> _Read:
     """Raises BadRules, also if there is no file at all."""
     documents = _documents(places, disk)
     if not documents:

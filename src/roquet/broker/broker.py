@@ -21,6 +21,7 @@ from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable
+from roquet.broker.tables.transaction_ends import TransactionEnds
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
 from roquet.disk import Disk
@@ -56,6 +57,7 @@ class Broker(msgspec.Struct):
     pending_halves: PendingHalves
     registrar: Registrar
     statistics: Statistics
+    transaction_ends: TransactionEnds
     topic_saver: Saver
     group_saver: Saver
     offset_saver: Saver

@@ -41,6 +41,7 @@ from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import SavedTable, Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable, built_in_topics
+from roquet.broker.tables.transaction_ends import TransactionEnds
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
@@ -297,6 +298,7 @@ def assembled(
         pending_halves=pending_halves,
         registrar=registrar,
         statistics=Statistics(clock, config.cluster_name),
+        transaction_ends=TransactionEnds(),
         topic_saver=topic_saver,
         group_saver=group_saver,
         offset_saver=offset_saver,

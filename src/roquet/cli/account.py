@@ -1,70 +1,262 @@
-"""`roquet account`: accounts for servers with access control."""
+"""`roquet account`: accounts for servers with access control, in a file or at running brokers.
+
+A secret is made here and printed once, when it is new. Nothing else ever shows one.
+"""
 
 import secrets
-import sys
-from argparse import ArgumentParser, Namespace
-from functools import partial
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
-from roquet.access.changes import add_account
-from roquet.access.keeping import Places, write_change
-from roquet.clock import SystemClock
-from roquet.disk import SystemDisk
-from roquet.errors import RoquetError
-from roquet.protocol.bodies.accounts import PlainAccount
+from roquet.cli.account_changes import changed_settings
+from roquet.cli.account_places import AccountPlace, SettingsByPlaces, account_places, alike
+from roquet.cli.operating.commands import Commands, Session
+from roquet.cli.operating.confirming import define_confirmation, is_confirmed
+from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
+from roquet.client.admin.accounts import AccountSettings
+from roquet.reporting import Fact, Report, ReportTable
 
 _SECRET_SIZE: Final = 24  # random bytes: nobody guesses that many
 
+# What members of AccountSettings are called here.
+_COLUMNS: Final = {
+    "is_admin": "admin",
+    "topic_right": "all_topics",
+    "group_right": "all_groups",
+    "topic_rights": "topics",
+    "group_rights": "groups",
+    "trusted_addresses": "addresses",
+}
+assert list(_COLUMNS) == [each.name for each in fields(AccountSettings)]
+
+_WHERE: Final = """\
+With --acl-file it is about a file, an Apache plain_acl.yml; servers that use it see a change within
+a second. Without, it is about all brokers that the name server knows, which ask for an
+administrator.
+"""
+
 
 def define(parser: ArgumentParser) -> None:
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    summary = "Make an account with a secret that nobody can guess, and print both."
-    add = commands.add_parser("add", help=summary, description=summary, allow_abbrev=False)
-    add.add_argument("access_key", metavar="ACCESS_KEY", help="Its name: 7 characters or more.")
-    add.add_argument(
-        "--acl-file",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="The file of accounts, an Apache plain_acl.yml; it is made if it is not there. Servers"
-        " that use it see the account within a second.",
+    commands = Commands(parser)
+    listing = commands.add("list", "List accounts and what they may do.", _list, _WHERE)
+    _define_places(listing)
+    show = commands.add("show", "Show what an account may do, right by right.", _show, _WHERE)
+    show.add_argument("access_key", metavar="ACCESS_KEY")
+    _define_places(show)
+    add = commands.add(
+        "add",
+        "Make an account with a secret that nobody can guess, and print both.",
+        _add,
+        _WHERE,
     )
-    add.add_argument("--admin", action="store_true", help="It may do everything.")
-    add.add_argument(
+    add.add_argument("access_key", metavar="ACCESS_KEY", help="Its name: 7 characters or more.")
+    _define_settings(add)
+    _define_places(add)
+    change = commands.add("change", "Change an account; what is not given stays.", _change, _WHERE)
+    change.add_argument("access_key", metavar="ACCESS_KEY")
+    _define_settings(change)
+    for what in ("topic", "group"):
+        change.add_argument(
+            f"--forget-{what}",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help=f"For this {what} it has the right for all others. May be repeated.",
+        )
+    change.add_argument(
+        "--new-secret",
+        action="store_true",
+        help="Make another secret and print it; whoever has the old one is locked out.",
+    )
+    define_confirmation(change)
+    _define_places(change)
+    remove = commands.add("remove", "Remove an account: it is let in no more.", _remove, _WHERE)
+    remove.add_argument("access_key", metavar="ACCESS_KEY")
+    define_confirmation(remove)
+    _define_places(remove)
+
+
+def _define_places(parser: ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--acl-file", type=Path, metavar="FILE", help="In this file, without any server."
+    )
+    where.add_argument("--cluster", help="At the brokers of this cluster only.")
+    where.add_argument("--broker", metavar="NAME", help="At this broker only, or host:port.")
+
+
+def _define_settings(parser: ArgumentParser) -> None:
+    admin = parser.add_mutually_exclusive_group()
+    admin.add_argument("--admin", action="store_true", default=None, help="It may do everything.")
+    admin.add_argument(
+        "--no-admin", action="store_false", dest="admin", default=None, help="Takes that back."
+    )
+    parser.add_argument(
         "--topic",
         action="append",
+        default=[],
         metavar="NAME=RIGHT",
         help="What it may do with a topic: PUB, SUB, PUB|SUB or DENY. May be repeated.",
     )
-    add.add_argument(
+    parser.add_argument(
         "--group",
         action="append",
+        default=[],
         metavar="NAME=RIGHT",
         help="What it may do with a consumer group: SUB or DENY. May be repeated.",
     )
-    add.add_argument("--all-topics", metavar="RIGHT", help="The same, for all other topics.")
-    add.add_argument("--all-groups", metavar="RIGHT", help="The same, for all other groups.")
-    add.set_defaults(run=_add)
-
-
-def _add(given: Namespace) -> int:
-    account = PlainAccount(
-        access_key=given.access_key,
-        admin=given.admin,
-        default_group_perm=given.all_groups,
-        default_topic_perm=given.all_topics,
-        group_perms=given.group,
-        secret_key=secrets.token_urlsafe(_SECRET_SIZE),
-        topic_perms=given.topic,
+    parser.add_argument("--all-topics", metavar="RIGHT", help="The same, for all other topics.")
+    parser.add_argument("--all-groups", metavar="RIGHT", help="The same, for all other groups.")
+    parser.add_argument(
+        "--addresses",
+        metavar="PATTERN",
+        help="Who comes from there need not sign: 10.0.0.7, 10.0.0.*, or '' for nobody.",
     )
-    places = Places(given.acl_file)
-    edit = partial(add_account, default=places.file, account=account)
-    try:
-        write_change(places, SystemDisk(), edit, SystemClock().now_ms())
-    except (RoquetError, OSError) as error:
-        print(f"roquet account: {error}", file=sys.stderr)
-        return 1
-    print(f"access key: {account.access_key}")
-    print(f"secret key: {account.secret_key}")
-    return 0
+
+
+async def _list(session: Session) -> int:
+    places = await account_places(session)
+    found = [(place, await place.accounts()) for place in places]
+    names = sorted({name for _, each in found for name in each.accounts})
+    by_name = {
+        name: alike((place, each.accounts[name]) for place, each in found if name in each.accounts)
+        for name in names
+    }
+    table = ReportTable(
+        "accounts",
+        ("account", *_COLUMNS.values(), "at"),
+        [
+            (name, *_row(settings), _names(at))
+            for name, variants in by_name.items()
+            for at, settings in variants
+        ],
+    )
+    trusted = {text for _, each in found for text in each.trusted_addresses}
+    session.finish(Report({"trusted_addresses": ", ".join(sorted(trusted)) or None}, [table]))
+    return DONE
+
+
+async def _show(session: Session) -> int:
+    found = await _settings(session)
+    whole = [name for name in _COLUMNS if not name.endswith("_rights")]
+    settings = ReportTable(
+        "settings",
+        ("at", *(_COLUMNS[name] for name in whole)),
+        [(_names(at), *(_fact(getattr(each, name)) for name in whole)) for at, each in found],
+    )
+    rights = ReportTable(
+        "rights",
+        ("at", "of", "name", "right"),
+        [
+            (_names(at), what, name, right)
+            for at, each in found
+            for what, rights in (("topic", each.topic_rights), ("group", each.group_rights))
+            for name, right in rights.items()
+        ],
+    )
+    session.finish(Report({"account": session.given.access_key}, [settings, rights]))
+    return DONE
+
+
+async def _add(session: Session) -> int:
+    given = session.given
+    settings = changed_settings(AccountSettings(), given)
+    places = await account_places(session)
+    for place in places:
+        if await place.has(given.access_key):
+            raise Failed(
+                f"there is an account {given.access_key!r} already, at {place.name}; change it"
+                " with: roquet account change"
+            )
+    secret = secrets.token_urlsafe(_SECRET_SIZE)
+    report = Report({"access_key": given.access_key, "secret_key": secret})
+    await _put(session, [(list(places), settings)], secret, report)
+    return DONE
+
+
+async def _change(session: Session) -> int:
+    given = session.given
+    before = await _settings(session)
+    after = [(at, changed_settings(settings, given)) for at, settings in before]
+    secret = secrets.token_urlsafe(_SECRET_SIZE) if given.new_secret else None
+    facts: dict[str, Fact] = {"account": given.access_key}
+    table = _changes_table(before, after, secret)
+    if not table.rows or given.dry_run or (secret is not None and not given.yes):
+        session.finish(Report(facts, [table]))
+        if not table.rows:
+            session.reporter.say("there is nothing to change")
+            return DONE
+        question = f"Lock out whoever has the old secret of {given.access_key}?"
+        if not is_confirmed(session, question):
+            return DONE
+    if secret is not None:
+        facts["secret_key"] = secret
+    await _put(session, after, secret, Report(facts, [table]))
+    return DONE
+
+
+async def _remove(session: Session) -> int:
+    given = session.given
+    found = await _settings(session)
+    rows = [(_names(at), *_row(each)) for at, each in found]
+    table = ReportTable("accounts", ("at", *_COLUMNS.values()), rows)
+    session.finish(Report({"account": given.access_key}, [table]))
+    if is_confirmed(session, f"Remove account {given.access_key}?"):
+        for at, _ in found:
+            for place in at:
+                await place.remove(given.access_key)
+        session.reporter.say("removed")
+    return DONE
+
+
+async def _put(
+    session: Session, wanted: SettingsByPlaces, secret: str | None, report: Report
+) -> None:
+    """Reports as soon as a place has the secret, though others may fail."""
+    key = session.given.access_key
+    is_reported = False
+    # One by one: brokers may share a file.
+    for place, settings in ((place, settings) for at, settings in wanted for place in at):
+        await place.put(key, settings, secret)
+        if not is_reported:
+            session.finish(report)
+            is_reported = True
+
+
+async def _settings(session: Session) -> SettingsByPlaces:
+    """Of the account that was named. Raises Failed if nobody has it."""
+    key = session.given.access_key
+    found = [(place, (await place.accounts()).accounts) for place in await account_places(session)]
+    variants = alike((place, accounts[key]) for place, accounts in found if key in accounts)
+    if not variants:
+        raise Failed(f"nobody has the access key {key!r}; see: roquet account list", NOT_FOUND)
+    return variants
+
+
+def _changes_table(
+    before: SettingsByPlaces, after: SettingsByPlaces, secret: str | None
+) -> ReportTable:
+    rows: list[tuple[Fact, ...]] = []
+    for (at, old), (_, new) in zip(before, after, strict=True):
+        rows += [
+            (_names(at), column, _fact(getattr(old, name)), _fact(getattr(new, name)))
+            for name, column in _COLUMNS.items()
+            if getattr(old, name) != getattr(new, name)
+        ]
+        if secret is not None:
+            rows.append((_names(at), "secret", None, "a new one"))
+    return ReportTable("changes", ("at", "what", "before", "after"), rows)
+
+
+def _row(settings: AccountSettings) -> list[Fact]:
+    return [_fact(getattr(settings, name)) for name in _COLUMNS]
+
+
+def _fact(value: Fact) -> Fact:
+    return None if value in ("", {}) else value
+
+
+def _names(places: Sequence[AccountPlace]) -> str:
+    return ", ".join(place.name for place in places)

@@ -45,7 +45,9 @@ _COMMANDS: Final = {
     "dlq": _Command("roquet.cli.dlq", "Look at dead letters, and send them again."),
     "doctor": _Command("roquet.cli.doctor", "Find out why nothing is sent or consumed."),
     "top": _Command("roquet.cli.top", "Watch topics, groups and brokers as they work."),
-    "account": _Command("roquet.cli.account", "Make accounts for servers with access control."),
+    "account": _Command(
+        "roquet.cli.account", "List, show, make, change and remove accounts for access control."
+    ),
     "bench": _Command("roquet.cli.bench", "Measure, with the flags of Apache's benchmark."),
     "mqadmin": _Command("roquet.cli.mqadmin", "The same by the names of Apache's mqadmin."),
     "completion": _Command("roquet.cli.completion", "Let a shell complete all of this."),

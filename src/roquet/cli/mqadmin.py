@@ -272,6 +272,16 @@ COMMANDS: Final = {
         [_Flag("i", "msgId", is_required=True), _Flag("t", "traceTopic")],
         lambda it: ["message", "trace", it.msgId, *_option("--trace-topic", it.traceTopic)],
     ),
+    "getAclConfig": _Command(
+        "Accounts of brokers, without secrets.",
+        [_BROKER, _CLUSTER],
+        lambda it: ["account", "list", *_where(it)],
+    ),
+    "deleteAclConfig": _Command(
+        "Remove an account.",
+        [_BROKER, _CLUSTER, _Flag("a", "accessKey", is_required=True)],
+        lambda it: ["account", "remove", it.accessKey, "--yes", *_where(it)],
+    ),
     "resetOffsetByTime": _Command(
         "Move a group to a time.",
         [

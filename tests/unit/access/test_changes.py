@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.access.changes import add_account, delete_account, put_account, trust_addresses
+from roquet.access.changes import delete_account, put_account, trust_addresses
 from roquet.access.errors import BadRules, UnknownAccount
 from roquet.access.rules_text import RulesDocument, read_document
 from roquet.protocol.bodies.accounts import PlainAccount
@@ -35,12 +35,6 @@ def test_an_account_is_changed_where_it_is_and_only_what_is_said() -> None:
     (account,) = document.accounts
     assert (account.secret_key, account.admin) == ("12345678", True)
     assert account.topic_perms == ["orders=PUB"]
-
-
-def test_to_add_an_account_that_is_there_is_a_mistake() -> None:
-    with pytest.raises(BadRules, match="already"):
-        add_account(DOCUMENTS, MAIN, PlainAccount(access_key="elsewhere"))
-    assert add_account({}, MAIN, PlainAccount(access_key="elsewhere")).path == MAIN
 
 
 def test_an_account_is_deleted_where_it_is() -> None:

@@ -5,7 +5,7 @@ from typing import Final, final
 
 from roquet import __version__
 from roquet.broker.broker import Broker
-from roquet.broker.metrics import copies, readers, storage, traffic
+from roquet.broker.metrics import copies, readers, storage, traffic, transactions
 from roquet.observing import peers, servers
 from roquet.observing.exposition import Exposition, Labels, Metric, MetricKind
 
@@ -18,6 +18,7 @@ METRICS: Final = (
     *servers.METRICS,
     PERMISSION,
     *traffic.METRICS,
+    *transactions.METRICS,
     *readers.METRICS,
     *storage.METRICS,
     *peers.METRICS,
@@ -46,6 +47,7 @@ class ObservedBroker:
         yield from storage.measure_storage(broker, own, into)
         yield from copies.measure_copies(broker, own, into)
         yield from traffic.measure_traffic(broker, own, into)
+        yield from transactions.measure_transactions(broker, own, into)
         yield from readers.measure_readers(broker, own, into)
 
     def obstacles(self) -> list[str]:

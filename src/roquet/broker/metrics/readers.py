@@ -1,7 +1,7 @@
 """How far groups are behind, and who is connected."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from roquet.broker.broker import Broker
@@ -22,6 +22,12 @@ LAG_TIME: Final = Metric(
     "rocketmq_consumer_lag_latency",
     MetricKind.GAUGE,
     "Age of the oldest message that a group has not consumed, in milliseconds.",
+    _GROUP,
+)
+READY_TIME: Final = Metric(
+    "rocketmq_consumer_queueing_latency",
+    MetricKind.GAUGE,
+    "Age of the oldest message that a group has not pulled, in milliseconds.",
     _GROUP,
 )
 READY: Final = Metric(
@@ -51,7 +57,7 @@ PRODUCERS: Final = Metric(
 GROUPS: Final = Metric(
     "rocketmq_consumer_group_number", MetricKind.GAUGE, "Groups that the broker knows."
 )
-METRICS: Final = (LAG, LAG_TIME, READY, INFLIGHT, CONSUMERS, PRODUCERS, GROUPS)
+METRICS: Final = (LAG, LAG_TIME, READY, READY_TIME, INFLIGHT, CONSUMERS, PRODUCERS, GROUPS)
 
 _MODES: Final = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull"}
 
@@ -61,7 +67,9 @@ class _Behind(NamedTuple):
 
     lag: int
     ready: int
-    oldest_ms: int | None  # when it was stored; None if nothing is left
+    # When they were stored; None if nothing is left.
+    oldest_ms: int | None
+    oldest_ready_ms: int | None
 
 
 def measure_readers(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
@@ -80,14 +88,19 @@ def _add_lag(broker: Broker, labels: Labels, into: Exposition, group: str, topic
     into.add(LAG, labels, behind.lag)
     into.add(READY, labels, behind.ready)
     into.add(INFLIGHT, labels, behind.lag - behind.ready)
-    age_ms = 0 if behind.oldest_ms is None else broker.clock.now_ms() - behind.oldest_ms
-    into.add(LAG_TIME, labels, max(0, age_ms))
+    now_ms = broker.clock.now_ms()
+    for metric, stored_ms in (
+        (LAG_TIME, behind.oldest_ms),
+        (READY_TIME, behind.oldest_ready_ms),
+    ):
+        into.add(metric, labels, 0 if stored_ms is None else max(0, now_ms - stored_ms))
 
 
 def _behind(broker: Broker, group: str, topic: str) -> _Behind:
     store, offsets = broker.store, broker.offsets
     lag = ready = 0
-    oldest_ms: int | None = None
+    stored_ms: list[int | None] = []
+    ready_ms: list[int | None] = []
     for queue_id, committed in offsets.queues(group, topic).items():
         end = store.max_offset(topic, queue_id)
         # What has expired cannot be consumed any more.
@@ -95,11 +108,16 @@ def _behind(broker: Broker, group: str, topic: str) -> _Behind:
         if offset >= end:
             continue
         lag += end - offset
-        ready += max(0, end - max(offset, offsets.pulled(group, topic, queue_id)))
-        stored_ms = store.store_time(topic, queue_id, offset)
-        if stored_ms is not None:
-            oldest_ms = stored_ms if oldest_ms is None else min(oldest_ms, stored_ms)
-    return _Behind(lag, ready, oldest_ms)
+        stored_ms.append(store.store_time(topic, queue_id, offset))
+        ready_offset = max(offset, offsets.pulled(group, topic, queue_id))
+        if ready_offset < end:
+            ready += end - ready_offset
+            ready_ms.append(store.store_time(topic, queue_id, ready_offset))
+    return _Behind(lag, ready, _oldest(stored_ms), _oldest(ready_ms))
+
+
+def _oldest(times_ms: Iterable[int | None]) -> int | None:
+    return min((each for each in times_ms if each is not None), default=None)
 
 
 def _measure_clients(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:

@@ -44,6 +44,13 @@ class OffsetSet:
                 offset += 1
         return offset
 
+    def count_from(self, offset: int) -> int:
+        """How many there are, from this one on."""
+        index = max(0, offset - self._start)
+        # Counted in C: there may be a million.
+        bits = int.from_bytes(self._bits[index >> 3 :], "little") >> (index & 7)
+        return bits.bit_count()
+
     def forget_before(self, offset: int) -> None:
         """Moves the start, to this offset or a few before it."""
         count = max(0, offset - self._start >> 3)

@@ -77,6 +77,11 @@ class PendingHalves:
     def end(self) -> int:
         return self._store.max_offset(HALF_TOPIC, HALF_QUEUE_ID)
 
+    @property
+    def open_count(self) -> int:
+        """Half messages that are neither over nor given up."""
+        return max(0, self.end - self.progress - self.ended.count_from(self.progress))
+
     def load(self) -> None:
         end = self.end
         self.progress = self._saved(HALF_TOPIC)

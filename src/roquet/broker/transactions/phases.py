@@ -99,6 +99,7 @@ def commit(broker: Broker, half: StoredMessage) -> int:
     appended = append_message(broker, committed(half))
     pending = broker.pending_halves
     pending.ended.add(half.queue_offset)
+    broker.transaction_ends.count_commit(_topic_of(half), _age_ms(broker, half))
     try:
         _record_end(broker, half.queue_offset)
     except Refused:
@@ -111,6 +112,7 @@ def roll_back(broker: Broker, half: StoredMessage) -> int:
     """Forgets what was prepared; the end in the log of what says so. Raises Refused."""
     appended = _record_end(broker, half.queue_offset)
     broker.pending_halves.ended.add(half.queue_offset)
+    broker.transaction_ends.count_rollback(_topic_of(half), _age_ms(broker, half))
     return appended.physical_offset + appended.size
 
 
@@ -120,6 +122,14 @@ def record_missing_ends(broker: Broker) -> None:
     while unrecorded:
         _record_end(broker, unrecorded[-1])
         unrecorded.pop()
+
+
+def _topic_of(half: StoredMessage) -> str:
+    return half.properties.get(Property.REAL_TOPIC, "")
+
+
+def _age_ms(broker: Broker, half: StoredMessage) -> int:
+    return max(0, broker.clock.now_ms() - half.born_timestamp)
 
 
 def _record_end(broker: Broker, half_offset: int) -> Appended:

@@ -32,6 +32,8 @@ MISUSED: Final = 2
 UNREACHABLE: Final = 3
 NOT_FOUND: Final = 4
 
+_ACCESS_REFUSAL: Final = "acl.common.AclException"
+
 
 class Failure(NamedTuple):
     text: str
@@ -100,6 +102,7 @@ def _no_name_server(error: NoNameServer, access: Access | None) -> str:
 
 def _refused(error: RequestRefused) -> str:
     text = f"{error.address} refused ({error.code}): {error.remark or 'no reason given'}"
-    if error.code == ResponseCode.NO_PERMISSION:
+    # To peers of 4.9, and by brokers of 4.9, everything that access control refuses is an error.
+    if error.code == ResponseCode.NO_PERMISSION or _ACCESS_REFUSAL in text:
         text += f"; give credentials in ~/.config/roquet.toml or {SECRET_KEY_VARIABLE}"
     return text

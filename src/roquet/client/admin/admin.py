@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Final, Unpack, final
 
 from roquet.client.admin import (
+    accounts as account_questions,
     cluster as cluster_questions,
     groups as group_questions,
     messages as message_questions,
@@ -24,6 +25,7 @@ from roquet.client.admin import (
     topics as topic_questions,
     traces,
 )
+from roquet.client.admin.accounts import AccountSettings, BrokerAccounts
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.config import AdminConfig, AdminOptions
 from roquet.client.admin.following import FollowFrom, follow
@@ -432,6 +434,31 @@ class AsyncAdmin(Openable):
         who is master, another broker is elected.
         """
         await cluster_questions.demote_broker(self._usable(), address, broker_id, force=force)
+
+    # Accounts, where there is access control. Each broker, master or slave, has its own.
+
+    async def broker_accounts(self, address: str) -> BrokerAccounts:
+        """Those of the broker at this address; secrets are not told."""
+        return await account_questions.accounts_at(self._usable(), address)
+
+    async def put_account(
+        self,
+        address: str,
+        access_key: str,
+        settings: AccountSettings,
+        *,
+        secret_key: str | None = None,
+    ) -> None:
+        """Makes an account, or changes one; without a secret it keeps its own."""
+        await account_questions.put_account(
+            self._usable(), address, access_key, settings, secret_key
+        )
+
+    async def delete_account(self, address: str, access_key: str) -> None:
+        """One that is not there is refused."""
+        await account_questions.delete_account(self._usable(), address, access_key)
+
+    # What name servers keep.
 
     async def kv_table(self, namespace: str) -> dict[str, str]:
         """What name servers keep in a namespace of theirs, such as "ORDER_TOPIC_CONFIG"."""

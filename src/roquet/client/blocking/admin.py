@@ -9,6 +9,7 @@ from roquet.client.admin import (
     messages as message_questions,
     topics as topic_questions,
 )
+from roquet.client.admin.accounts import AccountSettings, BrokerAccounts
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.config import AdminOptions
@@ -223,6 +224,24 @@ class Admin(BlockingTwin[AsyncAdmin]):
 
     def demote_broker(self, address: str, broker_id: int, *, force: bool = False) -> None:
         self._thread.run(self._twin.demote_broker(address, broker_id, force=force))
+
+    def broker_accounts(self, address: str) -> BrokerAccounts:
+        return self._thread.run(self._twin.broker_accounts(address))
+
+    def put_account(
+        self,
+        address: str,
+        access_key: str,
+        settings: AccountSettings,
+        *,
+        secret_key: str | None = None,
+    ) -> None:
+        self._thread.run(
+            self._twin.put_account(address, access_key, settings, secret_key=secret_key)
+        )
+
+    def delete_account(self, address: str, access_key: str) -> None:
+        self._thread.run(self._twin.delete_account(address, access_key))
 
     def kv_table(self, namespace: str) -> dict[str, str]:
         return self._thread.run(self._twin.kv_table(namespace))

@@ -12,6 +12,7 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.topics import TopicStatsHeader
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.scraped import Scraped, scraped
+from tests.support.transactional import COMMIT, ROLLBACK, begin, end
 
 TOPIC, GROUP = "orders", "billing"
 DEAD_LETTERS = "rocketmq_send_to_dlq_messages_total"
@@ -67,9 +68,11 @@ async def test_a_group_is_as_far_behind_as_it_has_committed(tmp_path: Path) -> N
         broker = bed.broker
         broker.topics.find_or_create(TOPIC, 4)
         broker.groups.find_or_create(GROUP, may_create=True)
-        for _ in range(5):
+        for _ in range(4):
             bed.put(topic=TOPIC)
-        bed.clock.advance(60.0)
+        bed.clock.advance(40.0)
+        bed.put(topic=TOPIC)
+        bed.clock.advance(20.0)
         broker.offsets.commit(GROUP, TOPIC, 0, 2)
         broker.offsets.note_pulled(GROUP, TOPIC, 0, 4)
         found = measured(bed)
@@ -77,6 +80,38 @@ async def test_a_group_is_as_far_behind_as_it_has_committed(tmp_path: Path) -> N
     assert found.value("rocketmq_consumer_ready_messages", consumer_group=GROUP) == 1
     assert found.value("rocketmq_consumer_inflight_messages", consumer_group=GROUP) == 2
     assert found.value("rocketmq_consumer_lag_latency", consumer_group=GROUP) == 60_000
+    assert found.value("rocketmq_consumer_queueing_latency", consumer_group=GROUP) == 20_000
+
+
+async def test_what_was_pulled_waits_no_more(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path) as bed:
+        bed.broker.groups.find_or_create(GROUP, may_create=True)
+        bed.broker.topics.find_or_create(TOPIC, 4)
+        bed.put(topic=TOPIC)
+        bed.clock.advance(60.0)
+        bed.broker.offsets.commit(GROUP, TOPIC, 0, 0)
+        bed.broker.offsets.note_pulled(GROUP, TOPIC, 0, 1)
+        found = measured(bed)
+    assert found.value("rocketmq_consumer_lag_latency", consumer_group=GROUP) == 60_000
+    assert found.value("rocketmq_consumer_queueing_latency", consumer_group=GROUP) == 0
+
+
+async def test_transactions_are_counted_by_their_end(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path) as bed:
+        client = bed.connect()
+        first, second, _ = [await begin(bed, client, name) for name in "abc"]
+        assert measured(bed).value("rocketmq_half_messages") == 3
+        bed.clock.advance(2.0)
+        await end(client, first, COMMIT)
+        await end(client, second, ROLLBACK)
+        # A second word about the same one is no second end.
+        await end(client, first, COMMIT)
+        found = measured(bed)
+    assert found.value("rocketmq_half_messages") == 1
+    assert found.value("rocketmq_commit_messages_total", topic="TopicA") == 1
+    assert found.value("rocketmq_rollback_messages_total", topic="TopicA") == 1
+    assert found.value("rocketmq_finish_message_latency_count") == 2
+    assert found.value("rocketmq_finish_message_latency_sum") >= 4000
 
 
 async def test_who_is_connected_is_counted_by_kind(tmp_path: Path) -> None:

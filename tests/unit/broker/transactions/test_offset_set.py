@@ -71,3 +71,13 @@ def test_a_million_cost_little() -> None:
         assert tracemalloc.get_traced_memory()[0] < 300_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("start", [0, 5, 8, 1000])
+@pytest.mark.parametrize("first", [0, 1, 7, 8, 9, 1003, 5000])
+def test_they_are_counted_from_any_offset_on(start: int, first: int) -> None:
+    offsets = OffsetSet(start)
+    added = [each for each in (0, 1, 7, 8, 9, 1000, 1003, 1017) if each >= start]
+    for offset in added:
+        offsets.add(offset)
+    assert offsets.count_from(first) == sum(each >= first for each in added)
