@@ -6,7 +6,7 @@ to a pipe: they arrive whole or not at all, whatever kills the process and whene
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -162,6 +162,10 @@ class _DyingDisk(SystemDisk):
     def write(self, descriptor: int, position: int, data: bytes) -> None:
         self._step()
         super().write(descriptor, position, data)
+
+    def write_parts(self, descriptor: int, position: int, parts: Sequence[memoryview]) -> None:
+        self._step()
+        super().write_parts(descriptor, position, parts)
 
     def sync(self, descriptor: int) -> None:
         self._step()

@@ -197,8 +197,7 @@ class MasterLink:
             if self._is_held:
                 raise LinkClosed("it is not the master any more")
             self._heard_at_s = self._clock.monotonic_s()
-            for physical_offset, data in frames.pieces(buffer[:size]):
-                self._copy.write(physical_offset, data)
+            self._copy.write(frames.pieces(buffer[:size]))
             self._take_over()
             if self.lag_size == 0:
                 self._caught_up_at_s = self._heard_at_s
