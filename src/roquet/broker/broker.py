@@ -21,7 +21,7 @@ from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable
-from roquet.broker.tables.transaction_ends import TransactionEnds
+from roquet.broker.tables.ended_transactions import EndedTransactions
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
 from roquet.disk import Disk
@@ -57,7 +57,7 @@ class Broker(msgspec.Struct):
     pending_halves: PendingHalves
     registrar: Registrar
     statistics: Statistics
-    transaction_ends: TransactionEnds
+    ended_transactions: EndedTransactions
     topic_saver: Saver
     group_saver: Saver
     offset_saver: Saver

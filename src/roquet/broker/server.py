@@ -41,7 +41,7 @@ from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import SavedTable, Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable, built_in_topics
-from roquet.broker.tables.transaction_ends import TransactionEnds
+from roquet.broker.tables.ended_transactions import EndedTransactions
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
@@ -298,7 +298,7 @@ def assembled(
         pending_halves=pending_halves,
         registrar=registrar,
         statistics=Statistics(clock, config.cluster_name),
-        transaction_ends=TransactionEnds(),
+        ended_transactions=EndedTransactions(),
         topic_saver=topic_saver,
         group_saver=group_saver,
         offset_saver=offset_saver,
