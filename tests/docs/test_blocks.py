@@ -108,14 +108,6 @@ def test_a_program_with_a_name_is_run_by_a_console(page: Path) -> None:
     assert [name for block in blocks if (name := block.file_name) and name not in typed] == []
 
 
-def test_programs_for_spark_compile() -> None:
-    (page,) = [page for page in PAGES if page.name == OF_SPARK]
-    programs = [block.text for block in blocks_of(page) if block.language == "python"]
-    assert programs
-    for text in programs:
-        compile(text, page.name, "exec")
-
-
 @pytest.mark.parametrize(
     "line", ["roquet topics list", "make everything", "python -m nothing", "frobnicate", "cp 'x"]
 )
