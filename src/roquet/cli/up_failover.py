@@ -7,7 +7,6 @@ anybody can see it return as a slave.
 import asyncio
 import logging
 import secrets
-import shutil
 import string
 import sys
 from contextlib import AsyncExitStack
@@ -17,12 +16,12 @@ from typing import Final, final
 import msgspec
 
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
+from roquet.broker.replication.failover.own_etcd import PEERS_DISTANCE, own_etcd_words
 from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
-from roquet.errors import RoquetError
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import stop_signals
@@ -33,19 +32,11 @@ from roquet.protocol.host import Address
 log = logging.getLogger(__name__)
 
 _ETCD_HOST: Final = "127.0.0.1"
-_ETCD_PEERS_DISTANCE: Final = 1
 _ROQUET: Final = (sys.executable, "-c", "from roquet.cli.main import main; main()")
 _PORT_STEP: Final = 10
 _BACK_AFTER_S: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.2
 _STOP_TIMEOUT_S: Final = 20.0
-
-
-class EtcdMissing(RoquetError):
-    def __init__(self) -> None:
-        super().__init__(
-            "--failover needs etcd, which is not installed: apt-get install etcd-server on Debian"
-        )
 
 
 class FailoverPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,9 +90,8 @@ class _Child:
 
 async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
     """Until SIGINT or SIGTERM. Raises EtcdMissing, OSError, and what name servers raise."""
-    etcd_program = shutil.which("etcd")
-    if etcd_program is None:
-        raise EtcdMissing
+    etcd_port = free_port(_ETCD_HOST, PEERS_DISTANCE)
+    etcd = _etcd(directory, etcd_port)
     with stop_signals() as stop:
         async with AsyncExitStack() as stack:
             names = await stack.enter_async_context(
@@ -115,11 +105,7 @@ async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
                     SystemDisk(),
                 )
             )
-            etcd_port = free_port(_ETCD_HOST, _ETCD_PEERS_DISTANCE)
-            children = [
-                _etcd(etcd_program, directory, etcd_port),
-                *_brokers(plan, directory, names.config.port, etcd_port),
-            ]
+            children = [etcd, *_brokers(plan, directory, names.config.port, etcd_port)]
             for child in children:
                 await child.start()
                 stack.push_async_callback(child.stop)
@@ -159,17 +145,10 @@ async def _brokers_in_sync(
     return []
 
 
-def _etcd(program: str, directory: Path, port: int) -> _Child:
-    clients = f"http://{_ETCD_HOST}:{port}"
-    peers = f"http://{_ETCD_HOST}:{port + _ETCD_PEERS_DISTANCE}"
+def _etcd(directory: Path, port: int) -> _Child:
     home = directory / "etcd"
+    words = own_etcd_words(_ETCD_HOST, port, home / "data")
     home.mkdir(parents=True, exist_ok=True)
-    words = [
-        *(program, "--name", "only", "--data-dir", str(home / "data")),
-        *("--listen-client-urls", clients, "--advertise-client-urls", clients),
-        *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
-        *("--initial-cluster", f"only={peers}"),
-    ]
     return _Child("etcd", words, home / "etcd.log")
 
 
