@@ -7,7 +7,6 @@ anybody can see it return as a slave.
 import asyncio
 import logging
 import secrets
-import shutil
 import string
 import sys
 from contextlib import AsyncExitStack
@@ -17,6 +16,7 @@ from typing import Final, final
 import msgspec
 
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
+from roquet.broker.replication.failover.own_etcd import PEERS_DISTANCE, own_etcd_words
 from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.cli.serving.development_tls import development_settings
 from roquet.client.admin.admin import AsyncAdmin
@@ -24,7 +24,6 @@ from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.cluster.tls import TlsConfig
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
-from roquet.errors import RoquetError
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import stop_signals
@@ -36,19 +35,11 @@ from roquet.protocol.host import Address
 log = logging.getLogger(__name__)
 
 _ETCD_HOST: Final = "127.0.0.1"
-_ETCD_PEERS_DISTANCE: Final = 1
 _ROQUET: Final = (sys.executable, "-c", "from roquet.cli.main import main; main()")
 _PORT_STEP: Final = 10
 _BACK_AFTER_S: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.2
 _STOP_TIMEOUT_S: Final = 20.0
-
-
-class EtcdMissing(RoquetError):
-    def __init__(self) -> None:
-        super().__init__(
-            "--failover needs etcd, which is not installed: apt-get install etcd-server on Debian"
-        )
 
 
 class FailoverPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,9 +99,8 @@ class _Child:
 
 async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
     """Until SIGINT or SIGTERM. Raises EtcdMissing, OSError, and what name servers raise."""
-    etcd_program = shutil.which("etcd")
-    if etcd_program is None:
-        raise EtcdMissing
+    etcd_port = free_port(_ETCD_HOST, PEERS_DISTANCE)
+    etcd = _etcd(plan, directory, etcd_port)
     with stop_signals() as stop:
         async with AsyncExitStack() as stack:
             names = await stack.enter_async_context(
@@ -125,11 +115,7 @@ async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
                     SystemDisk(),
                 )
             )
-            etcd_port = free_port(_ETCD_HOST, _ETCD_PEERS_DISTANCE)
-            children = [
-                _etcd(plan, etcd_program, directory, etcd_port),
-                *_brokers(plan, directory, names.config.port, etcd_port),
-            ]
+            children = [etcd, *_brokers(plan, directory, names.config.port, etcd_port)]
             for child in children:
                 await child.start()
                 stack.push_async_callback(child.stop)
@@ -177,20 +163,10 @@ def _etcd_server(plan: FailoverPlan, port: int) -> str:
     return f"{scheme}://{_ETCD_HOST}:{port}"
 
 
-def _etcd(plan: FailoverPlan, program: str, directory: Path, port: int) -> _Child:
-    clients = _etcd_server(plan, port)
-    peers = f"http://{_ETCD_HOST}:{port + _ETCD_PEERS_DISTANCE}"
+def _etcd(plan: FailoverPlan, directory: Path, port: int) -> _Child:
     home = directory / "etcd"
+    words = own_etcd_words(_ETCD_HOST, port, home / "data", plan.tls.server)
     home.mkdir(parents=True, exist_ok=True)
-    words = [
-        *(program, "--name", "only", "--data-dir", str(home / "data")),
-        *("--listen-client-urls", clients, "--advertise-client-urls", clients),
-        *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
-        *("--initial-cluster", f"only={peers}"),
-    ]
-    files = plan.tls.server
-    if files.certificate is not None:
-        words += ["--cert-file", str(files.certificate), "--key-file", str(files.key)]
     return _Child("etcd", words, home / "etcd.log")
 
 

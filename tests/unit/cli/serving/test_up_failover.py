@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roquet import Admin, Message, Producer, TlsConfig
-from roquet.cli.serving.up_failover import EtcdMissing
+from roquet.broker.replication.failover.own_etcd import EtcdMissing
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurCluster, OurServerFailed
 
@@ -58,7 +58,7 @@ def test_without_etcd_it_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OurServerFailed, match="apt-get install etcd-server"):
         OurCluster(tmp_path, "--replicas", "1", "--failover").start()
-    assert "--failover needs etcd" in str(EtcdMissing())
+    assert "failover needs etcd" in str(EtcdMissing())
 
 
 def test_it_needs_replicas(tmp_path: Path) -> None:
