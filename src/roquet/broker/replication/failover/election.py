@@ -20,11 +20,13 @@ class Candidacy(msgspec.Struct, frozen=True):
     vacancy: int
     epoch: int  # of the last byte of its log
     end: int
+    # It has just stepped down, and leaves the office to others that have as much.
+    abstains: bool = False
 
     @property
-    def rank(self) -> tuple[int, int, int]:
+    def rank(self) -> tuple[int, int, bool, int]:
         # Of two that have the same, the one that is named first.
-        return self.epoch, self.end, -self.replica_id
+        return self.epoch, self.end, not self.abstains, -self.replica_id
 
 
 class ElectionVerdict(Enum):

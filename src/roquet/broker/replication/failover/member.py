@@ -211,7 +211,7 @@ class FailoverMember:
             copies=copies,
             is_patient=copies == 1 and now_s - self._vacant_since_s < patience_s,
         )
-        if judged is ElectionVerdict.STAND and now_s >= self._abstains_until_s:
+        if judged is ElectionVerdict.STAND and not me.abstains:
             await self._stand(broker, view, lease_id, members)
         elif judged is ElectionVerdict.OUTSIDE:
             self._say(f"no master, and this broker was not in sync with the last: {set(members)}")
@@ -220,7 +220,8 @@ class FailoverMember:
         trust, end = broker.replication.trust, broker.store.log_end
         assert trust is not None
         epoch = trust.epochs.history.at(end).number
-        return Candidacy(self._config.replica_id, view.members_revision, epoch, end)
+        abstains = self._clock.monotonic_s() < self._abstains_until_s
+        return Candidacy(self._config.replica_id, view.members_revision, epoch, end, abstains)
 
     async def _stand(
         self, broker: Broker, view: RecordsView, lease_id: int, members: frozenset[int]
