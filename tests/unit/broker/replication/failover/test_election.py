@@ -59,13 +59,13 @@ def test_of_two_equals_exactly_one_stands() -> None:
 
 def test_of_equals_one_that_has_just_stepped_down_comes_last() -> None:
     former, other = replace(candidate(1, 100), abstains=True), candidate(2, 100)
-    assert judged(other, former) is Verdict.STAND
-    assert judged(former, other) is Verdict.YIELD
+    assert judged(other, former) is ElectionVerdict.STAND
+    assert judged(former, other) is ElectionVerdict.YIELD
 
 
 def test_who_has_the_longest_log_is_waited_for_though_it_has_just_stepped_down() -> None:
     former, other = replace(candidate(1, 101), abstains=True), candidate(2, 100)
-    assert judged(other, former) is Verdict.YIELD
+    assert judged(other, former) is ElectionVerdict.YIELD
 
 
 def test_nobody_stands_before_enough_have_spoken() -> None:
