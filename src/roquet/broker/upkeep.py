@@ -68,6 +68,7 @@ def start_following(broker: Broker) -> None:
     replication.following = [
         run("follow the master", link.follow, on_failure=OnFailure.RESTART),
         run("copy tables", lambda: _copy_tables(broker), on_failure=OnFailure.RESTART),
+        run("copy offsets", lambda: _copy_offsets(broker), on_failure=OnFailure.RESTART),
     ]
 
 
@@ -140,6 +141,17 @@ async def _copy_tables(broker: Broker) -> None:
     while True:
         await broker.replication.table_copy.copy()
         await asyncio.sleep(tables.PERIOD_S)
+
+
+async def _copy_offsets(broker: Broker) -> None:
+    """More rarely where there are so many that it takes its time."""
+    took_s = 0.0
+    while True:
+        pause_s = max(tables.OFFSETS_PERIOD_S, took_s / tables.OFFSETS_TIME_SHARE)
+        await asyncio.sleep(min(pause_s, tables.PERIOD_S))
+        begin_s = broker.clock.monotonic_s()
+        await broker.replication.table_copy.copy_offsets()
+        took_s = broker.clock.monotonic_s() - begin_s
 
 
 async def _note_progress(broker: Broker) -> None:

@@ -381,7 +381,12 @@ _ACCESS: Final = (
 
 # Between replicas of a broker, and from the name server to them.
 _REPLICAS: Final = (
-    Entry(Code.GET_ALL_CONSUMER_OFFSET, reply_body=ConsumerOffsetTable),
+    Entry(
+        Code.GET_ALL_CONSUMER_OFFSET,
+        replicas.AllOffsetsHeader,
+        replicas.AllOffsetsReplyHeader,
+        reply_body=ConsumerOffsetTable,
+    ),
     Entry(Code.GET_ALL_DELAY_OFFSET, reply_body=DelayOffsetTable),
     Entry(Code.GET_TIMER_CHECK_POINT, reply_body=_timer_checkpoint),
     Entry(Code.GET_TIMER_METRICS, reply_body=TimerMetrics),
