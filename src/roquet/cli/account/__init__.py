@@ -10,8 +10,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
-from roquet.cli.account_changes import changed_settings
-from roquet.cli.account_places import AccountPlace, SettingsByPlaces, account_places, alike
+from roquet.cli.account.changes import changed_settings
+from roquet.cli.account.places import AccountPlace, SettingsByPlaces, account_places, alike
 from roquet.cli.operating.commands import Commands, Session
 from roquet.cli.operating.confirming import define_confirmation, is_confirmed
 from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
