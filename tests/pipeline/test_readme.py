@@ -38,3 +38,6 @@ def test_orders_are_counted_and_put_into_a_lake(
     finished = JobCommands(spark, monkeypatch)(*words[2:])
     assert finished.exit_code == 0, finished.stderr
     assert ds.dataset("lake", format="parquet", partitioning="hive").count_rows() == 3
+    written = {each.name for each in Path("checkpoint").rglob("*") if each.is_file()}
+    assert "metadata" in written
+    assert [name for name in written if name.endswith(".crc")] == []

@@ -79,19 +79,24 @@ def spark_session(
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _started(name: str, master: str, output: Path, conf: Mapping[str, str]) -> SparkSession:
-    builder = (
-        SparkSession.builder.appName(name)
-        .master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(output.with_name("warehouse")))
-    )
+def settings_of(master: str, warehouse: Path, conf: Mapping[str, str]) -> dict[str, str]:
+    """What the session is told; `conf` counts for more."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(warehouse),
+        **QUICK_CHECKPOINTS,
+    }
     if _is_local(master):
         # Whatever this machine is called: nobody else talks to it.
-        builder = builder.config("spark.driver.host", "127.0.0.1")
-    for key, value in (QUICK_CHECKPOINTS | dict(conf)).items():
+        settings["spark.driver.host"] = "127.0.0.1"
+    return settings | dict(conf)
+
+
+def _started(name: str, master: str, output: Path, conf: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in settings_of(master, output.with_name("warehouse"), conf).items():
         builder = builder.config(key, value)
     with _stderr_of_children(output):
         try:
