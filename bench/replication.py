@@ -3,6 +3,7 @@
     catch-up MB/s      a slave that was away gets what the master took meanwhile
     SYNC_MASTER        sends that wait for the slave: how many a second, and how long one takes
     idle CPU %         of master and slave together
+    no writable master three of ours with etcd, the master killed again and again: `outages.py`
 
 The load is made as in `broker.py`. Only ratios mean anything: machines are noisy.
 """
@@ -30,6 +31,7 @@ from bench.broker import (
     report,
     run_load,
 )
+from bench.outages import measure_outages, report_outages
 
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
@@ -47,6 +49,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="less to catch up, short turns")
     parser.add_argument("--ours-only", action="store_true", help="without Apache")
+    parser.add_argument("--kills", type=int, default=10, help="of masters, 0 for none")
+    parser.add_argument("--kills-only", action="store_true", help="nothing but these")
     options = parser.parse_args()
     # Less than a file: Apache's masters send a new slave their last one only.
     size, seconds, warm_up_s = (200 << 20, 2.0, 5.0) if options.quick else (800 << 20, 5.0, 30.0)
@@ -55,15 +59,24 @@ def main() -> None:
         kinds.append(("Apache", apache_command))
     with tempfile.TemporaryDirectory(prefix="roquet-bench-") as name:
         scratch = Path(name)
-        load = compile_load(scratch)
-        servers = []
-        for kind, command in kinds:
-            directory = scratch / kind
-            with started(kind, directory, command, "SYNC_MASTER") as master:
-                measure(load, master, directory, command, (size, seconds, warm_up_s))
-                servers.append(master)
-            shutil.rmtree(directory, ignore_errors=True)
-        report(servers)
+        if not options.kills_only:
+            compare(scratch, kinds, (size, seconds, warm_up_s))
+        if options.kills:
+            report_outages(measure_outages(scratch / "outages", options.kills))
+
+
+def compare(
+    scratch: Path, kinds: list[tuple[str, Command]], amounts: tuple[int, float, float]
+) -> None:
+    load = compile_load(scratch)
+    servers = []
+    for kind, command in kinds:
+        directory = scratch / kind
+        with started(kind, directory, command, "SYNC_MASTER") as master:
+            measure(load, master, directory, command, amounts)
+            servers.append(master)
+        shutil.rmtree(directory, ignore_errors=True)
+    report(servers)
 
 
 def measure(

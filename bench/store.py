@@ -24,7 +24,7 @@ from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.listener import NoListener
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 
 ROUNDS = 40
 RECOVERED_SIZE = 64 << 20
@@ -77,7 +77,7 @@ def print_reads(directory: Path) -> None:
     with opened(directory, index_keys=False) as store:
         for number in range(32 * COUNT):
             store.append(draft(128, number % QUEUES))
-        limits = ReadLimits(BATCH, 1 << 20)
+        limits = QueueReadLimits(BATCH, 1 << 20)
         floor = read_floor(directory, draft(128, 0).size)
         offsets = range(0, COUNT, BATCH)
         cost = best(lambda: [store.read("BenchTopic", 3, each, limits) for each in offsets])
@@ -92,7 +92,7 @@ def print_compared_reads(directory: Path, size: int) -> None:
     for number in range(QUEUES * COUNT):
         store.append(draft(size, number % QUEUES))
     store.close()
-    limits = ReadLimits(BATCH, 1 << 20)
+    limits = QueueReadLimits(BATCH, 1 << 20)
 
     def read(store: MessageStore) -> None:
         for offset in range(0, COUNT, BATCH):

@@ -8,7 +8,8 @@ import ast
 import logging
 import re
 import subprocess
-from collections.abc import Callable, Collection, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -343,6 +344,43 @@ def test_a_unit_test_of_nothing_is_seen() -> None:
     good = ["tests/unit/test_store.py", "tests/unit/store/test_zeros.py"]
     bad = ["tests/unit/test_zeros.py", "tests/unit/stores/test_zeros.py"]
     assert without_a_module([*modules, *good, *bad, "tests/unit/store/conftest.py"]) == bad
+
+
+# Names that two classes have, and why that is right.
+ONE_NAME_FOR_TWO = {
+    "NotChangeable": "the same refusal of the same request, by two servers that share no errors",
+}
+
+
+def classes_in(source: Source) -> Iterator[str]:
+    """The names of its public classes; those of functions and of other classes are theirs alone."""
+    return (
+        node.name
+        for node in source.tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+
+
+def names_of_several(sources: Mapping[str, Source]) -> dict[str, list[str]]:
+    """The files that have a class of the same name, by that name."""
+    places = defaultdict(list)
+    for file, source in sources.items():
+        for name in classes_in(source):
+            places[name].append(file)
+    return {name: files for name, files in places.items() if len(files) > 1}
+
+
+def test_one_word_means_one_thing() -> None:
+    sources = {name: source_of(name) for name in tracked() if is_source(name)}
+    assert names_of_several(sources).keys() == ONE_NAME_FOR_TWO.keys()
+
+
+def test_a_name_of_two_classes_is_seen() -> None:
+    sources = {
+        "sink.py": Source("class Piece: pass\nclass _Row: pass"),
+        "lake.py": Source("class Piece: pass\nclass _Row: pass"),
+    }
+    assert names_of_several(sources) == {"Piece": ["sink.py", "lake.py"]}
 
 
 def function_sizes(source: Source) -> Iterator[tuple[str, int]]:

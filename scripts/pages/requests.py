@@ -5,7 +5,7 @@ from typing import Any
 
 from roquet.broker.handlers import ROUTES as BROKER_ROUTES
 from roquet.namesrv.handlers import ROUTES as NAME_SERVER_ROUTES
-from roquet.net.router import Route
+from roquet.net.router import RequestRoute
 
 
 def to_brokers() -> str:
@@ -16,7 +16,7 @@ def to_name_servers() -> str:
     return _table(NAME_SERVER_ROUTES)
 
 
-def _table(routes: Iterable[Route[Any]]) -> str:
+def _table(routes: Iterable[RequestRoute[Any]]) -> str:
     lines = [
         f"| {int(route.code)} | {route.code.name} | {_needs(route)} |"
         for route in sorted(routes, key=lambda route: route.code)
@@ -24,5 +24,5 @@ def _table(routes: Iterable[Route[Any]]) -> str:
     return "\n".join(["| code | name | who may |", "|---|---|---|", *lines])
 
 
-def _needs(route: Route[Any]) -> str:
+def _needs(route: RequestRoute[Any]) -> str:
     return "administrators" if route.needs is None else route.needs.text

@@ -127,6 +127,9 @@ BROKER: Final = {
         "replication.copies": "how many brokers of this name there are, for a quorum",
         "replication.lagSeconds": "a slave that is behind for longer is not in sync",
         "replication.etcd": "with it, a slave steps in for a lost master by itself",
+        "replication.etcdTrustCertPath": "who signs the certificates of etcd at `https://`",
+        "replication.etcdCertPath": "what is shown to it",
+        "replication.etcdKeyPath": "the key of that; in the same file if left out",
         "replication.leaseSeconds": "how long a master may be silent before another is elected",
     },
 }

@@ -9,6 +9,7 @@ import fcntl
 import mmap
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Any, Final, NamedTuple, Protocol
 PAGE_SIZE: Final = 4096
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
+# The system takes no more in one call: IOV_MAX.
+_PARTS_MAX: Final = 1024
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -64,6 +67,9 @@ class Disk(Protocol):
         """
 
     def write(self, descriptor: int, position: int, data: bytes) -> None: ...
+
+    def write_parts(self, descriptor: int, position: int, parts: Sequence[memoryview]) -> None:
+        """One behind the other. Large writes are cheap: the kernel takes many pages at once."""
 
     def sync(self, descriptor: int) -> None:
         """Return when content and size of the file survive a power cut."""
@@ -177,6 +183,15 @@ class SystemDisk:
             written = os.pwrite(descriptor, rest, position)
             position += written
             rest = rest[written:]
+
+    def write_parts(self, descriptor: int, position: int, parts: Sequence[memoryview]) -> None:
+        for first in range(0, len(parts), _PARTS_MAX):
+            some = parts[first : first + _PARTS_MAX]
+            size = sum(map(len, some))
+            written = os.pwritev(descriptor, some, position)
+            if written < size:
+                self.write(descriptor, position + written, b"".join(some)[written:])
+            position += size
 
     def sync(self, descriptor: int) -> None:
         # Not `mmap.flush`: that one keeps every other Python thread waiting.

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tests.faults.catalog import RIGS
+from tests.faults.catalog import ALL_RIGS
 from tests.faults.findings import Findings
 from tests.faults.rig import Rig
 from tests.faults.runs import Run, load, record, sum_of
@@ -21,7 +21,7 @@ _CODE: Final = ("src", "tests", ":!tests/faults/runs.json")
 
 def main() -> int:
     arguments = _arguments()
-    rig = RIGS[arguments.rig]
+    rig = ALL_RIGS[arguments.rig]
     reason = rig.missing()
     if reason is not None:
         sys.exit(f"{rig.name} cannot run here: {reason}")
@@ -52,7 +52,7 @@ def _say(text: str) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("rig", choices=sorted(RIGS))
+    parser.add_argument("rig", choices=sorted(ALL_RIGS))
     parser.add_argument("--seed", type=int, help="repeats a run; without it one is chosen")
     parser.add_argument("--count", type=int, help="how many faults; without it, hours of them")
     parser.add_argument("--dir", help="where servers keep their files; they are gone afterwards")

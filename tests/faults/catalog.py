@@ -12,6 +12,7 @@ from tests.faults.killing import KILL
 from tests.faults.lines import LINES
 from tests.faults.links import LINKS
 from tests.faults.long_logs import LONG_LOG
+from tests.faults.of_apache import KILL_OF_APACHE, LONG_LOG_OF_APACHE
 from tests.faults.power_cuts import POWER_CUT, STORE_POWER_CUT
 from tests.faults.rig import Rig
 from tests.faults.simulation.repeatable import SIMULATION
@@ -43,3 +44,6 @@ RIGS: Final[dict[str, Rig]] = {
         SIMULATION,
     )
 }
+# Of which nothing is expected.
+OF_APACHE: Final[dict[str, Rig]] = {rig.name: rig for rig in (KILL_OF_APACHE, LONG_LOG_OF_APACHE)}
+ALL_RIGS: Final = {**RIGS, **OF_APACHE}

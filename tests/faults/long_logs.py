@@ -25,17 +25,17 @@ _BODY_SIZE: Final = 900
 _BATCH_COUNT: Final = 500
 _QUEUE_COUNT: Final = 8
 _RESTARTS: Final = 10
-_FILE_SIZE: Final = 1 << 30
+LOG_FILE_SIZE: Final = 1 << 30
 
 
 def restart(directory: Path, seed: int, count: int) -> Findings:
     """`count` is the size of the log in MiB."""
     findings = Findings()
     broker = OurBroker(
-        directory / "broker", configuration={"mappedFileSizeCommitLog": str(_FILE_SIZE)}
+        directory / "broker", configuration={"mappedFileSizeCommitLog": str(LOG_FILE_SIZE)}
     )
     findings.counts["MiB of log"] = count
-    findings.counts["messages"] = _fill(broker.store_directory, Random(seed), count * _MEBIBYTE)
+    findings.counts["messages"] = fill(broker.store_directory, Random(seed), count * _MEBIBYTE)
     times_s, works_s = [], []
     for _ in range(_RESTARTS):
         begun_s = time.monotonic()
@@ -49,9 +49,9 @@ def restart(directory: Path, seed: int, count: int) -> Findings:
     return findings
 
 
-def _fill(root: Path, chance: Random, size: int) -> int:
+def fill(root: Path, chance: Random, size: int) -> int:
     """How many messages make a log of this size, whose owner died."""
-    config = StoreConfig(root=root, commit_log_file_size=_FILE_SIZE)
+    config = StoreConfig(root=root, commit_log_file_size=LOG_FILE_SIZE)
     store = MessageStore.open(config, SystemClock(), QuickDisk())
     number = 0
     while store.log_end < size:

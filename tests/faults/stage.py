@@ -1,6 +1,6 @@
 """Real servers with clients at work, for faults to be done to them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from roquet import QueueRef
 from tests.faults.findings import Findings
 from tests.faults.traffic import BROKER_SETTINGS, TOPIC, Mix, Traffic
+from tests.support.apache import ApacheBroker
 from tests.support.our_cluster import OurBroker, OurNameServer
 from tests.support.topics import create_topic
 
@@ -69,7 +70,7 @@ async def stage(
         yield Stage(names, brokers, traffic)
 
 
-def queues_of(brokers: list[OurBroker]) -> list[QueueRef]:
+def queues_of(brokers: Sequence[OurBroker | ApacheBroker]) -> list[QueueRef]:
     return [
         QueueRef(TOPIC, broker.broker_name, number)
         for broker in brokers

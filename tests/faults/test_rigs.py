@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.catalog import RIGS
+from tests.faults.catalog import OF_APACHE, RIGS
 from tests.faults.rig import Rig
 
 IS_LONG = bool(os.environ.get("ROQUET_LONG"))
@@ -34,3 +34,11 @@ def test_the_rig_finds_nothing(rig: Rig, tmp_path: Path) -> None:
     assert findings.counts
     repeat = f"python -m tests.faults {rig.name} --seed {seed} --count {count}"
     assert not findings.violations, f"{repeat}\n{findings.said()}"
+
+
+@pytest.mark.java
+@pytest.mark.slow
+@pytest.mark.xdist_group("apache")
+@pytest.mark.parametrize("rig", OF_APACHE.values(), ids=OF_APACHE)
+def test_the_rig_runs_with_apache(rig: Rig, tmp_path: Path) -> None:
+    assert rig.run(tmp_path, SEED, rig.few).counts

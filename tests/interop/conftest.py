@@ -14,6 +14,7 @@ import pytest
 
 from roquet.protocol.frame import SERIALIZER_JSON
 from tests.support.apache import ApacheCluster
+from tests.support.client_servers import ClientServer, client_server
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaProducer, JavaPullConsumer
 from tests.support.java_driver import JavaDriver
@@ -76,6 +77,12 @@ def apache(
 ) -> ApacheCluster:
     """A name server and a broker; the test runs once for each version."""
     return apache_clusters(request.param)
+
+
+@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
+def server(request: pytest.FixtureRequest) -> ClientServer:
+    """For tests of our clients: Apache's servers of each version, and ours."""
+    return client_server(request)
 
 
 @pytest.fixture(params=list(ApacheVersion), ids=lambda version: f"client-{version}")

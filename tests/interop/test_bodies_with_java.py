@@ -64,7 +64,7 @@ BOTH = (
     (offset_table.DelayOffsetTable, "schedule.DelayOffsetSerializeWrapper"),
     (offset_table.ResetOffsetList, "body.ResetOffsetBodyForC"),
     (offset_table.ResetOffsets, "body.ResetOffsetBody"),
-    (registration.Registration, "body.RegisterBrokerBody"),
+    (registration.BrokerRegistration, "body.RegisterBrokerBody"),
     (route.ClusterInfo, "body.ClusterInfo"),
     (route.TopicRoute, "route.TopicRouteData"),
     (running_info.ConsumerRunningInfo, "body.ConsumerRunningInfo"),

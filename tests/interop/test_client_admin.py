@@ -23,7 +23,7 @@ from roquet.client.errors import (
     TopicNotFound,
 )
 from roquet.protocol.codes import Permission
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaPushConsumer, Subscription, bodies
@@ -35,11 +35,6 @@ NewName = Callable[[str], str]
 
 TIMEOUT_S = 20.0
 ONE_QUEUE = TopicSettings(read_queue_count=1, write_queue_count=1)
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 @pytest.fixture

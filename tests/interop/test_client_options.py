@@ -17,9 +17,8 @@ from roquet import (
     StartFrom,
 )
 from roquet.client.blocking.admin import Admin
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until
-from tests.support.jars import ApacheVersion
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
@@ -27,11 +26,6 @@ pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
 NewName = Callable[[str], str]
 PATIENT_S = 40.0
 INHERITED = 7
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from roquet import Message, Producer, QueueRef, TlsConfig
 from roquet.client.errors import SendFailed, SendImpossible
 from roquet.protocol.compression import Compression
 from tests.support.apache import ApacheBroker, ApacheNameServer
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import (
     JavaProducer,
@@ -33,11 +33,6 @@ NewTopic = Callable[..., str]
 
 # A loaded machine must not turn slowness into failures.
 TIMEOUT_S = 20.0
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from roquet import Admin, Message, Producer, PullConsumer, QueueRef, ReceivedMessage, StartFrom
 from roquet.client.errors import BadArgument, RequestRefused
 from roquet.client.group.pulling import PullStatus
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import (
@@ -29,11 +29,6 @@ NewName = Callable[[str], str]
 NewTopic = Callable[..., str]
 
 TIMEOUT_S = 20.0
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from roquet import (
     StartFrom,
 )
 from roquet.client.blocking.admin import Admin
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import (
@@ -42,11 +42,6 @@ NewName = Callable[[str], str]
 
 # A loaded machine must not turn slowness into failures.
 PATIENT_S = 40.0
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 @pytest.fixture

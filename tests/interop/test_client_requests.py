@@ -11,7 +11,7 @@ from roquet.client.received import received_messages
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.pulling import PullMessageHeader
 from tests.support.blocking_peer import BlockingPeer
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaProducer, JavaPushConsumer, Outgoing, Subscription
@@ -23,11 +23,6 @@ pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
 NewName = Callable[[str], str]
 
 TIMEOUT_S = 20.0
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from roquet import (
 )
 from roquet.client.trace.records import PubRecord, parse_traces
 from roquet.protocol.names import TRACE_TOPIC
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import ClientSettings, JavaProducer, Outgoing
@@ -36,11 +36,6 @@ class TracedProducer(JavaProducer):
     ) -> None:
         super().__init__(driver, name_server, group, **settings)
         self._start_arguments["traced"] = True
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from roquet import Message, ReceivedMessage, TransactionProducer, TransactionState
 from tests.support.apache import ApacheCluster
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import (
@@ -24,11 +24,6 @@ pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
 NewName = Callable[[str], str]
 
 TIMEOUT_S = 20.0
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 @pytest.fixture

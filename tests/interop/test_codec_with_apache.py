@@ -16,7 +16,7 @@ from roquet.protocol.bodies.heartbeat import (
     Heartbeat,
     MessageModel,
 )
-from roquet.protocol.bodies.registration import Registration, write_compressed_registration
+from roquet.protocol.bodies.registration import BrokerRegistration, write_compressed_registration
 from roquet.protocol.bodies.route import BrokerData, QueueData, TopicRoute
 from roquet.protocol.bodies.subscription_data import SubscriptionData
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
@@ -269,7 +269,7 @@ def register(
     name_server: BlockingPeer, broker_name: str, *topics: TopicConfig, compressed: bool = False
 ) -> None:
     """A name server forgets a broker when its connection closes."""
-    registration = Registration(
+    registration = BrokerRegistration(
         topics=TopicConfigTable(
             topic_config_table={topic.topic_name: topic for topic in topics},
             data_version=DataVersion(counter=1, timestamp=BORN_TIMESTAMP),

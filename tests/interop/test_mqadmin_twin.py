@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roquet import Admin, Message, Producer, StartFrom, TopicSettings
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.command_line import roquet
 from tests.support.jars import ApacheVersion
 from tests.support.java_driver import JavaDriver
@@ -16,11 +16,6 @@ from tests.support.java_driver import JavaDriver
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
 
 NewName = Callable[[str], str]
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 class Both:

@@ -26,7 +26,7 @@ from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import split_records
 from roquet.protocol.subscription import Subscription
 from tests.support.apache import ApacheBroker, ApacheNameServer
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.topics import create_topic
@@ -37,11 +37,6 @@ NewName = Callable[[str], str]
 NewQueue = Callable[[], QueueRef]
 
 TIMEOUT_S = 20.0
-
-
-@pytest.fixture(params=[*ApacheVersion, None], ids=lambda version: f"server-{version or 'ours'}")
-def server(request: pytest.FixtureRequest) -> ClientServer:
-    return client_server(request)
 
 
 @pytest.fixture

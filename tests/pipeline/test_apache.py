@@ -24,7 +24,7 @@ from roquet.pipeline.sink import transactions
 from roquet.pipeline.sink.pieces import TaskId
 from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
 from roquet.pipeline.sink.transactions import answering_outlet
-from roquet.pipeline.sink.writers import Attempt, BatchWriter, write_rows
+from roquet.pipeline.sink.writers import BatchWriter, TaskAttempt, write_rows
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.apache_accounts import ACCESS_CONTROL, OPERATOR, USERS, write_accounts
 from tests.support.eventually import wait_until
@@ -209,7 +209,7 @@ def test_a_broker_that_asks_while_a_driver_commits_delivers_each_row_once(
     rows = pa.RecordBatch.from_pydict(
         {"topic": [topic] * ASKED_ROW_COUNT, "body": list(map(str, range(ASKED_ROW_COUNT)))}
     )
-    report = write_rows(options, Attempt(TaskId(topic, 0, 0), "run", 0), iter([rows]))
+    report = write_rows(options, TaskAttempt(TaskId(topic, 0, 0), "run", 0), iter([rows]))
     BatchWriter(options).commit([report])
     # What it was told twice is there twice by then.
     wait_until(lambda: place.message_count(topic) >= ASKED_ROW_COUNT)

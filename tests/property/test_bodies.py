@@ -14,7 +14,7 @@ from roquet.protocol.bodies.heartbeat import Heartbeat
 from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
 from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
 from roquet.protocol.bodies.registration import (
-    Registration,
+    BrokerRegistration,
     read_registration,
     write_compressed_registration,
 )
@@ -149,7 +149,7 @@ def test_a_damaged_body_is_read_or_refused(text: bytes) -> None:
     assert read_body(ConsumeStatsList, write_body(body)) == body
 
 
-compressed_registrations = values(Registration).map(
+compressed_registrations = values(BrokerRegistration).map(
     lambda registration: zlib.decompress(write_compressed_registration(registration, VERSION_5_0_0))
 )
 

@@ -26,7 +26,7 @@ from roquet.protocol.messages.redelivery import usual_redelivery
 from roquet.store.consume_queue import pack_entry
 from roquet.store.keys.key_scan import scan_keys
 from roquet.store.reading.gathering import Gathering
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 from roquet.store.record_scan import scan_heads, scan_runs
 from tests.support.records import PLAIN_DRAFT, changed, record_of
 
@@ -48,7 +48,7 @@ def gathered(record: bytes, *, is_verified: bool) -> bool:
     with mmap(-1, max(1, len(record))) as mapping:
         mapping[: len(record)] = record
         entry = pack_entry(0, len(record), 0)
-        gathering = Gathering(ReadLimits(1, 1 << 20), entry, QUEUE_OFFSET, QUEUE)
+        gathering = Gathering(QueueReadLimits(1, 1 << 20), entry, QUEUE_OFFSET, QUEUE)
         return gathering.take_usual(
             mapping,
             0,

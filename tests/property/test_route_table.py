@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from roquet.namesrv.errors import RegistrationRefused
 from roquet.namesrv.route_table import BrokerIdentity, BrokerTraits, RouteTable
 from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.registration import Registration
+from roquet.protocol.bodies.registration import BrokerRegistration
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
 from tests.support.fake_clock import FakeClock
 
@@ -27,10 +27,12 @@ CHANNELS = [Channel(), Channel()]
 
 
 @st.composite
-def registrations(draw: st.DrawFn) -> Registration:
+def registrations(draw: st.DrawFn) -> BrokerRegistration:
     table = {name: TopicConfig(topic_name=name) for name in draw(topic_names)}
     version = DataVersion(counter=draw(st.integers(0, 1)), state_version=draw(st.integers(0, 1)))
-    return Registration(topics=TopicConfigTable(data_version=version, topic_config_table=table))
+    return BrokerRegistration(
+        topics=TopicConfigTable(data_version=version, topic_config_table=table)
+    )
 
 
 class Model:
@@ -41,7 +43,12 @@ class Model:
         self.table = RouteTable(self.clock)
 
     def register(
-        self, identity: BrokerIdentity, registration: Registration, channel: int, *, acting: bool
+        self,
+        identity: BrokerIdentity,
+        registration: BrokerRegistration,
+        channel: int,
+        *,
+        acting: bool,
     ) -> None:
         traits = BrokerTraits(ha_address="ha:1", has_acting_master=acting)
         try:
@@ -102,7 +109,7 @@ def test_the_tables_agree_whatever_happens_and_end_empty(
             case (
                 "register",
                 BrokerIdentity() as who,
-                Registration() as what,
+                BrokerRegistration() as what,
                 int(channel),
                 acting,
             ):

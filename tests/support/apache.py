@@ -17,6 +17,7 @@ from roquet.protocol.codes import RequestCode
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.jars import START_TIMEOUT_S, ApacheVersion, JvmNotStarted, jvm_command
 from tests.support.ports import free_port
+from tests.support.small_files import SMALL_FILES
 
 HOST = "127.0.0.1"
 CLUSTER_NAME = "DefaultCluster"
@@ -30,11 +31,7 @@ _BOOTED = "boot success"
 _REPLICATION_PORT_DISTANCE = 1
 
 _SMALL_PATIENT_BROKER = {
-    # The largest message allowed by default still fits a file.
-    "mappedFileSizeCommitLog": str(8 * 1024 * 1024),
-    "mappedFileSizeConsumeQueue": str(20 * 1000),
-    "maxHashSlotNum": "5000",
-    "maxIndexNum": "20000",
+    **SMALL_FILES,
     "enablePropertyFilter": "true",
     # A slow machine must not cause flow control.
     "waitTimeMillsInSendQueue": "20000",

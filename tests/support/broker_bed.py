@@ -19,7 +19,7 @@ from roquet.broker.settings.config import BrokerConfig
 from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.router import Route, Router
+from roquet.net.router import RequestRoute, Router
 from roquet.net.watch import Watch
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData
@@ -29,7 +29,7 @@ from roquet.protocol.command import Command, decode_command, encode_command, rep
 from roquet.protocol.fields import Header, fields_of
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.addressed import AddressedHeader
-from roquet.store.message_store import Appended
+from roquet.store.appending import Appended
 from tests.support.accounts import Signer, signed
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
@@ -158,7 +158,7 @@ class BedClient(asyncio.Transport):
 class BrokerBed:
     broker: Broker
     clock: FakeClock
-    routes: Sequence[Route[Broker]] = ROUTES
+    routes: Sequence[RequestRoute[Broker]] = ROUTES
 
     def __post_init__(self) -> None:
         self._router = Router(self.broker, self.routes, self.broker.guard)

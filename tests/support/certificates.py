@@ -42,12 +42,19 @@ class Authority:
         self.certificate.write_bytes(made)
 
     def vouch_for(
-        self, name: str = "server", *, lifetime: timedelta = 365 * DAY, password: str | None = None
+        self,
+        name: str = "server",
+        *,
+        lifetime: timedelta = 365 * DAY,
+        password: str | None = None,
+        address: str = "127.0.0.1",
     ) -> Holder:
-        """Somebody at 127.0.0.1; a `lifetime` below zero is over. Files of that name are new."""
+        """Somebody at `address`; a `lifetime` below zero is over. Files of that name are new."""
         key = ec.generate_private_key(ec.SECP256R1())
         holder = Holder(self._directory / f"{name}.pem", self._directory / f"{name}.key")
-        holder.certificate.write_bytes(self._signed(_name(name), key.public_key(), lifetime))
+        holder.certificate.write_bytes(
+            self._signed(_name(name), key.public_key(), lifetime, address)
+        )
         locked = BestAvailableEncryption(password.encode()) if password else NoEncryption()
         holder.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
         return holder
@@ -57,11 +64,12 @@ class Authority:
         name: x509.Name,
         key: ec.EllipticCurvePublicKey,
         lifetime: timedelta,
+        address: str = "127.0.0.1",
         *,
         is_authority: bool = False,
     ) -> bytes:
         now = datetime.now(UTC)
-        address = x509.IPAddress(ip_address("127.0.0.1"))
+        named = x509.IPAddress(ip_address(address))
         return (
             x509.CertificateBuilder()
             .subject_name(name)
@@ -70,7 +78,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - 10 * DAY)
             .not_valid_after(now + lifetime)
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([named]), critical=False)
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .sign(self._key, hashes.SHA256())
             .public_bytes(Encoding.PEM)

@@ -6,7 +6,7 @@ from typing import Final
 
 from roquet.clock import SystemClock
 from roquet.net.connection import Connection
-from roquet.net.crowd import DEFAULT_BOUNDS, Bounds, Crowd
+from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, Crowd, CrowdBounds
 from roquet.net.errors import Refused
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import Parked, Reply, Request, Router, on
@@ -83,7 +83,7 @@ ROUTES = (
 @asynccontextmanager
 async def running_echo_server(
     limits: ConnectionLimits = DEFAULT_LIMITS,
-    bounds: Bounds = DEFAULT_BOUNDS,
+    bounds: CrowdBounds = DEFAULT_CROWD_BOUNDS,
     tls: TlsSettings | None = None,
 ) -> AsyncIterator[EchoServer]:
     server = EchoServer()

@@ -13,7 +13,7 @@ from roquet.broker.replication import acknowledging, lease
 from roquet.broker.replication.decisions import admission
 from roquet.broker.replication.epochs import EpochHistory
 from roquet.broker.replication.errors import LinkError
-from roquet.broker.replication.failover.election import Candidacy, Verdict, verdict
+from roquet.broker.replication.failover.election import Candidacy, ElectionVerdict, verdict
 from roquet.broker.replication.handshake import Registration
 from roquet.broker.replication.in_sync import next_members
 
@@ -231,7 +231,7 @@ class FailoverModel:
         others = list(self._candidates.values())
         self._candidates[replica.replica_id] = me
         judged = verdict(me, others, self._members, copies=self._copies, is_patient=False)
-        if judged is Verdict.STAND:
+        if judged is ElectionVerdict.STAND:
             self._elect(replica)
 
     def _elect(self, replica: Replica) -> None:

@@ -9,7 +9,7 @@ every page and every name that was not synced has made it, or has not, as `chanc
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -153,6 +153,9 @@ class FaultyDisk:
         first_page = position - position % PAGE_SIZE
         for page in range(first_page, position + len(data), PAGE_SIZE):
             contents.dropped.pop(page, None)
+
+    def write_parts(self, descriptor: int, position: int, parts: Sequence[memoryview]) -> None:
+        self.write(descriptor, position, b"".join(parts))
 
     def sync(self, descriptor: int) -> None:
         self._step()

@@ -6,7 +6,7 @@ to a pipe: they arrive whole or not at all, whatever kills the process and whene
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,10 +18,11 @@ from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record_batches import DraftBatch
+from roquet.store.appending import AppendedBatch
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.damage import Damage
 from roquet.store.errors import SyncFailed
-from roquet.store.message_store import AppendedBatch, MessageStore
+from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.store_ledger import Ledger
 from tests.support.stores import small_config
@@ -161,6 +162,10 @@ class _DyingDisk(SystemDisk):
     def write(self, descriptor: int, position: int, data: bytes) -> None:
         self._step()
         super().write(descriptor, position, data)
+
+    def write_parts(self, descriptor: int, position: int, parts: Sequence[memoryview]) -> None:
+        self._step()
+        super().write_parts(descriptor, position, parts)
 
     def sync(self, descriptor: int) -> None:
         self._step()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.lake.entries import Birth, Piece, Staged
+from roquet.pipeline.lake.entries import Birth, LakePiece, Staged
 from roquet.pipeline.lake.file_names import published_path, staged_path
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.state import Wanted
@@ -18,9 +18,9 @@ def wanted(start: int, end: int, generation: int = 0, birth: Birth = UNKNOWN) ->
     return Wanted(QueueRange(QUEUE, start, end), generation, birth)
 
 
-def piece(start: int, end: int, *, generation: int = 0, birth: Birth = UNKNOWN) -> Piece:
+def piece(start: int, end: int, *, generation: int = 0, birth: Birth = UNKNOWN) -> LakePiece:
     whole = wanted(start, end, generation, birth)
-    return Piece(
+    return LakePiece(
         topic=QUEUE.topic,
         broker=QUEUE.broker_name,
         queue=QUEUE.queue_id,
@@ -42,7 +42,7 @@ def staged(lake: Lake, start: int, end: int, content: bytes = b"PAR1") -> Staged
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     made = piece(start, end)
-    whole = Piece(
+    whole = LakePiece(
         **{field: getattr(made, field) for field in made.__struct_fields__}
         | {"bytes": len(content), "staged": name}
     )

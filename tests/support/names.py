@@ -7,7 +7,7 @@ from pathlib import Path
 from roquet.namesrv.name_server import NameServer
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.registration import Registration
+from roquet.protocol.bodies.registration import BrokerRegistration
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import VERSION_OURS, RequestCode
 from roquet.protocol.command import Command
@@ -57,7 +57,9 @@ def registration(
     )
 
 
-def two_topics() -> Registration:
+def two_topics() -> BrokerRegistration:
     table = {name: TopicConfig(topic_name=name, read_queue_nums=4) for name in ("t", "u")}
     version = DataVersion(counter=3, timestamp=1)
-    return Registration(topics=TopicConfigTable(data_version=version, topic_config_table=table))
+    return BrokerRegistration(
+        topics=TopicConfigTable(data_version=version, topic_config_table=table)
+    )

@@ -17,6 +17,7 @@ from typing import Self
 from tests.support.eventually import wait_until
 from tests.support.ports import free_port
 from tests.support.signing import IS_SIGNED, broker_settings
+from tests.support.small_files import SMALL_FILES
 
 HOST = "127.0.0.1"
 
@@ -24,14 +25,6 @@ _PROGRAM = Path(sysconfig.get_path("scripts")) / "roquet"
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
 _LOG_TAIL_SIZE = 3000
-
-_SMALL_BROKER = {
-    # The largest message allowed by default still fits a file.
-    "mappedFileSizeCommitLog": str(8 * 1024 * 1024),
-    "mappedFileSizeConsumeQueue": str(20 * 1000),
-    "maxHashSlotNum": "5000",
-    "maxIndexNum": "20000",
-}
 
 
 class OurServerFailed(Exception):
@@ -197,7 +190,7 @@ class OurBroker(OurServer):
         self.broker_name = broker_name
         self.store_directory = directory / "store"
         self._configuration = {
-            **_SMALL_BROKER,
+            **SMALL_FILES,
             "brokerName": broker_name,
             "listenPort": str(port),
             "bindAddress": host,

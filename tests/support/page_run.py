@@ -24,7 +24,19 @@ from tests.support.page_blocks import Block
 
 USUAL_NAME_SERVER = "127.0.0.1:9876"
 INTERRUPTED = "^C"
-PATIENCE_S = 240.0
+PATIENCE_S = 120.0
+# What is printed goes to a file here, and is wanted line by line as at a terminal. Listeners print
+# in many threads: now and then their lines would mix, which pages do not show.
+AS_AT_A_TERMINAL = """\
+import builtins, sys, threading
+
+def print(*values, _print=print, _lock=threading.Lock(), **options):
+    with _lock:
+        _print(*values, **options)
+
+builtins.print = print
+sys.stdout.reconfigure(line_buffering=True)
+"""
 
 
 class PageRun:
@@ -33,6 +45,7 @@ class PageRun:
         self._directory = directory
         self._names: dict[str, Any] = {"__name__": "__main__"}
         self._printed = ""
+        (directory / "sitecustomize.py").write_text(AS_AT_A_TERMINAL)
 
     def follow(self, block: Block) -> None:
         if block.language != "text":
@@ -106,7 +119,7 @@ class PageRun:
             "HOME": str(self._directory),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "NAMESRV_ADDR": self._cluster.name_server,
-            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": str(self._directory),
             "COLUMNS": "100",
             "NO_COLOR": "1",
         }

@@ -14,14 +14,16 @@ from shutil import rmtree
 from typing import Self
 
 from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.record import read_record
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk, PowerCut
 from tests.support.log_rebuild import QueueName
+from tests.support.records import draft_of
 from tests.support.store_checks import everything_in, wrong_with
-from tests.support.store_ledger import Ledger, Sent, arrived, draft_of
+from tests.support.store_ledger import Ledger, Sent, arrived
 from tests.support.store_workload import Workload, workload_config
 from tests.support.stores import crash
 
@@ -204,7 +206,7 @@ def _after_sending_again(
     of the old ones behind them, they came back to life.
     """
     for each in gone:
-        again = draft_of(each.record)
+        again = draft_of(read_record(each.record), has_checksum=True)
         ledger.took(again, store.append(again))
     crash(store)
     store = MessageStore.open(config, FakeClock(), FaultyDisk(config.root))

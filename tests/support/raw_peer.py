@@ -75,6 +75,11 @@ class RawPeer:
             except ConnectionResetError:
                 return b""
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether what is sent goes nowhere any more."""
+        return self._transport.is_closing()
+
     def stop_reading(self) -> None:
         self._transport.pause_reading()
 

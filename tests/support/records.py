@@ -55,8 +55,9 @@ def record_of(draft: RecordDraft, queue_offset: int = 7, physical_offset: int = 
     return bytes(buffer)
 
 
-def written_again(message: StoredMessage, *, has_checksum: bool = False) -> bytes:
-    draft = RecordDraft(
+def draft_of(message: StoredMessage, *, has_checksum: bool) -> RecordDraft:
+    """What its record was made of, but for its place."""
+    return RecordDraft(
         queue_id=message.queue_id,
         flag=message.flag,
         sys_flag=message.sys_flag,
@@ -71,6 +72,10 @@ def written_again(message: StoredMessage, *, has_checksum: bool = False) -> byte
         magic=message.magic,
         has_checksum=has_checksum,
     )
+
+
+def written_again(message: StoredMessage, *, has_checksum: bool = False) -> bytes:
+    draft = draft_of(message, has_checksum=has_checksum)
     buffer = bytearray(draft.size)
     draft.write(buffer, 0, message.queue_offset, message.physical_offset, message.store_timestamp)
     return bytes(buffer)

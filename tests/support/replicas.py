@@ -15,6 +15,7 @@ from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.clock import SystemClock
 from roquet.net.ports import free_port
 from roquet.net.service import OnFailure, Services
+from roquet.net.tls import ServerTls
 from roquet.store.log_copy import Grown
 from roquet.store.message_store import MessageStore
 from tests.support.quick_disk import QuickDisk
@@ -29,6 +30,7 @@ class Master:
     copies: Copies
     links: SlaveLinks
     port: int
+    tls: ServerTls
 
     @property
     def address(self) -> str:
@@ -68,10 +70,11 @@ async def serving_master(
     copies = Copies(config.ha_lag_size_max, lambda: store.log_end)
     try:
         async with Services("master") as services:
-            links = SlaveLinks(config, clock, store, copies, services, trust=trust)
+            tls = ServerTls(config.tls, clock)
+            links = SlaveLinks(config, clock, store, copies, services, trust=trust, tls=tls)
             links.start(HOST, port)
             try:
-                yield Master(store, copies, links, port)
+                yield Master(store, copies, links, port, tls)
             finally:
                 links.stop()
     finally:
@@ -100,6 +103,7 @@ async def following(
         on_grown=grown.append,
         trust=trust,
         on_diverged=on_diverged,
+        tls=ServerTls(config.tls, clock).outgoing,
     )
     try:
         async with Services("slave") as services:

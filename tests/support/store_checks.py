@@ -15,11 +15,11 @@ from pathlib import Path
 
 from roquet.protocol.errors import BadMessage
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.log_rebuild import QueueName, RebuiltEntry, rebuilt
 from tests.support.store_ledger import Sent
 
-ONE = ReadLimits(1, 1 << 30)
+ONE = QueueReadLimits(1, 1 << 30)
 END_OF_TIME = 2**62
 
 Found = dict[tuple[QueueName, int], bytes]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import read_record
+from roquet.store.appending import Appended, AppendedBatch
 from roquet.store.damage import Damage
 from roquet.store.errors import SyncFailed
-from roquet.store.message_store import Appended, AppendedBatch
 from tests.support.log_rebuild import QueueName
 
 
@@ -80,23 +80,6 @@ def record_of(
     record = bytearray(draft.size)
     draft.write(record, 0, queue_offset, physical_offset, store_timestamp)
     return bytes(record)
-
-
-def draft_of(record: bytes) -> RecordDraft:
-    """What a record was made of, to send it again."""
-    message = read_record(record)
-    return RecordDraft(
-        queue_id=message.queue_id,
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_timestamp=message.born_timestamp,
-        born_host=message.born_host,
-        store_host=message.store_host,
-        body=message.body,
-        topic=message.topic.encode(),
-        properties=message.raw_properties,
-        has_checksum=True,
-    )
 
 
 def arrived(

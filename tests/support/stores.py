@@ -15,11 +15,11 @@ from roquet.store.checksummed import NO_END
 from roquet.store.config import StoreConfig
 from roquet.store.listener import StoreListener
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.fake_clock import FakeClock
 from tests.support.quick_disk import QuickDisk
 
-EVERYTHING = ReadLimits(1_000_000, 1 << 30)
+EVERYTHING = QueueReadLimits(1_000_000, 1 << 30)
 
 
 def small_config(root: Path, **changes: Any) -> StoreConfig:

@@ -40,6 +40,8 @@ class TcpProxy:
         # Every piece waits so long; pieces keep their order.
         self.delay_s = 0.0
         self.connection_count = 0
+        # Who wants to know what passes, both ways together, puts a list here.
+        self.overheard: list[bytes] | None = None
         self.resume()
 
     async def __aenter__(self) -> Self:
@@ -118,6 +120,8 @@ class TcpProxy:
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
             await self._is_heard[direction].wait()
+            if self.overheard is not None:
+                self.overheard.append(data)
             writer.write(data)
             await writer.drain()
         writer.close()

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from roquet.broker.delays.timers import out_ms
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from roquet.store.message_store import Appended, MessageStore
+from roquet.store.appending import Appended
+from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 
 

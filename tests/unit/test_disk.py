@@ -47,6 +47,27 @@ def test_what_the_mapping_writes_the_descriptor_reads(tmp_path: Path) -> None:
     DISK.close(descriptor)
 
 
+def test_parts_are_written_one_behind_the_other_however_many_there_are(tmp_path: Path) -> None:
+    parts = [memoryview(b"%06d" % number) for number in range(3000)]
+    descriptor = DISK.create(tmp_path / "file", 0)
+    DISK.write_parts(descriptor, 4, parts)
+    DISK.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == bytes(4) + b"".join(parts)
+
+
+def test_what_a_write_of_parts_leaves_over_is_written_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first_seven(descriptor: int, parts: list[memoryview], position: int) -> int:
+        return os.pwrite(descriptor, b"".join(parts)[:7], position)
+
+    monkeypatch.setattr(os, "pwritev", first_seven)
+    descriptor = DISK.create(tmp_path / "file", 0)
+    DISK.write_parts(descriptor, 0, [memoryview(b"hello "), memoryview(b"world")])
+    DISK.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == b"hello world"
+
+
 def test_space_that_was_never_written_has_no_data(tmp_path: Path) -> None:
     descriptor = DISK.create(tmp_path / "file", 1 << 24)
     DISK.allocate(descriptor, 0, 1 << 24)

@@ -66,7 +66,7 @@ def lacking(account: Account, needs: Iterable[Need]) -> Need | None:
 
 
 @final
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
     """All that a guard goes by; replaced as a whole when a file has changed."""
 
     accounts: Mapping[str, Account] = {}

@@ -6,7 +6,7 @@ the signature, and then the rights. Whoever is refused is not told whether an ac
 
 from typing import Any, Final, final
 
-from roquet.access.accounts import Account, Rules, lacking
+from roquet.access.accounts import AccessRules, Account, lacking
 from roquet.access.keeping import KeptAccounts
 from roquet.clock import Clock
 from roquet.net.complaints import Complaints
@@ -35,7 +35,7 @@ class Denied(Refused):
 
 
 @final
-class Guard:
+class AccessGuard:
     """Goes by the accounts as they are at the time of each request.
 
     `denied_count` is how many requests were refused.
@@ -90,7 +90,7 @@ class Guard:
         self._complaints.say("refused", complaint, self._clock.monotonic_s())
 
 
-def authenticated(rules: Rules, command: Command, ip: str) -> Account | None:
+def authenticated(rules: AccessRules, command: Command, ip: str) -> Account | None:
     """Who signed the request; None for one whose account asks for nothing there. Raises Denied."""
     fields = field_texts(command.fields)
     access_key = fields.get(ACCESS_KEY)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, final
 
 from msgspec.structs import replace
 
-from roquet.access.accounts import Rules
+from roquet.access.accounts import AccessRules
 from roquet.access.changes import Changed, Documents
 from roquet.access.errors import BadRules, RulesNotSaved
 from roquet.access.rules_text import RulesDocument, read_document, rules_of, write_document
@@ -78,7 +78,7 @@ class _Stamp(NamedTuple):
 
 class _Read(NamedTuple):
     documents: dict[Path, RulesDocument]
-    rules: Rules
+    rules: AccessRules
 
 
 @final
@@ -95,7 +95,7 @@ class KeptAccounts:
         self._seen = _stamps(places, disk)
         self._take(read_accounts(places, disk))
 
-    rules: Rules
+    rules: AccessRules
     documents: Mapping[Path, RulesDocument]
 
     @property

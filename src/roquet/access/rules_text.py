@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from roquet.access.accounts import Account, Rules
+from roquet.access.accounts import AccessRules, Account
 from roquet.access.addresses import Addresses, read_addresses
 from roquet.access.errors import BadRules
 from roquet.protocol.acl_rights import Right, read_right
@@ -86,7 +86,7 @@ def write_document(document: RulesDocument) -> bytes:
     return text.encode()
 
 
-def rules_of(documents: Mapping[Path, RulesDocument]) -> Rules:
+def rules_of(documents: Mapping[Path, RulesDocument]) -> AccessRules:
     """All files together. Raises BadRules."""
     accounts: dict[str, Account] = {}
     addresses: list[Addresses] = []
@@ -97,7 +97,7 @@ def rules_of(documents: Mapping[Path, RulesDocument]) -> Rules:
         except BadRules as error:
             raise BadRules(path, error.reason) from None
     trusted = tuple(each for each in addresses if each.patterns)
-    return Rules(accounts=accounts, trusted_addresses=trusted)
+    return AccessRules(accounts=accounts, trusted_addresses=trusted)
 
 
 def _add_accounts(accounts: dict[str, Account], document: RulesDocument) -> None:

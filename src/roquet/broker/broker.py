@@ -2,7 +2,7 @@
 
 import msgspec
 
-from roquet.access.guard import Guard
+from roquet.access.guard import AccessGuard
 from roquet.access.keeping import KeptAccounts
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.arrivals import Arrivals
@@ -15,13 +15,13 @@ from roquet.broker.replication.replication import Replication
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.pauses import Pauses
 from roquet.broker.tables.clients import Consumers, Producers
+from roquet.broker.tables.ended_transactions import EndedTransactions
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable
-from roquet.broker.tables.transaction_ends import TransactionEnds
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
 from roquet.disk import Disk
@@ -57,7 +57,7 @@ class Broker(msgspec.Struct):
     pending_halves: PendingHalves
     registrar: Registrar
     statistics: Statistics
-    transaction_ends: TransactionEnds
+    ended_transactions: EndedTransactions
     topic_saver: Saver
     group_saver: Saver
     offset_saver: Saver
@@ -70,7 +70,7 @@ class Broker(msgspec.Struct):
     crowd: Crowd
     # None without access control.
     accounts: KeptAccounts | None
-    guard: Guard | None
+    guard: AccessGuard | None
     replication: Replication
     # The owner of what a request leaves to be done after its handler has returned.
     services: Services

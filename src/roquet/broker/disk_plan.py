@@ -1,7 +1,7 @@
 """What the files of brokers will take of their disk, said before the first message comes.
 
 A log grows by whole files, each of which takes its space when it is made: the first one at once,
-the next one when the one before is half full. Who starts a broker learns of that when it starts,
+the next one when the one before is half full. Whoever starts a broker learns of that at the start,
 and not when its disk is full.
 """
 

@@ -32,6 +32,7 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
 from roquet.net.service import OnFailure, Services
+from roquet.net.tls import CallingTls
 from roquet.store.checksummed import NO_END
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ log = logging.getLogger(__name__)
 
 @final
 class Life:
-    """`broker` is the one of now; `has_failed` is set when there is none, and will be none."""
+    """`broker` is the current one; `has_failed` is set when there is none, and will be none."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, disk: Disk) -> None:
-        """Raises ConfigError and BadStateFile."""
+        """Raises ConfigError, TlsNotUsable and BadStateFile."""
         self._config = config
+        self.etcd_tls = CallingTls(config.etcd_files) if config.etcd_is_encrypted else None
         self._clock = clock
         self._disk = disk
         self.trust: Trust | None = None
@@ -80,6 +82,8 @@ class Life:
     def reload(self) -> None:
         """Read the certificates again. Raises TlsNotUsable."""
         self.broker.tls.reload()
+        if self.etcd_tls is not None:
+            self.etcd_tls.reload()
 
     def stop(self) -> None:
         self._is_stopping.set()
@@ -166,13 +170,13 @@ async def _member(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterat
         yield
         return
     try:
-        # Who needs no etcd does not pay for loading what talks to it.
-        from roquet.broker.replication.failover.member import Member  # noqa: PLC0415
+        # Whoever needs no etcd does not pay for loading what talks to it.
+        from roquet.broker.replication.failover.member import FailoverMember  # noqa: PLC0415
     except ModuleNotFoundError as error:
         reason = f"{error.name} is not installed: pip install 'roquet[failover]'"
         raise ConfigError("replication.etcd", ",".join(config.etcd), reason) from None
 
-    member = Member(config, clock, lambda: life.serving)
+    member = FailoverMember(config, clock, lambda: life.serving, life.etcd_tls)
     async with Services(f"{config.broker_name} and etcd") as services:
         services.run("hold the office", member.run, on_failure=OnFailure.RESTART)
         yield
@@ -184,7 +188,7 @@ async def _pages(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterato
     if config.http_place is None:
         yield
         return
-    # Who is not watched does not pay for loading it.
+    # A broker that is not watched does not pay for loading it.
     from roquet.observing.pages import serve_pages  # noqa: PLC0415
 
     async with serve_pages(config.http_place, [observed(life)], clock) as life.http_port:
@@ -192,7 +196,7 @@ async def _pages(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterato
 
 
 def observed(life: Life) -> "ObservedBroker":
-    """The broker of now, as those who watch it see it."""
+    """The current broker, as those who watch it see it."""
     from roquet.broker.metrics.observed import ObservedBroker  # noqa: PLC0415
 
     return ObservedBroker(life.broker.config.broker_name, lambda: life.serving)

@@ -21,7 +21,7 @@ from roquet.net.errors import NetError
 from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.registration import Registration
+from roquet.protocol.bodies.registration import BrokerRegistration
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import header_reader
@@ -42,7 +42,7 @@ _EVERYWHERE: Final = "everywhere"
 _read_answer = header_reader(RegisterBrokerReplyHeader)
 
 
-class Identity(msgspec.Struct, frozen=True):
+class OwnIdentity(msgspec.Struct, frozen=True):
     """Who a broker is to the rest of its cluster."""
 
     cluster: str
@@ -52,10 +52,10 @@ class Identity(msgspec.Struct, frozen=True):
     ha_address: str  # where replicas find it
 
 
-def identity_of(config: BrokerConfig) -> Identity:
+def identity_of(config: BrokerConfig) -> OwnIdentity:
     host = config.advertised_host or config.bind_host
     ha_host = config.ha_advertised_host or host
-    return Identity(
+    return OwnIdentity(
         config.cluster_name,
         config.broker_name,
         config.broker_id,
@@ -90,7 +90,7 @@ class Registrar:
         peers: Peers,
         clock: Clock,
         name_servers: Sequence[str],
-        identity: Identity,
+        identity: OwnIdentity,
         topic_table: Callable[[], TopicConfigTable],
         *,
         timeout_s: Callable[[], float],
@@ -117,7 +117,7 @@ class Registrar:
             log.info("name servers are %s now", ", ".join(self._name_servers))
             self.refresh_soon()
 
-    def identify(self, identity: Identity) -> None:
+    def identify(self, identity: OwnIdentity) -> None:
         """From now on under this id, of which the name servers are told soon."""
         self._identity = identity
         self.refresh_soon()
@@ -146,7 +146,7 @@ class Registrar:
         """Tells all name servers now; the answers of those that took it."""
         self._is_stale.clear()
         change_count = self._change_count
-        body = write_body(Registration(topics=self._topic_table()))
+        body = write_body(BrokerRegistration(topics=self._topic_table()))
         answers = await asyncio.gather(
             *(self._register_at(server, body) for server in self._name_servers)
         )

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from roquet.access.guard import Guard
+from roquet.access.guard import AccessGuard
 from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
 from roquet.broker.delays.loading import loaded_delays
@@ -35,13 +35,13 @@ from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.durable_state import DurableState
+from roquet.broker.tables.ended_transactions import EndedTransactions
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import SavedTable, Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.topics import TopicTable, built_in_topics
-from roquet.broker.tables.transaction_ends import TransactionEnds
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
@@ -53,7 +53,7 @@ from roquet.net.errors import UnknownHost
 from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
 from roquet.net.peers import Peers
 from roquet.net.ports import at_free_port
-from roquet.net.router import Route, Router
+from roquet.net.router import RequestRoute, Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
 from roquet.net.tls import ServerTls
@@ -184,7 +184,7 @@ def _tell_address(config: BrokerConfig) -> None:
         )
 
 
-def _listener(broker: Broker, routes: Sequence[Route[Broker]], *, has_pulls: bool) -> Server:
+def _listener(broker: Broker, routes: Sequence[RequestRoute[Broker]], *, has_pulls: bool) -> Server:
     # The lane asks nobody, so a guarded broker has none.
     lane = PlainLane(broker, has_pulls=has_pulls) if broker.guard is None else None
     return Server(
@@ -272,7 +272,7 @@ def assembled(
         config,
         clock,
         store,
-        slave_links=SlaveLinks(config, clock, store, copies, services, trust=trust),
+        slave_links=SlaveLinks(config, clock, store, copies, services, trust=trust, tls=tls),
         peers=peers,
         tables=SlaveTables(topics, groups, offsets, delay_state),
         on_grown=lambda grown: announce_copied(broker, grown),
@@ -298,7 +298,7 @@ def assembled(
         pending_halves=pending_halves,
         registrar=registrar,
         statistics=Statistics(clock, config.cluster_name),
-        transaction_ends=TransactionEnds(),
+        ended_transactions=EndedTransactions(),
         topic_saver=topic_saver,
         group_saver=group_saver,
         offset_saver=offset_saver,
@@ -309,7 +309,7 @@ def assembled(
         tls=tls,
         crowd=Crowd(clock, config.bounds),
         accounts=accounts,
-        guard=None if accounts is None else Guard(accounts, clock),
+        guard=None if accounts is None else AccessGuard(accounts, clock),
         services=services,
         replication=replication,
         store_host=_store_host(config),
@@ -424,7 +424,7 @@ def _opened_store(
         if cut_end != NO_END:
             trust.epochs.cut(store.log_end)
         if not config.is_slave:
-            # Always a new one: what was written last, slaves may have and this store may have lost.
+            # Always a new one: slaves may have what was written last, and this store may not.
             trust.epochs.begin(trust.epochs.seen + 1, store.log_end)
     report = store.recovery
     assert report is not None

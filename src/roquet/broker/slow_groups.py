@@ -2,7 +2,7 @@
 
 If the operator wants it, they may read no more until somebody allows it again: Apache's
 `disableConsumeIfConsumerReadSlowly`. How far behind is measured in bytes of the log, from what a
-group has committed; who only broadcasts commits nothing and is left alone.
+group has committed; a group that only broadcasts commits nothing and is left alone.
 """
 
 import logging

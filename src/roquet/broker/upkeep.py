@@ -68,6 +68,7 @@ def start_following(broker: Broker) -> None:
     replication.following = [
         run("follow the master", link.follow, on_failure=OnFailure.RESTART),
         run("copy tables", lambda: _copy_tables(broker), on_failure=OnFailure.RESTART),
+        run("copy offsets", lambda: _copy_offsets(broker), on_failure=OnFailure.RESTART),
     ]
 
 
@@ -82,7 +83,7 @@ def start_leading(broker: Broker) -> None:
 def learn(broker: Broker, answers: list[Registered]) -> None:
     """What the name servers know and this broker does not: its master, which topics are ordered."""
     if broker.config.is_slave:
-        # Where there is etcd, that knows it better.
+        # Where there is etcd, it knows better.
         for answer in answers if not broker.config.etcd else ():
             # One that is away for a moment will be where it was.
             if answer.master_address is not None:
@@ -140,6 +141,17 @@ async def _copy_tables(broker: Broker) -> None:
     while True:
         await broker.replication.table_copy.copy()
         await asyncio.sleep(tables.PERIOD_S)
+
+
+async def _copy_offsets(broker: Broker) -> None:
+    """More rarely where there are so many that it takes its time."""
+    took_s = 0.0
+    while True:
+        pause_s = max(tables.OFFSETS_PERIOD_S, took_s / tables.OFFSETS_TIME_SHARE)
+        await asyncio.sleep(min(pause_s, tables.PERIOD_S))
+        begin_s = broker.clock.monotonic_s()
+        await broker.replication.table_copy.copy_offsets()
+        took_s = broker.clock.monotonic_s() - begin_s
 
 
 async def _note_progress(broker: Broker) -> None:

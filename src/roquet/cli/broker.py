@@ -4,13 +4,13 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from roquet.cli.access_options import access_given, define_access
-from roquet.cli.broker_group import PROCESS_COUNT_MAX
-from roquet.cli.broker_process import BrokerOptions, run_broker
-from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
-from roquet.cli.observing_options import define_observing, http_given
-from roquet.cli.tls_options import define_tls, tls_given
+from roquet.cli.serving.access_options import access_given, define_access
+from roquet.cli.serving.broker_group import PROCESS_COUNT_MAX
+from roquet.cli.serving.broker_process import BrokerOptions, run_broker
+from roquet.cli.serving.hosts import reachable_host_name
+from roquet.cli.serving.observing_options import define_observing, http_given
+from roquet.cli.serving.tls_options import define_tls, tls_given
 from roquet.errors import RoquetError
 
 

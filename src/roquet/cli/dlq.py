@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
-from roquet.cli.message_view import body_text
 from roquet.cli.numbers import whole_number
 from roquet.cli.operating.commands import Commands, Session
 from roquet.cli.operating.confirming import define_confirmation, is_confirmed
 from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
+from roquet.cli.operating.message_view import body_text
 from roquet.cli.operating.times import moment
 from roquet.client.received import ReceivedMessage
 from roquet.reporting import Fact, Report, ReportTable

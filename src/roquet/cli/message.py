@@ -9,16 +9,16 @@ from typing import Final
 
 import msgspec
 
-from roquet.cli.message_view import (
+from roquet.cli.numbers import whole_number
+from roquet.cli.operating.commands import Commands, Session
+from roquet.cli.operating.failures import DONE, MISUSED, NOT_FOUND, Failed
+from roquet.cli.operating.message_view import (
     matches,
     message_line,
     message_members,
     message_report,
     messages_report,
 )
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.failures import DONE, MISUSED, NOT_FOUND, Failed
 from roquet.cli.operating.pairs import pair, queue_at, queue_place
 from roquet.cli.operating.stopping import until_stopped
 from roquet.cli.operating.times import moment, time_span

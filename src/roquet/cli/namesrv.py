@@ -4,11 +4,11 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
-from roquet.cli.access_options import access_given, define_access
-from roquet.cli.namesrv_process import run_name_server
 from roquet.cli.numbers import port_number
-from roquet.cli.observing_options import define_observing, http_given
-from roquet.cli.tls_options import define_tls, tls_given
+from roquet.cli.serving.access_options import access_given, define_access
+from roquet.cli.serving.namesrv_process import run_name_server
+from roquet.cli.serving.observing_options import define_observing, http_given
+from roquet.cli.serving.tls_options import define_tls, tls_given
 from roquet.errors import RoquetError
 
 

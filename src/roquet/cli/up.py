@@ -5,10 +5,15 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Final
 
-from roquet.cli.hosts import reachable_host_name
 from roquet.cli.numbers import port_number, whole_number
-from roquet.cli.observing_options import define_observing
-from roquet.cli.up_process import BROKER_COUNT_MAX, REPLICA_COUNT_MAX, ClusterPlan, run_cluster
+from roquet.cli.serving.hosts import reachable_host_name
+from roquet.cli.serving.observing_options import define_observing
+from roquet.cli.serving.up_process import (
+    BROKER_COUNT_MAX,
+    REPLICA_COUNT_MAX,
+    ClusterPlan,
+    run_cluster,
+)
 from roquet.errors import RoquetError
 
 _MISUSED: Final = 2
@@ -111,7 +116,4 @@ def _no_failover(given: Namespace) -> str | None:
     """What it does not go together with."""
     if not given.replicas:
         return "needs --replicas"
-    for option, value in (("--tls", given.tls), ("--http", given.http)):
-        if value:
-            return f"not with {option}"
-    return None
+    return "not with --http" if given.http else None

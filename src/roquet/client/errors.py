@@ -50,7 +50,7 @@ _PASSING: Final = frozenset(
         ResponseCode.FLOW_CONTROL,
     }
 )
-# The same without what brokers of Apache also say to who may not ask.
+# The same without what brokers of Apache also say to those who may not ask.
 _BUSY: Final = _PASSING - {ResponseCode.SYSTEM_ERROR}
 
 

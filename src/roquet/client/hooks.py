@@ -135,7 +135,7 @@ class SendHook:
 
     def added_properties(self, message: Message) -> Mapping[str, str]:  # noqa: ARG002
         """What a message carries besides its own properties. Asked once for each message, by
-        whoever sends it, and before everything else; what it is sent as has them.
+        whoever sends it, and before everything else; it is sent with them.
         """
         return {}
 
@@ -173,7 +173,8 @@ class ConsumeHook:
     def around_listener(self, consuming: Consuming) -> AbstractContextManager[object]:  # noqa: ARG002
         """Entered and left by the task or thread that calls the listener, around that call.
 
-        What the listener raises goes through it. Who reads with `async for` has no such call.
+        What the listener raises goes through it. A program that reads with `async for` has no such
+        call.
         """
         return nullcontext()
 

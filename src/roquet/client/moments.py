@@ -10,7 +10,7 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def timestamp_ms(moment: datetime, name: str = "moment") -> int:
-    """Raises BadArgument for a moment that could be any hour of a day; `name` is the argument's."""
+    """Raises BadArgument for a moment without a time zone; `name` is that of the argument."""
     check_moment(name, moment)
     # Rounded down, or what is stored in the rest of this millisecond would count as older.
     return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.namesrv.errors import BadSetting, NotChangeable
-from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
+from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.errors import BadAddress
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.listening_place import read_place
@@ -34,10 +34,10 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_config_path: Path = Path("~/namesrv/kvConfig.json")
     idle_timeout_s: int = 120
     # How much all peers together may take; not keys of Apache's.
-    connection_count_max: int = DEFAULT_BOUNDS.connection_count_max
-    connection_count_max_per_address: int = DEFAULT_BOUNDS.connection_count_max_per_address
-    accept_rate_max: int = DEFAULT_BOUNDS.accept_rate_max
-    held_size_max: int = DEFAULT_BOUNDS.held_size_max
+    connection_count_max: int = DEFAULT_CROWD_BOUNDS.connection_count_max
+    connection_count_max_per_address: int = DEFAULT_CROWD_BOUNDS.connection_count_max_per_address
+    accept_rate_max: int = DEFAULT_CROWD_BOUNDS.accept_rate_max
+    held_size_max: int = DEFAULT_CROWD_BOUNDS.held_size_max
     parked_count_max: int = DEFAULT_LIMITS.parked_count_max
     tls: TlsSettings = TlsSettings()
     # How others watch it; not keys of Apache's.
@@ -56,8 +56,8 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     locked_settings: tuple[str, ...] = ("configBlackList", "configStorePath", "kvConfigPath")
 
     @property
-    def bounds(self) -> Bounds:
-        return Bounds(
+    def bounds(self) -> CrowdBounds:
+        return CrowdBounds(
             connection_count_max=self.connection_count_max,
             connection_count_max_per_address=self.connection_count_max_per_address,
             accept_rate_max=self.accept_rate_max,
@@ -71,12 +71,12 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class ReadConfig(NamedTuple):
+class ReadNameServerConfig(NamedTuple):
     config: NameServerConfig
     ignored: list[str]
 
 
-def read_config(settings: Mapping[str, str]) -> ReadConfig:
+def read_config(settings: Mapping[str, str]) -> ReadNameServerConfig:
     """Obeys the settings we know and names the others.
 
     Raises BadSetting, BadTlsSetting and PromiseNotKept.
@@ -89,7 +89,7 @@ def read_config(settings: Mapping[str, str]) -> ReadConfig:
         if name in settings
     }
     ignored = [name for name in settings if name not in _SETTINGS]
-    return ReadConfig(NameServerConfig(tls=tls, **values), ignored)
+    return ReadNameServerConfig(NameServerConfig(tls=tls, **values), ignored)
 
 
 def change_config(config: NameServerConfig, settings: Mapping[str, str]) -> NameServerConfig:

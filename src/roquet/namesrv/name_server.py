@@ -2,7 +2,7 @@
 
 import msgspec
 
-from roquet.access.guard import Guard
+from roquet.access.guard import AccessGuard
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.kv_config import KvConfig
 from roquet.namesrv.route_table import RouteTable
@@ -22,4 +22,4 @@ class NameServer(msgspec.Struct):
     # Everybody who is connected.
     crowd: Crowd
     # None without access control.
-    guard: Guard | None = None
+    guard: AccessGuard | None = None

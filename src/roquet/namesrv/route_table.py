@@ -16,7 +16,7 @@ import msgspec
 from roquet.clock import Clock
 from roquet.namesrv.errors import RegistrationRefused
 from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.registration import Registration
+from roquet.protocol.bodies.registration import BrokerRegistration
 from roquet.protocol.bodies.route import (
     BrokerData,
     BrokerMemberGroup,
@@ -95,7 +95,7 @@ class RouteTable:
         self,
         identity: BrokerIdentity,
         traits: BrokerTraits,
-        registration: Registration,
+        registration: BrokerRegistration,
         channel: Channel,
     ) -> bool:
         """Whether the broker was not known before. Raises RegistrationRefused."""
@@ -234,7 +234,7 @@ class RouteTable:
 
     # How it is done.
 
-    def _check(self, identity: BrokerIdentity, registration: Registration) -> None:
+    def _check(self, identity: BrokerIdentity, registration: BrokerRegistration) -> None:
         if identity.key not in self._live and len(registration.topics.topic_config_table) == 1:
             # A single topic is a change to a table that we do not have. Taking its data version
             # for that of the whole would hide the other topics.
@@ -262,7 +262,7 @@ class RouteTable:
         return group
 
     def _take_topics(
-        self, name: str, registration: Registration, group: BrokerData, *, has_changed: bool
+        self, name: str, registration: BrokerRegistration, group: BrokerData, *, has_changed: bool
     ) -> None:
         """Adds and replaces; topics that are missing in a registration are kept."""
         is_read_only = _is_read_only(group)

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from roquet.access.guard import Guard
+from roquet.access.guard import AccessGuard
 from roquet.access.keeping import kept_accounts
 from roquet.clock import Clock
 from roquet.disk import Disk
@@ -57,7 +57,7 @@ async def serve_names(
     if changed_settings.change_count:
         await settings_saving.save_now()  # What was forgotten must not come back.
     accounts = kept_accounts(config, disk, clock)
-    guard = None if accounts is None else Guard(accounts, clock)
+    guard = None if accounts is None else AccessGuard(accounts, clock)
     server = NameServer(
         config=config,
         routes=RouteTable(clock),

@@ -16,19 +16,19 @@ from roquet.net.own_addresses import is_loopback
 _SHED_SHARE: Final = 4
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class CrowdBounds(msgspec.Struct, frozen=True, kw_only=True):
     connection_count_max: int = 20_000
     # So that nobody keeps out all others.
     connection_count_max_per_address: int = 16_000
     accept_rate_max: int = 5_000  # a second
-    # Beyond all these, in all and a second, for peers of the server's own machine: an operator can
-    # always come in.
+    # On top of all these limits, in all and per second, for peers on the server's own machine: an
+    # operator can always come in.
     local_count_max: int = 64
     # Bytes that came and are no whole requests yet, and bytes that peers have not read.
     held_size_max: int = 512 * 1024 * 1024
 
 
-DEFAULT_BOUNDS: Final = Bounds()
+DEFAULT_CROWD_BOUNDS: Final = CrowdBounds()
 
 
 class Holder(Protocol):
@@ -62,7 +62,7 @@ class Crowd:
         "refused_count",
     )
 
-    def __init__(self, clock: Clock, bounds: Bounds = DEFAULT_BOUNDS) -> None:
+    def __init__(self, clock: Clock, bounds: CrowdBounds = DEFAULT_CROWD_BOUNDS) -> None:
         self._bounds = bounds
         self._accepts = _Allowance(clock, bounds.accept_rate_max)
         self._local_accepts = _Allowance(clock, bounds.local_count_max)
@@ -126,7 +126,7 @@ class Crowd:
         holder.held_size = 0
 
     def hold(self, difference: int) -> None:
-        """Somebody holds so much more; if it is too much, those with the most are cut off."""
+        """Somebody holds that much more; if it is too much, those with the most are cut off."""
         self.held_size += difference
         if self.held_size > self._bounds.held_size_max and not self._is_shedding:
             self._is_shedding = True
@@ -157,7 +157,7 @@ class Crowd:
 
 @final
 class _Allowance:
-    """So many a second; what was not used is kept for one second."""
+    """At most `rate` a second; what was not used is kept for one second."""
 
     __slots__ = ("_clock", "_left", "_rate", "_seen_s")
 

@@ -10,18 +10,17 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, cast, final
+from typing import Protocol, cast, final
 
 from roquet.net.connection import Connection
-from roquet.net.errors import TlsNotUsable
+from roquet.net.errors import TlsNotUsable, TlsRefused
 from roquet.net.limits import ConnectionLimits
-from roquet.net.tls import ServerTls
+from roquet.net.tls import ServerTls, is_encrypted
+from roquet.net.tls_reasons import TlsSide, tls_failure
 from roquet.net.tls_settings import TlsMode
 from roquet.net.tls_transport import TlsSession, TlsTransport
 from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
 from roquet.protocol.host import Address
-
-_HANDSHAKE: Final = 0x16
 
 
 class Doorkeeper(Protocol):
@@ -109,18 +108,18 @@ class Door(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._is_open:
             return
-        mode = TlsMode.DISABLED if self._tls is None else self._tls.mode
         if self._session is not None:
             self._shake_hands(self._session, data)
-        elif data[0] != _HANDSHAKE:
-            if mode is TlsMode.ENFORCING:
-                self._refuse("it does not speak TLS, and nothing else is spoken here")
-            else:
-                self._open(self._transport, data)
-        elif self._tls is None or mode is TlsMode.DISABLED:
-            self._refuse("it speaks TLS, which is disabled here")
-        else:
+            return
+        try:
+            encrypts = is_encrypted(data[0], self._mode)
+        except TlsRefused as error:
+            self._refuse(str(error))
+            return
+        if encrypts and self._tls is not None:
             self._begin(self._tls, data)
+        else:
+            self._open(self._transport, data)
 
     def connection_lost(self, _error: Exception | None) -> None:
         if self._session is not None and self._is_open:
@@ -129,6 +128,10 @@ class Door(asyncio.Protocol):
         self._keeper.left(self)
 
     # How it is done.
+
+    @property
+    def _mode(self) -> TlsMode:
+        return TlsMode.DISABLED if self._tls is None else self._tls.mode
 
     def _begin(self, tls: ServerTls, data: bytes) -> None:
         if tls.context is not None:
@@ -159,7 +162,7 @@ class Door(asyncio.Protocol):
             is_done = session.shake_hands(data)
         except ssl.SSLError as error:
             self._transport.write(session.to_send())  # The peer is told why.
-            self._refuse(f"no TLS with it: {error.reason or error}")
+            self._refuse(tls_failure(error, TlsSide.ANSWERING))
             return
         self._transport.write(session.to_send())
         if is_done:

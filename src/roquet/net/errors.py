@@ -7,6 +7,7 @@ RoquetError
 ├── UnknownHost              a server is to be at a host that has no address
 ├── BadTlsSetting            a setting of encrypted connections that means nothing
 ├── TlsNotUsable             files with certificates or keys that cannot be used
+├── TlsRefused               a peer that may not speak as it does, or cannot
 └── NetError                 a call of ours got no answer
     ├── BadAddress           the text is not "host:port": our caller's fault
     ├── ConnectFailed        nobody answered there: nothing was sent
@@ -69,6 +70,10 @@ class TlsNotUsable(RoquetError):
         super().__init__(f"no encrypted connections with {files}: {reason}")
         self.files = files
         self.reason = reason
+
+
+class TlsRefused(RoquetError):
+    """One of two sides encrypts, or shows a certificate, in a way that the other does not take."""
 
 
 class NetError(RoquetError):

@@ -60,7 +60,7 @@ class HttpPort:
 
     @classmethod
     async def open(cls, host: str, port: int, pages: Pages) -> tuple[Self, int]:
-        """And the port that it has: 0 takes any. Raises OSError, AddressTaken among it."""
+        """And the port that it has: 0 takes any. Raises OSError, such as AddressTaken."""
         self = cls(pages)
         return self, await self._listen(host, port)
 

@@ -16,7 +16,7 @@ from roquet.disk import is_short_of_descriptors
 BACKLOG: Final = 1024
 # At most this many are accepted before others get their turn.
 _ACCEPT_COUNT_MAX: Final = 64
-# So long nobody is accepted when there is no descriptor; who connects waits in the backlog.
+# How long nobody is accepted when descriptors run out; whoever connects waits in the backlog.
 _PAUSE_S: Final = 1.0
 # Of all descriptors that the process may have, these stay free for files, whoever connects.
 _FILE_SHARE: Final = 4

@@ -9,7 +9,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 def read_place(text: str) -> Address:
-    """Raises BadAddress. A port without a host is not for others, whoever else takes it so."""
+    """Raises BadAddress. A bare port is for this machine only, not for all addresses."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         text = f"{_LOOPBACK}:{text}"

@@ -13,6 +13,7 @@ from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import BadAddress, ConnectFailed, ConnectionLost
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
+from roquet.net.tls_reasons import TlsSide, tls_failure
 from roquet.net.watch import Watch
 from roquet.protocol.command import Command
 from roquet.protocol.frame import Frame
@@ -52,7 +53,7 @@ class Peers:
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self._router = router
-        self._tls = tls
+        self.tls = tls
         self._limits = limits
         self._connect_timeout_s = connect_timeout_s
         self._watch = Watch(clock)
@@ -144,12 +145,14 @@ class Peers:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: self._new_connection(address), host, port, ssl=self._tls()
+                    lambda: self._new_connection(address), host, port, ssl=self.tls()
                 )
         except TimeoutError:
             raise ConnectFailed(
                 address, f"no connection after {self._connect_timeout_s:g} s"
             ) from None
+        except ssl.SSLError as error:
+            raise ConnectFailed(address, tls_failure(error, TlsSide.CALLING)) from None
         except (OSError, UnicodeError) as error:
             # A peer that hangs up while it is greeted gives no reason.
             raise ConnectFailed(address, str(error) or type(error).__name__) from None

@@ -144,7 +144,7 @@ class Needs(msgspec.Struct, Generic[S, H], frozen=True):
     fields: tuple[str, ...] = ()
 
 
-class Route(msgspec.Struct, Generic[S], frozen=True):
+class RequestRoute(msgspec.Struct, Generic[S], frozen=True):
     """One line of a table; `on` has checked that the handler fits the header."""
 
     code: RequestCode
@@ -158,11 +158,11 @@ def on(
     header: type[H],
     handler: Callable[[S, Request[H]], Answer],
     needs: Needs[S, H] | None = None,
-) -> Route[S]:
+) -> RequestRoute[S]:
     """Without `needs` it is for administrators, where there is a guard."""
     missing = set(needs.fields if needs else ()).difference(header.__struct_fields__)
     assert not missing, f"{header.__name__} has no {missing}"
-    return Route(code, header, handler, needs)
+    return RequestRoute(code, header, handler, needs)
 
 
 class Guard(Protocol):
@@ -179,11 +179,13 @@ class Router(Generic[S]):
 
     __slots__ = ("_guard", "_ready", "_routes", "_server")
 
-    def __init__(self, server: S, routes: Iterable[Route[S]], guard: Guard | None = None) -> None:
+    def __init__(
+        self, server: S, routes: Iterable[RequestRoute[S]], guard: Guard | None = None
+    ) -> None:
         """Without a guard everybody may do everything."""
         self._server = server
         self._guard = guard
-        self._routes: dict[int, Route[S]] = {}
+        self._routes: dict[int, RequestRoute[S]] = {}
         for route in routes:
             assert route.code not in self._routes, f"two handlers for {route.code!r}"
             self._routes[route.code] = route
@@ -222,7 +224,7 @@ class Router(Generic[S]):
 
 
 def _guarded(
-    guard: Guard, server: S, route: Route[S], handle: Callable[[Request[Any]], Answer]
+    guard: Guard, server: S, route: RequestRoute[S], handle: Callable[[Request[Any]], Answer]
 ) -> Callable[[Request[Any]], Answer]:
     def check_and_handle(request: Request[Any]) -> Answer:
         guard.check(server, request, route.needs)

@@ -1,7 +1,7 @@
 """Certificates that servers make for themselves: good for trying things out.
 
-They keep listeners away, and nobody else: only who has been given the certificate itself can tell
-its owner from others.
+They keep eavesdroppers away, and nobody else: only those who have been given the certificate itself
+can tell its owner from others.
 """
 
 from collections.abc import Iterable

@@ -53,7 +53,7 @@ class Server:
     async def start(self, host: str, port: int) -> int:
         """Listens, and returns the port: port 0 takes any.
 
-        Raises OSError, AddressTaken among it, or NoFreePort.
+        Raises OSError, such as AddressTaken, or NoFreePort.
         """
         if port == 0:
             return await at_free_port(host, partial(self.start, host))

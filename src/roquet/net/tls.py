@@ -9,7 +9,7 @@ import ssl
 from typing import Final, final
 
 from roquet.clock import Clock
-from roquet.net.errors import TlsNotUsable
+from roquet.net.errors import TlsNotUsable, TlsRefused
 from roquet.net.tls_settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 
 log = logging.getLogger(__name__)
@@ -19,6 +19,23 @@ _DEMANDS: Final = {
     ClientCertificates.OPTIONAL: ssl.CERT_OPTIONAL,
     ClientCertificates.REQUIRED: ssl.CERT_REQUIRED,
 }
+
+
+# The first byte of a TLS handshake. No frame, and no report of a slave, begins with it.
+_HANDSHAKE: Final = 0x16
+
+
+def is_encrypted(first: int, mode: TlsMode) -> bool:
+    """Whether a peer with this first byte speaks TLS. Raises TlsRefused where that is not taken."""
+    if first == _HANDSHAKE:
+        if mode is TlsMode.DISABLED:
+            raise TlsRefused("it speaks TLS, which is disabled here")
+        return True
+    if mode is TlsMode.ENFORCING:
+        raise TlsRefused(
+            "it does not speak TLS, and nothing else is spoken here: a broker needs tls.enable=true"
+        )
+    return False
 
 
 def calling_context(files: TlsFiles, *, check_host: bool, verify: bool) -> ssl.SSLContext:
@@ -31,6 +48,28 @@ def calling_context(files: TlsFiles, *, check_host: bool, verify: bool) -> ssl.S
     if not verify:
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+@final
+class CallingTls:
+    """For servers that have to prove who they are, by name; files are read again by `reload`."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Raises TlsNotUsable."""
+        self._files = files
+        self.reload()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+        return self._context
+
+    def reload(self) -> None:
+        """Connections that are open go on as they are. Raises TlsNotUsable, and changes nothing."""
+        try:
+            self._context = calling_context(self._files, check_host=True, verify=True)
+        except OSError as error:  # An SSLError is one, too.
+            raise TlsNotUsable(str(self._files), str(error)) from None
 
 
 @final

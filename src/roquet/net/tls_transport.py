@@ -7,7 +7,7 @@ own, but it wants to read the first bytes itself, and holds a quarter of a megab
 import asyncio
 import contextlib
 import ssl
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 # Its records are no longer.
 _RECORD_SIZE_MAX: Final = 16 * 1024
@@ -15,16 +15,24 @@ _RECORD_SIZE_MAX: Final = 16 * 1024
 
 @final
 class TlsSession:
-    """The arithmetic of one encrypted stream: bytes in, bytes out, no socket."""
+    """The arithmetic of one encrypted stream: bytes in, bytes out, no socket.
+
+    With `called_host` we have called it, otherwise it has called us.
+    """
 
     __slots__ = ("_incoming", "_outgoing", "_tls")
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, called_host: str | None = None) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=called_host is None,
+            server_hostname=called_host,
+        )
 
-    def shake_hands(self, data: bytes) -> bool:
+    def shake_hands(self, data: bytes | memoryview) -> bool:
         """Whether both sides agree now. Raises SSLError."""
         self._incoming.write(data)
         try:
@@ -43,6 +51,24 @@ class TlsSession:
         except ssl.SSLWantReadError:
             return b"".join(pieces), False
         return b"".join(pieces), True
+
+    def take(self, data: memoryview) -> None:
+        """Of the peer, for `decrypt_into`."""
+        self._incoming.write(data)
+
+    def decrypt_into(self, buffer: memoryview) -> int | None:
+        """How much of it the peer said; 0 at its end, None if more has to come. Raises SSLError."""
+        size = 0
+        try:
+            while size < len(buffer):
+                # The stubs know only of its other form, which returns bytes.
+                read = cast("int", self._tls.read(len(buffer) - size, buffer[size:]))
+                if not read:
+                    return size
+                size += read
+        except ssl.SSLWantReadError:
+            return size or None
+        return size
 
     def encrypt(self, data: bytes) -> None:
         rest = memoryview(data)

@@ -93,7 +93,7 @@ async def serve_pages(
 ) -> AsyncIterator[int]:
     """Answers while the block runs; the port is the one it got.
 
-    Raises OSError, AddressTaken among it, or NoFreePort.
+    Raises OSError, such as AddressTaken, or NoFreePort.
     """
     pages = ServerPages(observed, clock)
     async with Services("pages") as services:

@@ -52,7 +52,7 @@ from roquet.protocol.bodies.offset_table import (
     ResetOffsets,
 )
 from roquet.protocol.bodies.properties_text import read_properties_text
-from roquet.protocol.bodies.registration import Registration, read_registration
+from roquet.protocol.bodies.registration import BrokerRegistration, read_registration
 from roquet.protocol.bodies.replicas import EpochList, HaStatus
 from roquet.protocol.bodies.route import BrokerMemberGroupReply, ClusterInfo, TopicRoute
 from roquet.protocol.bodies.running_info import ConsumerRunningInfo, DirectConsumeResult
@@ -107,18 +107,18 @@ class Entry(NamedTuple):
     reply_codes: tuple[int, ...] = (ResponseCode.SUCCESS,)
 
 
-class Decoded(NamedTuple):
+class DecodedCommand(NamedTuple):
     header: Header
     body: object  # None when there is none, bytes when nobody says what they are
 
 
-def decode_request(command: Command) -> Decoded:
+def decode_request(command: Command) -> DecodedCommand:
     """Raises BadHeaderField, BadBody or BadMessage; codes nobody has defined have no fields."""
     entry = CATALOG.get(command.code, _UNKNOWN)
     return _decoded(command, entry.header, entry.body)
 
 
-def decode_reply(request_code: int, command: Command) -> Decoded:
+def decode_reply(request_code: int, command: Command) -> DecodedCommand:
     """Like `decode_request`; `request_code` says what was asked, the reply itself does not."""
     entry = CATALOG.get(request_code, _UNKNOWN)
     if command.code not in entry.reply_codes:
@@ -126,9 +126,9 @@ def decode_reply(request_code: int, command: Command) -> Decoded:
     return _decoded(command, entry.reply_header, entry.reply_body)
 
 
-def _decoded(command: Command, header_type: type[Header], form: BodyForm | None) -> Decoded:
+def _decoded(command: Command, header_type: type[Header], form: BodyForm | None) -> DecodedCommand:
     header = read_header(header_type, command.fields)
-    return Decoded(header, _read_body(command, header, form) if command.body else None)
+    return DecodedCommand(header, _read_body(command, header, form) if command.body else None)
 
 
 def _read_body(command: Command, header: Header, form: BodyForm | None) -> object:
@@ -150,7 +150,7 @@ def _records(command: Command, _header: Header) -> list[StoredMessage]:
     return split_records(command.body)
 
 
-def _registration(command: Command, _header: Header) -> Registration:
+def _registration(command: Command, _header: Header) -> BrokerRegistration:
     return read_registration(command.body, command.version)
 
 
@@ -381,7 +381,12 @@ _ACCESS: Final = (
 
 # Between replicas of a broker, and from the name server to them.
 _REPLICAS: Final = (
-    Entry(Code.GET_ALL_CONSUMER_OFFSET, reply_body=ConsumerOffsetTable),
+    Entry(
+        Code.GET_ALL_CONSUMER_OFFSET,
+        replicas.AllOffsetsHeader,
+        replicas.AllOffsetsReplyHeader,
+        reply_body=ConsumerOffsetTable,
+    ),
     Entry(Code.GET_ALL_DELAY_OFFSET, reply_body=DelayOffsetTable),
     Entry(Code.GET_TIMER_CHECK_POINT, reply_body=_timer_checkpoint),
     Entry(Code.GET_TIMER_METRICS, reply_body=TimerMetrics),

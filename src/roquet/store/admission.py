@@ -19,7 +19,7 @@ _FULL_DISK_PAUSE_S: Final = 1.0
 
 
 @final
-class Admission:
+class AppendAdmission:
     """Belongs to the owner of the store; only `fail` is called by the thread that flushes."""
 
     def __init__(self, clock: Clock, failure: Callable[[], SyncFailed | None]) -> None:

@@ -1,6 +1,6 @@
 """Which ranges of the log were written with checksums: there, a missing one is damage.
 
-A record without a checksum is as good as one that has it: Apache 4.9 writes none, 5.x only when
+A record without a checksum is as good as one with it: Apache 4.9 writes none, 5.x only when
 told to, and a store may have belonged to both. But garbage over a checksum looks the same. Where
 our own records lie is noted by `recovery/checksum_notes.py`.
 """
@@ -13,7 +13,7 @@ import msgspec
 NO_END: Final = 2**63 - 1
 
 
-class Part(NamedTuple):
+class ChecksumPart(NamedTuple):
     """Whether records must have checksums, and the physical offset up to which that is so."""
 
     must_have: bool
@@ -25,13 +25,13 @@ class ChecksummedRanges(msgspec.Struct, frozen=True):
 
     ranges: tuple[tuple[int, int], ...] = ()
 
-    def part_at(self, physical_offset: int) -> Part:
+    def part_at(self, physical_offset: int) -> ChecksumPart:
         for start, end in self.ranges:
             if physical_offset < start:
-                return Part(must_have=False, end=start)
+                return ChecksumPart(must_have=False, end=start)
             if physical_offset < end:
-                return Part(must_have=True, end=end)
-        return Part(must_have=False, end=NO_END)
+                return ChecksumPart(must_have=True, end=end)
+        return ChecksumPart(must_have=False, end=NO_END)
 
     def touches(self, start: int, end: int) -> bool:
         """Whether any record between two offsets must have a checksum."""

@@ -107,10 +107,10 @@ class CommitLog(LogTail):
         self.end = end
         return physical_offset
 
-    def copy(self, physical_offset: int, data: memoryview) -> None:
+    def copy(self, physical_offset: int, parts: Sequence[memoryview]) -> None:
         """Write bytes of another log at or behind `end`, within one file; see `LogCopy`.
 
-        Raises DiskFull or StoreUnavailable when a new file is needed and cannot be had.
+        Raises DiskFull or StoreUnavailable, when a new file is needed and cannot be had.
         """
         if physical_offset == self.files_end:
             with self._making:
@@ -118,8 +118,10 @@ class CommitLog(LogTail):
         # Not always the last one: what is not part of the log yet may come again.
         file = self._run.file_at(physical_offset)
         assert file is not None
-        position = physical_offset - file.start
-        file.mapping[position : position + len(data)] = data
+        try:
+            file.write_parts(physical_offset - file.start, parts)
+        except OSError as error:
+            raise refusal_of(error) from error
 
     def begin_at(self, physical_offset: int) -> list[MappedFile]:
         """Let a log without records begin elsewhere; the caller closes the files it had.

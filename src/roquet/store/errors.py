@@ -47,7 +47,7 @@ class BadStoreDirectory(StoreError):
 
 
 class SeveralStores(BadStoreDirectory):
-    """None of the stores below a directory is meant more than the others."""
+    """There are several stores below a directory, and nothing says which one is meant."""
 
     def __init__(self, path: Path, stores: Sequence[Path]) -> None:
         listed = ", ".join(str(each) for each in stores)

@@ -134,7 +134,7 @@ class Flusher:
             self._is_postponed = False
         except OSError as error:
             if is_short_of_descriptors(error):
-                # A file was not opened. Nothing was synced in vain, and nobody was told so.
+                # A file could not be opened: no sync has failed, and nobody was told of one.
                 self._postpone(str(error))
                 return
             # After a failed sync the kernel may drop what it could not write, so a retry that

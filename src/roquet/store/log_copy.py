@@ -7,9 +7,10 @@ there as a whole, and good, it is entered into its queue and the end moves past 
     | records, in queues        | bytes of a record that is not whole yet |
     log start            log end                              received end
 
-So everything that knows where a log ends, the sync of the disk among it, knows whole records only.
+So whatever goes by the end of the log, the sync of the disk included, sees whole records only.
 """
 
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, final
 
@@ -60,18 +61,29 @@ class LogCopy:
         self.received_end = self._log.end
         return self.received_end
 
-    def write(self, physical_offset: int, data: memoryview) -> None:
-        """Raises NoCopy for what does not continue the log, and StoreUnavailable."""
-        log = self._log
-        if physical_offset != self.received_end:
-            self._begin_at(physical_offset)
-        if len(data) > log.file_size - physical_offset % log.file_size:
-            raise NoCopy(
-                f"{len(data)} bytes at {physical_offset} are more than a file has room for: "
-                "mappedFileSizeCommitLog has to be that of the master"
-            )
-        log.copy(physical_offset, data)
-        self.received_end = physical_offset + len(data)
+    def write(self, pieces: Iterable[tuple[int, memoryview]]) -> None:
+        """Bytes of the other log, each piece with its place there. Pieces of one file are written
+        together.
+
+        Raises NoCopy for what does not continue the log, and StoreUnavailable.
+        """
+        file_size = self._log.file_size
+        together: list[memoryview] = []
+        end = self.received_end
+        for physical_offset, data in pieces:
+            if physical_offset != end or physical_offset % file_size == 0:
+                self._append(together)
+                together.clear()
+                if physical_offset != self.received_end:
+                    self._begin_at(physical_offset)
+            if len(data) > file_size - physical_offset % file_size:
+                raise NoCopy(
+                    f"{len(data)} bytes at {physical_offset} are more than a file has room for: "
+                    "mappedFileSizeCommitLog has to be that of the master"
+                )
+            together.append(data)
+            end = physical_offset + len(data)
+        self._append(together)
 
     def grow(self) -> Grown:
         """Take over what is whole by now. Raises NoCopy, and StoreUnavailable without space."""
@@ -91,6 +103,12 @@ class LogCopy:
             self._flusher.want()
         return grown
 
+    def _append(self, parts: Sequence[memoryview]) -> None:
+        """All of one file."""
+        if parts:
+            self._log.copy(self.received_end, parts)
+            self.received_end += sum(map(len, parts))
+
     def _begin_at(self, physical_offset: int) -> None:
         """A copy that has nothing yet begins where the other log does."""
         log = self._log
@@ -102,6 +120,7 @@ class LogCopy:
                 "mappedFileSizeCommitLog has to be that of the master"
             )
         self._flusher.retire(log.begin_at(physical_offset))
+        self.received_end = physical_offset
         if self._index is not None:
             self._index.next_offset = physical_offset
 

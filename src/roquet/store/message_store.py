@@ -5,38 +5,29 @@ and then. Durability comes later, from the thread that flushes: `StoreListener.f
 how far. See `Flusher` for what that thread does, `recover` for what happens at opening.
 """
 
-from itertools import accumulate
-from typing import Final, NamedTuple, Self, final
-
-import msgspec
+from typing import Final, Self, final
 
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
 from roquet.histogram import Histogram
-from roquet.protocol import names
-from roquet.protocol.errors import TooLarge
-from roquet.protocol.messages.drafts import RecordDraft
-from roquet.protocol.messages.message import SysFlag
-from roquet.protocol.messages.record_batches import RecordBatch
-from roquet.protocol.messages.tags import tags_code_of
-from roquet.store.admission import Admission
+from roquet.store.admission import AppendAdmission
+from roquet.store.appending import Appends
 from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
-from roquet.store.keys.key_index import BACKLOG_COUNT, BATCH_COUNT, KeyIndex, KeyIndexConfig
-from roquet.store.keys.message_keys import has_key
+from roquet.store.keys.key_index import BACKLOG_COUNT, KeyIndex, KeyIndexConfig
+from roquet.store.keys.key_query import KeyQuery, QueryResult, messages_with_key
 from roquet.store.listener import NoListener, StoreListener
 from roquet.store.log_copy import LogCopy
 from roquet.store.plain_appends import PlainAppends
-from roquet.store.queue_entries import pack_entries
 from roquet.store.queues import ConsumeQueues
 from roquet.store.reading.queue_reading import (
     MessageReader,
-    ReadLimits,
+    QueueReadLimits,
     ReadResult,
     ReadStatus,
     store_time_of,
@@ -46,43 +37,13 @@ from roquet.store.reading.usual_reads import UsualReads
 from roquet.store.recovery.checkpoint import CheckpointFile
 from roquet.store.recovery.checksum_notes import ChecksumNotes
 from roquet.store.recovery.deletions import Deletions
-from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delivery_time_of
+from roquet.store.recovery.dispatch import Dispatcher
 from roquet.store.recovery.opening import StoreParts, bring_into_order
 from roquet.store.recovery.ownership import Ownership
 from roquet.store.recovery.recovery import RecoveryReport
 from roquet.store.upkeep.cleaning import Cleaner, CleanReport
+from roquet.store.upkeep.forgetting import Forgetting
 from roquet.store.upkeep.scrubber import Scrubber, ScrubReport
-
-# The bit that prepared and rolled back messages have, and no others.
-_IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
-# The broker itself follows the queues of these. One that began again would be behind where the
-# broker is, and never be looked at.
-_FOLLOWED: Final = (names.SCHEDULE_TOPIC, names.TIMER_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC)
-_FOLLOWED_TOPICS: Final = frozenset(map(str.encode, _FOLLOWED))
-_CANDIDATES: Final = 4
-
-
-@final
-class Appended(msgspec.Struct, frozen=True, gc=False):
-    queue_offset: int
-    physical_offset: int
-    size: int
-    store_timestamp: int
-
-
-@final
-class AppendedBatch(msgspec.Struct, frozen=True, gc=False):
-    queue_offset: int  # of the first message
-    physical_offsets: list[int]
-    size: int
-    store_timestamp: int
-
-
-class QueryResult(NamedTuple):
-    records: list[bytes]
-    # What the index filed last, for clients that want to know how fresh it is.
-    last_timestamp: int
-    last_physical_offset: int
 
 
 @final
@@ -129,9 +90,15 @@ class MessageStore:
             config, clock, disk, self._log, self._queues, self._index, self._flusher
         )
         self._scrubber = Scrubber(self._log, self._queues, config.delay_levels_ms)
-        self._body_size_max = config.body_size_max
+        self._forgetting = Forgetting(self._log, self._queues, self._deletions, self._flusher)
         self._is_sync = config.flush_mode is FlushMode.SYNC
-        self._admission = Admission(clock, lambda: self._flusher.failure)
+        self._admission = AppendAdmission(clock, lambda: self._flusher.failure)
+        appends = Appends(
+            config, clock, self._log, self._queues, self._index, self._admission, self._flusher
+        )
+        # Bound methods, so that no message pays for one more call.
+        self.append: Final = appends.append
+        self.append_batch: Final = appends.append_batch
         # For those that know in advance that there is nothing to decide.
         self.plain_appends = PlainAppends(
             self._log,
@@ -139,7 +106,7 @@ class MessageStore:
             self._index,
             self._admission,
             self._flusher,
-            body_size_max=self._body_size_max,
+            body_size_max=config.body_size_max,
             is_sync=self._is_sync,
         )
         self.usual_reads = UsualReads(self._log, self._queues.by_key, is_sync=self._is_sync)
@@ -204,72 +171,7 @@ class MessageStore:
         """Bring everything to disk now. Only without the thread. Raises SyncFailed."""
         self._flusher.flush()
 
-    # Appending
-
-    def append(self, draft: RecordDraft) -> Appended:
-        """Store one message and enter it into its queue.
-
-        Raises TooLarge or BadMessage for a message that cannot be stored, StoreUnavailable
-        when nothing can; then nothing has changed.
-        """
-        if self._admission.refusal is not None:
-            self._admission.check()
-        size = draft.size
-        if size > self._body_size_max:
-            self._check_body_size(len(draft.body))
-        if draft.sys_flag & _IN_NO_QUEUE:
-            return self._append_unqueued(draft)
-        topic = draft.topic
-        queue_id = draft.queue_id
-        queue = self._queues.by_key.get((topic, queue_id))
-        if queue is None:
-            queue = self._queues.find_or_add(topic, queue_id)
-        store_timestamp = self._clock.now_ms()
-        queue_offset = queue.max_offset
-        try:
-            # First the space, then the record: an entry that cannot be written would be missing.
-            if queue.position == queue.reserved_position:
-                queue.reserve()
-            physical_offset = self._log.append(draft, queue_offset, store_timestamp)
-        except (OSError, StoreUnavailable) as error:
-            raise self._admission.refused(error) from error
-        properties = draft.properties
-        queue.append(
-            physical_offset,
-            size,
-            tags_code_of(properties)
-            if topic != SCHEDULE_TOPIC
-            else delivery_time_of(properties, store_timestamp, self._config.delay_levels_ms),
-        )
-        index = self._index
-        if index is not None and index.is_following:
-            index.unfiled.append(physical_offset)
-            if len(index.unfiled) >= BATCH_COUNT:
-                index.file_unfiled(self._log)
-        if self._is_sync:
-            self._flusher.want()
-        return Appended(queue_offset, physical_offset, size, store_timestamp)
-
-    def append_batch(self, batch: RecordBatch) -> AppendedBatch:
-        """Store messages of one queue one after another, all or none. Raises as `append` does."""
-        if self._admission.refusal is not None:
-            self._admission.check()
-        self._check_body_size(batch.body_size)
-        queue = self._queues.find_or_add(batch.topic, batch.queue_id)
-        store_timestamp = self._clock.now_ms()
-        queue_offset = queue.max_offset
-        sizes = batch.sizes
-        try:
-            queue.reserve(len(sizes))
-            start = self._log.append(batch, queue_offset, store_timestamp)
-        except (OSError, StoreUnavailable) as error:
-            raise self._admission.refused(error) from error
-        *physical_offsets, end = accumulate(sizes, initial=start)
-        queue.append_many(pack_entries(start, sizes, batch.tags_codes))
-        self._note_unfiled(physical_offsets)
-        if self._is_sync:
-            self._flusher.want()
-        return AppendedBatch(queue_offset, physical_offsets, end - start, store_timestamp)
+    # Following another store
 
     def follow(self) -> LogCopy:
         """Take no messages any more, only the log of another store: this one becomes its copy.
@@ -277,7 +179,7 @@ class MessageStore:
         Raises StateNotSaved.
         """
         self._admission.take_copies_only()
-        # Whoever writes that one may make no checksums.
+        # That log may come from a broker that makes no checksums.
         self._checksum_notes.go_on(self._log, with_checksums=False)
         # Everything that the log has is in the queues since it was opened.
         dispatcher = Dispatcher(
@@ -303,7 +205,7 @@ class MessageStore:
     def lead(self) -> None:
         """Take messages again, where the copy has come to. Raises StateNotSaved, StoreUnavailable.
 
-        The thread that flushes stands still meanwhile. Raises SyncFailed if it does not.
+        The thread that flushes stands still meanwhile. Raises SyncFailed if it does not stop.
         """
         is_flushed_by_thread = self._flusher.is_running
         self._flusher.stop()
@@ -318,7 +220,7 @@ class MessageStore:
 
     # Reading
 
-    def read(self, topic: str, queue_id: int, offset: int, limits: ReadLimits) -> ReadResult:
+    def read(self, topic: str, queue_id: int, offset: int, limits: QueueReadLimits) -> ReadResult:
         """Messages of one queue; what can go wrong is said by the status, nothing is raised."""
         queue = self._queues.find(topic.encode(), queue_id)
         if queue is None:
@@ -378,24 +280,11 @@ class MessageStore:
 
         Raises StoreUnavailable when keys that were not filed yet cannot be filed now.
         """
-        index = self._index
-        if index is None:
+        if self._index is None:
             return QueryResult([], 0, 0)
         self.file_keys()
-        topic_bytes = topic.encode()
-        key_bytes = key.encode()
-        count_max = min(count_max, self._config.query_count_max)
-        found: dict[int, bytes] = {}
-        # Some of what is found only has the same hash.
-        candidates = index.find(topic_bytes, key_bytes, begin, end, _CANDIDATES * count_max)
-        for physical_offset in candidates:
-            record = self._record_with_key(physical_offset, topic_bytes, key_bytes)
-            if record is not None and len(found) < count_max:
-                found[physical_offset] = record
-        last = index.last
-        return QueryResult(
-            [found[each] for each in sorted(found)], last.end_timestamp, last.end_physical_offset
-        )
+        wanted = KeyQuery(topic, key, min(count_max, self._config.query_count_max), begin, end)
+        return messages_with_key(self._index, self._log, wanted, self.record_at)
 
     def queues(self) -> dict[str, list[int]]:
         """The ids of the queues of each topic."""
@@ -491,27 +380,11 @@ class MessageStore:
 
         Raises StateNotSaved when that cannot be made sure of; then nothing has changed.
         """
-        deleted = [queue for queue in self._queues if queue.topic == topic.encode()]
-        if not deleted:
-            return
-        self._deletions.add(
-            [(queue.topic, queue.queue_id) for queue in deleted], self._log.start, self._log.end
-        )
-        for queue in deleted:
-            self._flusher.retire(self._queues.remove(queue))
+        self._forgetting.topic(topic.encode())
 
     def delete_expired_queues(self) -> list[tuple[str, int]]:
         """Forget queues whose messages have all expired; their topics and ids."""
-        expired = [
-            queue
-            for queue in self._queues
-            if queue.topic not in _FOLLOWED_TOPICS
-            and queue.max_offset
-            and queue.last_physical_end() <= self._log.start
-        ]
-        for queue in expired:
-            self._flusher.retire(self._queues.remove(queue))
-        return [(queue.topic.decode(), queue.queue_id) for queue in expired]
+        return self._forgetting.expired()
 
     # How it works
 
@@ -538,40 +411,9 @@ class MessageStore:
         self._checkpoints.close()
         self._ownership.release()
 
-    def _append_unqueued(self, draft: RecordDraft) -> Appended:
-        """Prepared and rolled back messages of old brokers are in the log only."""
-        store_timestamp = self._clock.now_ms()
-        try:
-            physical_offset = self._log.append(draft, 0, store_timestamp)
-        except StoreUnavailable as error:
-            raise self._admission.refused(error) from error
-        self._note_unfiled([physical_offset])
-        if self._is_sync:
-            self._flusher.want()
-        return Appended(0, physical_offset, draft.size, store_timestamp)
-
-    def _note_unfiled(self, physical_offsets: list[int]) -> None:
-        index = self._index
-        if index is not None and index.is_following:
-            index.unfiled += physical_offsets
-            if len(index.unfiled) >= BATCH_COUNT:
-                index.file_unfiled(self._log)
-
-    def _check_body_size(self, size: int) -> None:
-        if size > self._body_size_max:
-            raise TooLarge("body", size, self._body_size_max)
-
     def _max_offset(self, queue: ConsumeQueue) -> int:
         end = self.readable_end
         return queue.max_offset if end == self._log.end else queue.offset_before(end)
-
-    def _record_with_key(self, physical_offset: int, topic: bytes, key: bytes) -> bytes | None:
-        try:
-            if has_key(self._log.record_at(physical_offset), topic, key):
-                return self.record_at(physical_offset)
-        except BadRecord:
-            pass
-        return None
 
     def _fail(self, error: SyncFailed) -> None:
         self._admission.fail(error)

@@ -1,6 +1,6 @@
 from typing import final
 
-from roquet.store.admission import Admission
+from roquet.store.admission import AppendAdmission
 from roquet.store.commit_log import CommitLog
 from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.flushing import Flusher
@@ -13,7 +13,7 @@ class PlainAppends:
         log: CommitLog,
         queues: dict[tuple[bytes, int], ConsumeQueue],
         index: KeyIndex | None,
-        admission: Admission,
+        admission: AppendAdmission,
         flusher: Flusher,
         *,
         body_size_max: int,

@@ -21,9 +21,10 @@ class BlockingCluster(BlockingTwin[Cluster]):
         *,
         brokers: int = 1,
         replicas: int = 0,
+        failover: bool = False,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        cluster = Cluster(brokers=brokers, replicas=replicas, settings=settings)
+        cluster = Cluster(brokers=brokers, replicas=replicas, failover=failover, settings=settings)
         super().__init__(cluster, "cluster")
 
     @property
@@ -68,8 +69,11 @@ class BlockingCluster(BlockingTwin[Cluster]):
     def copied(self, *, timeout_s: float = 30.0) -> None:
         self._thread.run(self._twin.copied(timeout_s=timeout_s))
 
-    def kill_master(self, name: str = "broker-a") -> None:
-        self._thread.run(self._twin.kill_master(name))
+    def kill_master(self, name: str = "broker-a") -> str:
+        return self._thread.run(self._twin.kill_master(name))
+
+    def elected(self, name: str = "broker-a", *, timeout_s: float = 60.0) -> str:
+        return self._thread.run(self._twin.elected(name, timeout_s=timeout_s))
 
     def restart_broker(self, name: str = "broker-a") -> None:
         self._thread.run(self._twin.restart_broker(name))

@@ -7,17 +7,17 @@ from contextlib import AsyncExitStack
 from functools import cache
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self, final
+from typing import Final, final
 
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.server import serve_broker
+from roquet.broker.life import Life, living_broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
+from roquet.client.openable import Openable
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.disk import Space, SystemDisk
 from roquet.namesrv.config import NameServerConfig
@@ -32,6 +32,7 @@ from roquet.protocol.host import Address
 from roquet.protocol.names import TEMPLATE_TOPIC
 from roquet.temporary import remove_leftovers, temporary_directory
 from roquet.testing.clock import MovableClock
+from roquet.testing.own_etcd import failover_settings, own_etcd
 from roquet.testing.progress import NotConsumed, left_at, records_of
 
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
@@ -40,6 +41,7 @@ REPLICA_COUNT_MAX: Final = 8
 _HOST: Final = "127.0.0.1"
 _WHAT: Final = "cluster"
 _TIMEOUT_S: Final = 10.0
+_IN_SYNC_TIMEOUT_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 0.02
 
 # Small files, which are made quickly, and looks at transactions that notice a clock that moved.
@@ -50,13 +52,18 @@ _SETTINGS: Final = SMALL_FILES | {
 
 
 @final
-class Cluster:
+class Cluster(Openable):
     """Answers while the block runs, at ports nobody else has; its directory goes with it.
 
     The brokers are called "broker-a", "broker-b" and so on. With `replicas` each has as many
     slaves, "broker-a/1" and so on, which copy what it has. `settings` are those of all brokers,
     under the keys of Apache's broker.conf, such as {"autoCreateTopicEnable": "false"}; with
     {"brokerRole": "SYNC_MASTER"} a send is answered when a slave has it.
+
+    With `failover` a slave steps in for a master that is gone: an etcd is started for the cluster,
+    which has to be installed (Debian's etcd-server). A send is answered when a majority of the
+    brokers of a name has it. With two replicas that goes on without one of the three; with one,
+    sends raise NotYetSafe until `start_broker` has brought back the one that was killed.
     """
 
     def __init__(
@@ -64,13 +71,18 @@ class Cluster:
         *,
         brokers: int = 1,
         replicas: int = 0,
+        failover: bool = False,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         if not 1 <= brokers <= BROKER_COUNT_MAX:
             raise BadArgument(f"`brokers` has to be 1 to {BROKER_COUNT_MAX}, not {brokers}")
         if not 0 <= replicas <= REPLICA_COUNT_MAX:
             raise BadArgument(f"`replicas` has to be 0 to {REPLICA_COUNT_MAX}, not {replicas}")
+        if failover and not replicas:
+            raise BadArgument("`failover` needs somebody who can step in: use replicas=1 or more")
         self.clock = MovableClock()
+        self._has_failover = failover
+        self._replica_count = replicas
         self.broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
         self._slaves = {
             f"{name}/{number}": (name, number)
@@ -82,7 +94,7 @@ class Cluster:
         self._names: AsyncExitStack | None = None
         self._name_server_port = 0
         self._running: dict[str, AsyncExitStack] = {}
-        self._brokers: dict[str, Broker] = {}
+        self._lives: dict[str, Life] = {}
         self._directory: Path | None = None
         self._is_closed = False
         self._topic_numbers = count(1)
@@ -116,18 +128,6 @@ class Cluster:
         self._is_closed = True
         await self._stack.aclose()
 
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def new_topic(self, name: str | None = None, *, queues: int = 4) -> str:
         """Makes a topic with that many queues on each broker that runs, and returns its name.
 
@@ -145,10 +145,13 @@ class Cluster:
         )
         peers = Peers(Router(None, ()), self.clock)
         try:
-            for broker_name in self._running.keys() - self._slaves.keys():
-                await _tell(peers, self.broker_address(broker_name), header)
+            for master in self._masters().values():
+                await _tell(peers, self.broker_address(master), header)
         finally:
             await peers.close()
+        if self._has_failover:
+            # Whoever steps in has to know it.
+            await self.copied()
         return name
 
     def received(self, topic: str) -> list[ReceivedMessage]:
@@ -187,13 +190,15 @@ class Cluster:
     async def copied(self, *, timeout_s: float = 30.0) -> None:
         """Returns when the slaves that run have all that their masters have, tables included.
 
-        Without it tables take ten seconds. Raises TimeoutError.
+        Without it tables take ten seconds. With `failover` they are in sync then: whoever is lost,
+        one of the others can step in. Raises TimeoutError.
         """
         self._check_open()
+        masters = self._masters()
         pairs = [
-            (self._brokers[master], self._brokers[slave])
-            for slave, (master, _) in self._slaves.items()
-            if slave in self._running and master in self._running
+            (self._brokers[masters[broker_name]], self._brokers[name])
+            for name in self._running
+            if (broker_name := self._broker_name(name)) in masters and masters[broker_name] != name
         ]
         async with asyncio.timeout(timeout_s):
             for master, slave in pairs:
@@ -202,18 +207,36 @@ class Cluster:
                     slave.registrar.refresh_soon()
                     await asyncio.sleep(_LOOK_AGAIN_S)
                 await slave.replication.table_copy.copy()
-                while slave.store.log_end < master.store.log_end:  # noqa: ASYNC110
+                while not self._is_copied(master, slave):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_AGAIN_S)
 
-    async def kill_master(self, name: str = "broker-a") -> None:
+    async def kill_master(self, name: str = "broker-a") -> str:
         """It is gone for everybody who talks to it, and only its slaves are left.
 
-        `start_broker` brings it back, with all that it had. Raises BadArgument without a slave.
+        Returns which one it was: `start_broker` brings it back, with all that it had. With
+        `failover` one of the others is elected, which `elected` waits for, and the rest follow it,
+        which `copied` waits for; before that, sends may raise NotYetSafe. Raises BadArgument
+        without a slave.
         """
         self._check_open()
         if name not in {master for master, _ in self._slaves.values()}:
             raise BadArgument(f"{name!r} has no slaves: use Cluster(replicas=1)")
-        await self.stop_broker(name)
+        master = await self.elected(name) if self._has_failover else name
+        await self.stop_broker(master)
+        return master
+
+    async def elected(self, name: str = "broker-a", *, timeout_s: float = 60.0) -> str:
+        """Which of the brokers of this name is its master, as soon as one is.
+
+        Raises TimeoutError.
+        """
+        self._check_open()
+        self._check_name(name)
+        async with asyncio.timeout(timeout_s):
+            # Nobody is told; etcd decides it.
+            while (master := self._masters().get(name)) is None:  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_AGAIN_S)
+        return master
 
     async def restart_broker(self, name: str = "broker-a") -> None:
         """Its messages stay, its connections do not."""
@@ -235,8 +258,8 @@ class Cluster:
             return
         config = self._config(name, directory)
         stack = AsyncExitStack()
-        serving = serve_broker(config, self.clock, _TemporaryDisk())
-        self._brokers[name] = await stack.enter_async_context(serving)
+        living = living_broker(config, self.clock, _TemporaryDisk())
+        self._lives[name] = await stack.enter_async_context(living)
         self._running[name] = stack
 
     async def stop_name_server(self) -> None:
@@ -272,26 +295,57 @@ class Cluster:
         if name not in names:
             raise BadArgument(f"no broker is called {name!r}; there are {names}")
 
+    @property
+    def _brokers(self) -> dict[str, Broker]:
+        """Those of now; of one that is stopped, the last one."""
+        return {name: life.broker for name, life in self._lives.items()}
+
+    def _broker_name(self, name: str) -> str:
+        """Of the master, which its slaves have in common with it."""
+        return self._slaves.get(name, (name, 0))[0]
+
+    def _masters(self) -> dict[str, str]:
+        """By the name of the broker, who is its master now, if anybody is."""
+        serving = {name: self._lives[name].serving for name in self._running}
+        return {
+            self._broker_name(name): name
+            for name, broker in serving.items()
+            if broker is not None and not broker.config.is_slave
+        }
+
+    def _is_copied(self, master: Broker, slave: Broker) -> bool:
+        has_all = slave.store.log_end >= master.store.log_end
+        if not self._has_failover:
+            return has_all
+        copies, replica_id = master.replication.copies, slave.config.replica_id
+        follows = any(each.replica_id == replica_id for each in copies.slaves)
+        return has_all and follows and replica_id in (copies.members or ())
+
     def _asked(self) -> list[str]:
         """Of each broker the master or, while it is away, a slave that has what it had."""
-        found: dict[str, str] = {}
+        found = self._masters()
         for name in sorted(self._running):
-            master, _ = self._slaves.get(name, (name, 0))
-            found.setdefault(master, name)
+            found.setdefault(self._broker_name(name), name)
         return list(found.values())
 
     def _config(self, name: str, directory: Path) -> BrokerConfig:
-        settings = {"brokerName": name, "namesrvAddr": self.name_server}
-        if name in self._slaves:
-            master, number = self._slaves[name]
-            settings |= {"brokerName": master, "brokerRole": "SLAVE", "brokerId": str(number)}
         root = directory / name.replace("/", "-slave-")
-        config, ignored = read_config(self._settings | settings, root)
+        config, ignored = read_config(self._settings | self._own_settings(name), root)
         if ignored:
             raise BadArgument(f"`settings` has keys without effect: {', '.join(ignored)}")
-        before = self._brokers.get(name)
-        port = 0 if before is None else before.config.listen_port
+        before = self._lives.get(name)
+        port = 0 if before is None else before.broker.config.listen_port
         return replace(config, bind_address=_HOST, listen_port=port)
+
+    def _own_settings(self, name: str) -> dict[str, str]:
+        master, number = self._slaves.get(name, (name, 0))
+        settings = {"brokerName": master, "namesrvAddr": self.name_server}
+        if name in self._slaves:
+            settings |= {"brokerRole": "SLAVE", "brokerId": str(number)}
+        if self._has_failover:
+            # Everybody may become a slave, so everybody has a number above 0.
+            settings["brokerId"] = str(number + 1)
+        return settings
 
     async def _left(self, peers: Peers, group: str) -> list[str]:
         """What the group has still to do, at all brokers that run."""
@@ -315,8 +369,16 @@ class Cluster:
         await self.start_name_server()
         stack.push_async_callback(self._stop_name_server)
         stack.push_async_callback(self._stop_brokers)
+        if self._has_failover:
+            etcd = await stack.enter_async_context(own_etcd(self._directory / "etcd"))
+            own = failover_settings(self._directory, etcd, self._replica_count + 1)
+            self._settings = own | self._settings
         for name in (*self.broker_names, *self._slaves):
             await self.start_broker(name)
+        if self._has_failover:
+            for name in self.broker_names:
+                await self.elected(name)
+            await self.copied(timeout_s=_IN_SYNC_TIMEOUT_S)
         loop = asyncio.get_running_loop()
         stack.enter_context(
             # The test may run in another thread.

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "roquet_cluster(brokers=1, replicas=0, settings={}): how many brokers the fixture"
-        " roquet_cluster has, how many slaves each of them, and their settings under the keys of"
-        " Apache's broker.conf",
+        "roquet_cluster(brokers=1, replicas=0, failover=False, settings={}): how many brokers the"
+        " fixture roquet_cluster has, how many slaves each of them, whether these step in for it"
+        " (with an etcd, which has to be installed), and their settings under the keys of Apache's"
+        " broker.conf",
     )
 
 

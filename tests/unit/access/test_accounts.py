@@ -2,7 +2,7 @@
 
 import pytest
 
-from roquet.access.accounts import ALL_TOPICS, Account, Rules, lacking
+from roquet.access.accounts import ALL_TOPICS, AccessRules, Account, lacking
 from roquet.access.addresses import read_addresses
 from roquet.net.router import Need
 from roquet.protocol.acl_rights import EITHER, Right
@@ -76,12 +76,12 @@ def test_to_copy_everything_nothing_may_be_denied() -> None:
 
 
 def test_nothing_shows_a_secret() -> None:
-    rules = Rules(accounts={"somebody": account()}, decoy_secret=SECRET)
+    rules = AccessRules(accounts={"somebody": account()}, decoy_secret=SECRET)
     assert SECRET not in f"{account()!r} {account()} {rules!r} {rules}"
 
 
 def test_addresses_of_all_texts_are_trusted() -> None:
-    rules = Rules(trusted_addresses=(read_addresses("10.0.0.1"), read_addresses("10.0.1.*")))
+    rules = AccessRules(trusted_addresses=(read_addresses("10.0.0.1"), read_addresses("10.0.1.*")))
     assert rules.trusts("10.0.0.1")
     assert rules.trusts("10.0.1.9")
     assert not rules.trusts("10.0.2.9")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from roquet.access.guard import Denied, Guard
+from roquet.access.guard import AccessGuard, Denied
 from roquet.access.keeping import KeptAccounts, Places
 from roquet.access.needs import ACCOUNT, AnyNeeds, sub_topic
 from roquet.net.complaints import PERIOD_S
@@ -44,7 +44,7 @@ class Gate:
     def __init__(self, directory: Path, text: str = ACCOUNTS) -> None:
         self.clock = FakeClock()
         path = accounts_file(directory, text)
-        self.guard = Guard(KeptAccounts(Places(path), QuickDisk(), self.clock), self.clock)
+        self.guard = AccessGuard(KeptAccounts(Places(path), QuickDisk(), self.clock), self.clock)
 
     def ask(
         self,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.access.accounts import Account, Rules
+from roquet.access.accounts import AccessRules, Account
 from roquet.access.errors import BadRules
 from roquet.access.rules_text import read_document, rules_of, write_document
 from roquet.protocol.acl_rights import EITHER, Right
@@ -41,7 +41,7 @@ accounts:
 """
 
 
-def rules(text: str) -> Rules:
+def rules(text: str) -> AccessRules:
     return rules_of({PATH: read_document(text.encode())})
 
 

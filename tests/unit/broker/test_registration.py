@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.registration import Identity, Registered, Registrar
+from roquet.broker.registration import OwnIdentity, Registered, Registrar
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock, SystemClock
@@ -23,7 +23,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.ports import free_port
 from tests.support.stores import small_config
 
-IDENTITY = Identity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911", "127.0.0.1:10912")
+IDENTITY = OwnIdentity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911", "127.0.0.1:10912")
 
 
 class Topics:

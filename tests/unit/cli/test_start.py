@@ -76,7 +76,7 @@ def loaded_by(program: str) -> set[str]:
 @pytest.mark.parametrize("command", ["broker", "namesrv", "up"])
 def test_a_server_loads_nothing_heavy(command: str) -> None:
     loaded = loaded_by(HELP.format(arguments=[command, "--help"]))
-    assert f"roquet.cli.{command}_process" in loaded
+    assert f"roquet.cli.serving.{command}_process" in loaded
     assert loaded.isdisjoint(HEAVY)
 
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from roquet.cli import frame_source, frame_view
-from roquet.cli.frame_source import Unreadable, recorded_frames
-from roquet.cli.frame_view import FrameViewer
+from roquet.cli.wire import frame_source, frame_view
+from roquet.cli.wire.frame_source import Unreadable, recorded_frames
+from roquet.cli.wire.frame_view import FrameViewer
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.compression import Compression, compress

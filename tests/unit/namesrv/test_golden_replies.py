@@ -12,7 +12,7 @@ import pytest
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.names import TopicList
-from roquet.protocol.bodies.registration import Registration
+from roquet.protocol.bodies.registration import BrokerRegistration
 from roquet.protocol.bodies.route import TopicRoute
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
 from roquet.protocol.catalog import decode_reply
@@ -130,7 +130,7 @@ def known_broker(pairs: list[Exchange]) -> Command:
     return Command(
         RequestCode.REGISTER_BROKER,
         fields=fields_of(header),
-        body=write_body(Registration(topics=table)),
+        body=write_body(BrokerRegistration(topics=table)),
     )
 
 

@@ -11,7 +11,7 @@ from roquet.namesrv import server
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.handlers import ROUTES
 from roquet.namesrv.name_server import NameServer
-from roquet.net.router import Reply, Route
+from roquet.net.router import Reply, RequestRoute
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.kv_table import KvTable
@@ -71,7 +71,7 @@ async def test_each_role_may_do_what_the_table_says_and_nothing_else(
             assert await admitted(peer, each) == allowed, RequestCode(each.code).name
 
 
-async def admitted(peer: RawPeer, route: Route[NameServer]) -> set[str]:
+async def admitted(peer: RawPeer, route: RequestRoute[NameServer]) -> set[str]:
     """Which roles reach the handler."""
     found = set()
     for role, signer in ROLES.items():

@@ -7,7 +7,7 @@ import pytest
 from roquet.namesrv.errors import RegistrationRefused
 from roquet.namesrv.route_table import BrokerIdentity, BrokerKey, BrokerTraits, RouteTable
 from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.registration import Registration
+from roquet.protocol.bodies.registration import BrokerRegistration
 from roquet.protocol.bodies.route import QueueData
 from roquet.protocol.bodies.topic_config import QueueMapping, TopicConfig, TopicConfigTable
 from tests.support.fake_clock import FakeClock
@@ -25,8 +25,8 @@ class FakeChannel:
         self.reasons.append(reason)
 
 
-def topics_of(*names: str, version: int = 1, **config: int) -> Registration:
-    return Registration(
+def topics_of(*names: str, version: int = 1, **config: int) -> BrokerRegistration:
+    return BrokerRegistration(
         topics=TopicConfigTable(
             data_version=DataVersion(counter=version),
             topic_config_table={
@@ -47,7 +47,7 @@ class Table:
     def register(
         self,
         identity: BrokerIdentity,
-        registration: Registration,
+        registration: BrokerRegistration,
         *,
         channel: FakeChannel | None = None,
         has_acting_master: bool | None = None,

@@ -2,14 +2,14 @@
 
 import pytest
 
-from roquet.net.crowd import Bounds, Crowd
+from roquet.net.crowd import Crowd, CrowdBounds
 from tests.support.fake_clock import FakeClock
 
 NEAR, FAR, FARTHER = "127.0.0.1", "198.51.100.7", "198.51.100.8"
 
 
 def crowd(clock: FakeClock | None = None, **bounds: int) -> Crowd:
-    return Crowd(clock or FakeClock(), Bounds(**({"local_count_max": 0} | bounds)))
+    return Crowd(clock or FakeClock(), CrowdBounds(**({"local_count_max": 0} | bounds)))
 
 
 def fill(full: Crowd, ip: str, count: int) -> None:
@@ -62,7 +62,7 @@ def test_they_may_not_all_come_at_once() -> None:
     ],
 )
 def test_an_operator_on_the_machine_itself_can_always_come_in(bounds: dict[str, int]) -> None:
-    full = Crowd(FakeClock(), Bounds(local_count_max=2, **bounds))
+    full = Crowd(FakeClock(), CrowdBounds(local_count_max=2, **bounds))
     fill(full, NEAR, 1)
     if "connection_count_max_per_address" not in bounds:
         assert full.refusal(FAR) is not None

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from roquet.clock import SystemClock
-from roquet.net.crowd import Bounds
+from roquet.net.crowd import CrowdBounds
 from roquet.net.errors import ConnectFailed, ConnectionLost, NetError
 from roquet.net.limits import ConnectionLimits
 from roquet.net.peers import Peers
@@ -133,7 +133,7 @@ async def test_a_plain_peer_is_refused_where_tls_is_enforced(
         assert server.served == []
         await eventually(lambda: server.listener.connection_count == 0)
     (complaint,) = complaints(caplog)
-    assert complaint.endswith("it does not speak TLS, and nothing else is spoken here")
+    assert "it does not speak TLS, and nothing else is spoken here" in complaint
 
 
 async def test_an_encrypted_peer_is_refused_where_tls_is_disabled(
@@ -296,7 +296,7 @@ async def test_what_only_looks_like_tls_costs_its_own_connection(
 async def test_doors_count_as_connections(authority: Authority, settings: TlsSettings) -> None:
     async with (
         running_echo_server(
-            tls=settings, bounds=Bounds(connection_count_max=2, local_count_max=0)
+            tls=settings, bounds=CrowdBounds(connection_count_max=2, local_count_max=0)
         ) as server,
         await RawPeer.connect(server.port),
         calling(trusting(authority)) as peers,

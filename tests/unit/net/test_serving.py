@@ -10,7 +10,7 @@ import pytest
 from roquet.clock import SystemClock
 from roquet.net import listening
 from roquet.net.connection import Connection
-from roquet.net.crowd import Bounds
+from roquet.net.crowd import CrowdBounds
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
@@ -241,7 +241,9 @@ async def test_unread_bytes_have_a_hard_limit() -> None:
 
 async def test_connections_over_the_limit_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with (
-        running_echo_server(bounds=Bounds(connection_count_max=1, local_count_max=0)) as server,
+        running_echo_server(
+            bounds=CrowdBounds(connection_count_max=1, local_count_max=0)
+        ) as server,
         await RawPeer.connect(server.port) as first,
     ):
         await first.ask(echo_request())
@@ -261,7 +263,7 @@ async def test_frames_that_never_end_are_bounded_over_all_connections(
 ) -> None:
     begun = (1 << 20).to_bytes(4) + (100).to_bytes(4) + b"{" + bytes(49_991)
     async with (
-        running_echo_server(bounds=Bounds(held_size_max=120_000)) as server,
+        running_echo_server(bounds=CrowdBounds(held_size_max=120_000)) as server,
         await RawPeer.connect(server.port) as worker,
         AsyncExitStack() as stack,
     ):
@@ -281,7 +283,7 @@ async def test_frames_that_never_end_are_bounded_over_all_connections(
 
 async def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> None:
     async with (
-        running_echo_server(bounds=Bounds(held_size_max=20 << 20)) as server,
+        running_echo_server(bounds=CrowdBounds(held_size_max=20 << 20)) as server,
         AsyncExitStack() as stack,
     ):
         for _ in range(40):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from roquet.clock import SystemClock
-from roquet.net.errors import TlsNotUsable
-from roquet.net.tls import ServerTls
+from roquet.net.errors import TlsNotUsable, TlsRefused
+from roquet.net.tls import ServerTls, is_encrypted
 from roquet.net.tls_settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 from tests.support.certificates import Authority
 
@@ -130,3 +130,24 @@ async def test_what_could_not_be_made_is_tried_again(tmp_path: Path) -> None:
         await tls.make_context()
     Authority(tmp_path)
     assert await tls.make_context() is tls.context
+
+
+@pytest.mark.parametrize(
+    ("first", "mode", "expected"),
+    [
+        (0x16, TlsMode.DISABLED, None),
+        (0x16, TlsMode.PERMISSIVE, True),
+        (0x16, TlsMode.ENFORCING, True),
+        (0x00, TlsMode.DISABLED, False),
+        (0x00, TlsMode.PERMISSIVE, False),
+        (0x00, TlsMode.ENFORCING, None),
+    ],
+)
+def test_the_first_byte_of_a_peer_and_the_mode_decide(
+    first: int, mode: TlsMode, *, expected: bool | None
+) -> None:
+    if expected is None:
+        with pytest.raises(TlsRefused):
+            is_encrypted(first, mode)
+    else:
+        assert is_encrypted(first, mode) is expected

@@ -9,7 +9,7 @@ from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.offset_table import ResetOffset, ResetOffsetList, ResetOffsets
 from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
-from roquet.protocol.bodies.registration import Registration, write_compressed_registration
+from roquet.protocol.bodies.registration import BrokerRegistration, write_compressed_registration
 from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
 from roquet.protocol.catalog import CATALOG, UNUSED_CODES, decode_reply, decode_request
 from roquet.protocol.codes import VERSION_3_0_11, VERSION_OURS, RequestCode, ResponseCode
@@ -80,7 +80,7 @@ REGISTER_FIELDS = fields_of(
         broker_name="b", broker_addr="a:1", cluster_name="c", ha_server_addr="a:2", broker_id=0
     )
 )
-REGISTRATION = Registration(
+REGISTRATION = BrokerRegistration(
     topics=TopicConfigTable(
         data_version=DataVersion(timestamp=5, counter=6),
         topic_config_table={"T": TopicConfig(topic_name="T", attributes={})},

@@ -7,9 +7,9 @@ import pytest
 
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.properties_text import write_properties_text
-from roquet.protocol.bodies.registration import Registration, write_compressed_registration
+from roquet.protocol.bodies.registration import BrokerRegistration, write_compressed_registration
 from roquet.protocol.bodies.timer import TimerCheckpoint, write_timer_checkpoint
-from roquet.protocol.catalog import Decoded, decode_reply, decode_request
+from roquet.protocol.catalog import DecodedCommand, decode_reply, decode_request
 from roquet.protocol.codes import RequestCode as Code
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.fields import field_texts, fields_of, header_texts, read_header
@@ -40,7 +40,7 @@ def frames_of(scenario: str) -> Iterator[GoldenFrame]:
     return (frame for frame in golden_frames() if frame.scenario == scenario)
 
 
-def decoded(golden: GoldenFrame, command: Command) -> Decoded:
+def decoded(golden: GoldenFrame, command: Command) -> DecodedCommand:
     if command.is_response:
         return decode_reply(golden.request_code, command)
     return decode_request(command)
@@ -121,7 +121,7 @@ def body_bytes(body: Any, command: Command) -> bytes:
             return write_properties_text(body)
         case TimerCheckpoint():
             return write_timer_checkpoint(body)
-        case Registration() if not command.body.startswith(b"{"):
+        case BrokerRegistration() if not command.body.startswith(b"{"):
             return write_compressed_registration(body, command.version)
         case [BatchItem(), *_]:
             return encode_batch(body)

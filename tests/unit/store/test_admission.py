@@ -1,6 +1,6 @@
 import pytest
 
-from roquet.store.admission import Admission
+from roquet.store.admission import AppendAdmission
 from roquet.store.errors import DiskFull, StoreClosed, StoreUnavailable, SyncFailed
 from tests.support.fake_clock import FakeClock
 
@@ -12,7 +12,7 @@ class Bed:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.failure: SyncFailed | None = None
-        self.admission = Admission(self.clock, lambda: self.failure)
+        self.admission = AppendAdmission(self.clock, lambda: self.failure)
 
 
 @pytest.fixture

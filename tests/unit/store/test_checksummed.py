@@ -1,6 +1,6 @@
 import pytest
 
-from roquet.store.checksummed import NO_END, NOTHING_KNOWN, ChecksummedRanges, Part
+from roquet.store.checksummed import NO_END, NOTHING_KNOWN, ChecksummedRanges, ChecksumPart
 
 KNOWN = ChecksummedRanges(((100, 200), (300, NO_END)))
 
@@ -18,11 +18,11 @@ KNOWN = ChecksummedRanges(((100, 200), (300, NO_END)))
     ],
 )
 def test_a_part_goes_up_to_where_the_answer_changes(offset: int, must_have: bool, end: int) -> None:
-    assert KNOWN.part_at(offset) == Part(must_have, end)
+    assert KNOWN.part_at(offset) == ChecksumPart(must_have, end)
 
 
 def test_where_nothing_is_known_nothing_is_expected() -> None:
-    assert NOTHING_KNOWN.part_at(5) == Part(must_have=False, end=NO_END)
+    assert NOTHING_KNOWN.part_at(5) == ChecksumPart(must_have=False, end=NO_END)
     assert not NOTHING_KNOWN.touches(0, NO_END)
 
 

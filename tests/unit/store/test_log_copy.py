@@ -42,7 +42,7 @@ def send(
     end = master.log_end if end is None else end
     while position < end:
         with master.log_view(position, min(piece_size, end - position)) as view:
-            copy.write(position, view)
+            copy.write([(position, view)])
             position += len(view)
         copy.grow()
 
@@ -79,7 +79,7 @@ def test_queues_that_have_grown_are_named(master: MessageStore, slave: MessageSt
     fill(master, 2)
     copy = slave.follow()
     with master.log_view(0, master.log_end) as view:
-        copy.write(0, view)
+        copy.write([(0, view)])
     assert copy.grow().queues == {(TOPIC.encode(), 0), (TOPIC.encode(), 1)}
     assert copy.grow().queues == set()
 
@@ -121,7 +121,7 @@ def test_a_copy_begins_where_the_other_log_does(
     position = start
     while position < master.log_end:
         with master.log_view(position, 4096) as view:
-            copy.write(position, view)
+            copy.write([(position, view)])
             position += len(view)
     copy.grow()
     assert slave.log_start == start
@@ -137,7 +137,7 @@ def test_what_does_not_continue_the_copy_is_refused(
     send(master, slave, piece_size=4096)
     copy = slave.follow()
     with pytest.raises(NoCopy, match=f"goes on at {slave.log_end}"):
-        copy.write(slave.log_end + 1, memoryview(b"x"))
+        copy.write([(slave.log_end + 1, memoryview(b"x"))])
 
 
 @pytest.mark.parametrize("file_size", [2048, 16384])
@@ -154,7 +154,7 @@ def test_files_of_another_size_are_refused_with_a_remedy(
 
 def test_a_copy_that_begins_in_the_middle_of_a_file_is_refused(slave: MessageStore) -> None:
     with pytest.raises(NoCopy, match="mappedFileSizeCommitLog"):
-        slave.follow().write(100, memoryview(b"x"))
+        slave.follow().write([(100, memoryview(b"x"))])
 
 
 def test_a_copy_takes_no_messages(slave: MessageStore) -> None:
@@ -171,7 +171,7 @@ def test_damage_of_the_master_is_copied_passed_over_and_told(
     master._log.file_at(0).mapping[damaged.physical_offset + 100] ^= 1  # type: ignore[union-attr]
     copy = slave.follow()
     with master.log_view(0, master.log_end) as view:
-        copy.write(0, view)
+        copy.write([(0, view)])
     grown = copy.grow()
     assert [(each.start, each.end) for each in grown.damages] == [
         (damaged.physical_offset, damaged.physical_offset + damaged.size)
@@ -223,8 +223,7 @@ def test_the_stream_of_an_apache_master_makes_its_store(tmp_path: Path) -> None:
     with opened(tmp_path / "slave", **SIZES) as slave:
         copy = slave.follow()
         for data in recorded("master"):
-            for piece in frames.pieces(memoryview(data)):
-                copy.write(*piece)
+            copy.write(frames.pieces(memoryview(data)))
             assert copy.grow().damages == []
         assert slave.log_end == 50817
     original = master_store(tmp_path)

@@ -1,4 +1,4 @@
-"""What became of the wall clock since messages were accepted: who waits keeps its distance.
+"""What became of the wall clock since messages were accepted: a delay stays as long as it was.
 
 The time of a delivery is stored by the wall clock as it was when the message came. When somebody
 sets the clock, all messages that were accepted in this run move along with it. Those of earlier

@@ -20,7 +20,7 @@ from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 
 
 @final
@@ -114,7 +114,7 @@ class DelayLevels:
             count = self._due_count(level, part.batch_count, now_ms)
             if count == 0:
                 break
-            limits = ReadLimits(count, part.size_left)
+            limits = QueueReadLimits(count, part.size_left)
             result = self._store.read(SCHEDULE_TOPIC, level.queue_id, level.offset, limits)
             part.hand_over(result.records)
             level.offset = result.next_offset

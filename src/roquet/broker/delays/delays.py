@@ -52,7 +52,7 @@ class Delays:
             self._is_rung.set()
 
     async def until_due(self) -> None:
-        """Returns when something is due; at once if it is already. Now and then for nothing."""
+        """Returns when something is due, at once if it already is; now and then for no reason."""
         self._is_rung.clear()
         self._wake_ms = self.next_due_ms
         timeout_s = None

@@ -5,8 +5,9 @@
     TIMER_DELAY_MS    milliseconds from now                 } the second before the delivery in
     TIMER_DELIVER_MS  milliseconds since 1970               } TIMER_OUT_MS
 
-A level counts before the others, and of these the first. Where the message belongs is kept in
-REAL_TOPIC and REAL_QID. Forms and refusals are those of Apache 4.9.7 (levels) and 5.5.0 (timers).
+A level goes before the others, and of these the first one counts. Where the message belongs is kept
+in REAL_TOPIC and REAL_QID. Forms and refusals are those of Apache 4.9.7 (levels) and 5.5.0
+(timers).
 """
 
 import re
@@ -23,7 +24,7 @@ from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.properties import parse_properties, properties_text
 from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from roquet.store.message_store import Appended
+from roquet.store.appending import Appended
 
 TIMER_DELAY_MS_MAX: Final = 3 * 24 * 3_600_000
 # Each takes eight bytes of memory while it waits.

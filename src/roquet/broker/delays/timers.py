@@ -31,7 +31,7 @@ from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import ReadLimits, ReadResult
+from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult
 
 PRECISION_MS: Final = 1000
 TIMER_QUEUE_ID: Final = 0
@@ -163,7 +163,7 @@ class Timers:
             self._wheels.setdefault(era, TimerWheel()).add(due_s, head.queue_offset)
 
     def _read(self, offset: int, count: int, size: int) -> ReadResult:
-        return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, ReadLimits(count, size))
+        return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, QueueReadLimits(count, size))
 
     @property
     def _max_offset(self) -> int:

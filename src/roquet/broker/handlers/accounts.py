@@ -81,7 +81,7 @@ def get_versions(broker: Broker, _request: Request[NoFields]) -> Reply:
 
 
 def get_all(broker: Broker, _request: Request[NoFields]) -> Reply:
-    """Without secrets, which Apache tells: what is never sent is in no log of anybody."""
+    """Without secrets, which Apache tells: what is never sent ends up in nobody's log."""
     documents = _accounts(broker).documents.values()
     body = PlainAccounts(
         global_white_addrs=[

@@ -14,7 +14,6 @@ from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.offset_table import CorrectionOffsets
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.offsets import (
     CloneGroupOffsetHeader,
     CorrectionOffsetHeader,
@@ -27,6 +26,7 @@ from roquet.protocol.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
+from roquet.protocol.headers.replicas import AllOffsetsHeader, AllOffsetsReplyHeader
 from roquet.protocol.names import is_name
 from roquet.store.reading.time_search import Boundary
 
@@ -94,8 +94,12 @@ def get_earliest_store_time(broker: Broker, request: Request[EarliestStoreTimeHe
     return Reply(header=EarliestStoreTimeReplyHeader(timestamp=timestamp))
 
 
-def get_all_consumer_offsets(broker: Broker, _request: Request[NoFields]) -> Reply:
-    return Reply(body=broker.offsets.to_bytes())
+def get_all_consumer_offsets(broker: Broker, request: Request[AllOffsetsHeader]) -> Reply:
+    version = broker.offsets.version
+    header = AllOffsetsReplyHeader(version=version)
+    if request.header.known_version == version:
+        return Reply(header=header)
+    return Reply(header=header, body=broker.offsets.to_bytes())
 
 
 def clone_group_offsets(broker: Broker, request: Request[CloneGroupOffsetHeader]) -> Parked:
@@ -158,7 +162,12 @@ ROUTES = (
         get_earliest_store_time,
         needs=_QUEUES,
     ),
-    on(RequestCode.GET_ALL_CONSUMER_OFFSET, NoFields, get_all_consumer_offsets, needs=EVERYTHING),
+    on(
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        AllOffsetsHeader,
+        get_all_consumer_offsets,
+        needs=EVERYTHING,
+    ),
     on(RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetHeader, clone_group_offsets),
     on(
         RequestCode.QUERY_CORRECTION_OFFSET,

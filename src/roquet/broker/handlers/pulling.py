@@ -13,7 +13,7 @@ from roquet.net.errors import Refused
 from roquet.net.router import Answer, Request, on
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.headers.pulling import PullMessageHeader
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 
 _READ: Final = int(Permission.READ)
 
@@ -23,7 +23,7 @@ def pull_message(broker: Broker, request: Request[PullMessageHeader]) -> Answer:
     return answer_pull(broker, request, _checked_limits(broker, request))
 
 
-def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> ReadLimits:
+def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> QueueReadLimits:
     """What the pull may bring. Raises Refused."""
     pull = request.header
     config = broker.config

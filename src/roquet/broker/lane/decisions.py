@@ -18,7 +18,7 @@ from roquet.protocol.headers.pulling import PullMessageHeader
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 
 _READ: Final = int(Permission.READ)
 _WRITE: Final = int(Permission.WRITE)
@@ -60,7 +60,7 @@ def draft_of_batches(broker: Broker, topic: TopicConfig, sent: str) -> RecordDra
 
 def plain_limits(
     broker: Broker, pull: PullMessageHeader, group: GroupConfig, topic: TopicConfig
-) -> ReadLimits | None:
+) -> QueueReadLimits | None:
     """What pulls in the very words of this one may bring; None if they are not plain."""
     config = broker.config
     if config.slaves_are_read:

@@ -10,9 +10,9 @@ from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record_batches import RecordBatch
+from roquet.store.appending import Appended, AppendedBatch
 from roquet.store.errors import StoreUnavailable
 from roquet.store.log_copy import Grown
-from roquet.store.message_store import Appended, AppendedBatch
 
 
 def append_draft(broker: Broker, topic: str, draft: RecordDraft) -> Appended:

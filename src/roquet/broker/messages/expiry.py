@@ -1,4 +1,4 @@
-"""Messages do not stay forever: old files of the log go, by night or when the disk is full."""
+"""Messages do not stay forever: old files of the log go, at night or when the disk is full."""
 
 import logging
 from collections.abc import Callable

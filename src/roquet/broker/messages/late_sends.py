@@ -1,6 +1,6 @@
 """Sends that waited too long are refused, so that their senders go elsewhere.
 
-Apache calls it fast failure, and looks at its queue of requests, which we have not. What waits here
+Apache calls it fast failure, and looks at its queue of requests; we have none. What waits here
 waits in sockets, as long as the loop is busy with something else. So the loop notes again and again
 that it is alive, and whatever it finds after too long a silence may have waited all that time.
 """
@@ -33,7 +33,7 @@ class LateSends:
         return self.wait_s_max > 0
 
     def is_late(self) -> bool:
-        """Whether a send that comes now may have waited longer than it may."""
+        """Whether a send that comes now may have waited for too long."""
         return self.is_watched and self._silence_s() > self.wait_s_max
 
     def check(self) -> None:

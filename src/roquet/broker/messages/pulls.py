@@ -15,7 +15,7 @@ from roquet.protocol.codes import PullFlag, ResponseCode
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
 from roquet.protocol.prepared.pull_reply import found_reply
-from roquet.store.reading.queue_reading import ReadLimits, ReadResult, ReadStatus
+from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult, ReadStatus
 
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND: Final = int(PullFlag.SUSPEND)
@@ -36,7 +36,9 @@ _CODES: Final = {
 }
 
 
-def answer_pull(broker: Broker, request: Request[PullMessageHeader], limits: ReadLimits) -> Answer:
+def answer_pull(
+    broker: Broker, request: Request[PullMessageHeader], limits: QueueReadLimits
+) -> Answer:
     """Answers now, or when there is something; `limits` is what the pull may bring."""
     pull = request.header
     if pull.sys_flag & _COMMIT_OFFSET:
@@ -55,7 +57,7 @@ class _Finding(msgspec.Struct, gc=False):
     is_reset: bool = False
 
 
-def _look(broker: Broker, pull: PullMessageHeader, limits: ReadLimits) -> _Finding:
+def _look(broker: Broker, pull: PullMessageHeader, limits: QueueReadLimits) -> _Finding:
     store = broker.store
     reset = broker.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
     if reset is not None:
@@ -86,7 +88,7 @@ def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
     return code
 
 
-def _wait(broker: Broker, request: Request[PullMessageHeader], limits: ReadLimits) -> Parked:
+def _wait(broker: Broker, request: Request[PullMessageHeader], limits: QueueReadLimits) -> Parked:
     """Parks the pull until something comes that it wants, or its time is over."""
     pull = request.header
     config = broker.config

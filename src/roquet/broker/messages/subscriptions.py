@@ -6,7 +6,7 @@ expressions come with every pull, so what was compiled is kept.
 
 An SQL92 expression that does not compile hides nothing when a pull brings it: both releases of
 Apache deliver everything then. When a heartbeat brought it, there is no filter, and no message
-either (27). A filter older than its subscription (28 of Apache) cannot be, because here the
+either (27). A filter older than its subscription (28 of Apache) cannot exist, because here the
 filter is made from the subscription.
 """
 

@@ -28,7 +28,7 @@ METRICS: Final = (
 
 @final
 class ObservedBroker:
-    """An `Observed`. `serving` gives the broker of now, or None while it begins again."""
+    """An `Observed`. `serving` gives the current broker, or None while it begins again."""
 
     def __init__(self, name: str, serving: Callable[[], Broker | None]) -> None:
         self._name = name

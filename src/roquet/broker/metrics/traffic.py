@@ -71,7 +71,7 @@ def measure_traffic(broker: Broker, own: Labels, into: Exposition) -> Iterator[N
         into.add(MESSAGES_IN, labels, tally.count)
         into.add(BYTES_IN, labels, tally.size)
         yield
-    # All groups: the first dead letter is seen by the difference to none.
+    # All groups: the first dead letter shows only as a step up from zero.
     for group in [each.group_name for each in broker.groups]:
         dead = puts.get(names.dlq_topic(group))
         into.add(DEAD_LETTERS, own | {"consumer_group": group}, 0 if dead is None else dead.count)

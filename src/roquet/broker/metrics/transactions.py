@@ -32,7 +32,7 @@ METRICS: Final = (OPEN, COMMITS, ROLLBACKS, AGES)
 
 
 def measure_transactions(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
-    ends = broker.transaction_ends
+    ends = broker.ended_transactions
     into.add(OPEN, own, broker.pending_halves.open_count)
     into.add_histogram(AGES, own, ends.ages_ms)
     for metric, counts in ((COMMITS, ends.commits), (ROLLBACKS, ends.rollbacks)):

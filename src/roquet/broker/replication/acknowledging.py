@@ -22,7 +22,7 @@ def copies_needed(policy: AckPolicy, broker_count: int) -> int:
 
 
 def end_with_copies(slave_ends: Iterable[int], slaves_needed: int) -> int:
-    """Up to where so many slaves have the log; there is no such end without as many slaves."""
+    """Up to where `slaves_needed` slaves have the log; 0 if there are fewer."""
     assert slaves_needed > 0, "the master alone has all of it"
     ends = sorted(slave_ends, reverse=True)
     return ends[slaves_needed - 1] if len(ends) >= slaves_needed else 0

@@ -3,7 +3,7 @@
 RoquetError
 ├── MasterRefused      a table cannot be copied; a slave asks again
 └── LinkError          costs the link; a slave tries again
-    ├── BadFrame       bytes that cannot be a frame
+    ├── BadLogFrame    bytes that cannot be a frame
     ├── BadHandshake   a message that cannot be one
     ├── Diverged       the slave has what its master never had: it is cut, and kept aside
     ├── LinkClosed     the other side has ended it
@@ -41,7 +41,7 @@ class LinkError(RoquetError):
     """Something about a link."""
 
 
-class BadFrame(LinkError):
+class BadLogFrame(LinkError):
     def __init__(self, physical_offset: int, size: int) -> None:
         super().__init__(f"no frame has {size} bytes at {physical_offset}")
         self.physical_offset = physical_offset

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final, final
 
@@ -14,8 +15,10 @@ from roquet.broker.replication.handshake import Registration
 from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
-from roquet.net.errors import NetError
+from roquet.net.errors import NetError, TlsRefused
+from roquet.net.limits import DEFAULT_LIMITS
 from roquet.net.peers import CONNECT_TIMEOUT_S, split_address
+from roquet.net.wire import Wire, calling_wire
 from roquet.state_file import StateFileError
 from roquet.store.errors import StoreError
 from roquet.store.log_copy import Grown, LogCopy
@@ -47,13 +50,17 @@ class MasterLink:
         on_grown: Callable[[Grown], None],
         trust: Trust | None = None,
         on_diverged: Callable[[int], None] = lambda _end: None,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         """`master_address` says where the master sends its log, None if nobody knows.
+
+        What `tls` gives for a link encrypts it.
 
         `on_diverged` hears behind what the log has to be cut before it can go on.
         """
         self._config = config
         self._trust = trust
+        self._tls = tls
         self._on_diverged = on_diverged
         self._clock = clock
         self._store = store
@@ -106,7 +113,7 @@ class MasterLink:
             if address is None:
                 if not self._is_held:
                     self._say(_NO_MASTER)
-                # The name servers are asked by others, who do not tell.
+                # Others ask the name servers, and do not tell us.
                 await asyncio.sleep(_LOOK_PAUSE_S)
                 continue
             try:
@@ -114,12 +121,12 @@ class MasterLink:
             except Diverged as diverged:
                 log.warning("master %s: %s", address, diverged)
                 self._on_diverged(diverged.common_end)
-            except (LinkError, NetError, StoreError, StateFileError, OSError) as error:
+            except (LinkError, NetError, TlsRefused, StoreError, StateFileError, OSError) as error:
                 self._say(f"master {address}: {reason_of(error)}")
             await asyncio.sleep(_RETRY_PAUSE_S)
 
     async def _copy_from(self, address: str) -> None:
-        """Raises LinkError, NoCopy, StoreUnavailable, StateNotSaved, BadAddress and OSError."""
+        """Raises LinkError, NetError, TlsRefused, StoreError, StateFileError and OSError."""
         host, port = split_address(address)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as sock:
@@ -127,19 +134,32 @@ class MasterLink:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await asyncio.get_running_loop().sock_connect(sock, (host, port))
+            wire = await self._wire(sock, host)
             if self._trust is not None:
-                await self._greet(sock, self._trust)
+                await self._greet(wire, self._trust)
             log.info("following master %s from %d on", address, self._copy.begin())
             self._frames = FrameReader(self.epoch)
             self._heard_at_s = self._clock.monotonic_s()
             self.master = address
             try:
-                await both_ways(self._report(sock), self._receive(sock))
+                await both_ways(self._report(wire), self._receive(wire))
             finally:
                 self.master = None
 
-    async def _greet(self, sock: socket.socket, trust: Trust) -> None:
-        """Raises LinkError, StateNotSaved and OSError."""
+    async def _wire(self, sock: socket.socket, host: str) -> Wire:
+        """Raises TlsRefused and OSError."""
+        limit_s = DEFAULT_LIMITS.handshake_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await calling_wire(sock, host, self._tls())
+        except TimeoutError:
+            raise TlsRefused(
+                f"it did not complete a TLS handshake within {limit_s:g} s; Apache's masters speak"
+                " no TLS with slaves"
+            ) from None
+
+    async def _greet(self, wire: Wire, trust: Trust) -> None:
+        """Raises LinkError, TlsRefused, StateNotSaved and OSError."""
         epochs, config, store = trust.epochs, self._config, self._store
 
         def registration() -> Registration:
@@ -152,7 +172,7 @@ class MasterLink:
             )
 
         admission = await greet_master(
-            sock,
+            wire,
             trust.secret,
             cluster=config.cluster_name,
             broker_name=config.broker_name,
@@ -167,19 +187,17 @@ class MasterLink:
         epochs.follow(admission.epoch, admission.epochs)
         self.epoch = admission.epoch
 
-    async def _receive(self, sock: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+    async def _receive(self, wire: Wire) -> None:
         frames = self._frames
         buffer = memoryview(bytearray(_BUFFER_SIZE))
         while True:
-            size = await loop.sock_recv_into(sock, buffer)
+            size = await wire.receive_into(buffer)
             if not size:
                 raise LinkClosed("it has closed the link; its log says why")
             if self._is_held:
                 raise LinkClosed("it is not the master any more")
             self._heard_at_s = self._clock.monotonic_s()
-            for physical_offset, data in frames.pieces(buffer[:size]):
-                self._copy.write(physical_offset, data)
+            self._copy.write(frames.pieces(buffer[:size]))
             self._take_over()
             if self.lag_size == 0:
                 self._caught_up_at_s = self._heard_at_s
@@ -194,13 +212,13 @@ class MasterLink:
             self._said = ""
             self._has_news.set()
 
-    async def _report(self, sock: socket.socket) -> None:
+    async def _report(self, wire: Wire) -> None:
         """Says how far the log has come whenever it has, and as a sign of life."""
         loop = asyncio.get_running_loop()
         while True:
             self._has_news.clear()
             # With sync flush, what is confirmed survives a power cut here, too.
-            await loop.sock_sendall(sock, self._report_now())
+            await wire.send_all(self._report_now())
             timer = loop.call_later(self._report_s, self._has_news.set)
             try:
                 await self._has_news.wait()

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple, final
 
-from roquet.broker.replication.errors import BadFrame, Outdated
+from roquet.broker.replication.errors import BadLogFrame, Outdated
 
 _REPORT: Final = Struct(">q")
 _HEADER: Final = Struct(">qi")
@@ -66,7 +66,7 @@ class ReportReader:
         return found
 
 
-class Piece(NamedTuple):
+class LogPiece(NamedTuple):
     """Bytes of the log. Those of one frame may come in several pieces."""
 
     physical_offset: int
@@ -88,17 +88,17 @@ class FrameReader:
         self._offset = 0
         self._left = 0
 
-    def pieces(self, data: memoryview) -> Iterator[Piece]:
+    def pieces(self, data: memoryview) -> Iterator[LogPiece]:
         """What is in `data`, without copying it; signs of life are left out.
 
-        Raises BadFrame and Outdated.
+        Raises BadLogFrame and Outdated.
         """
         while data:
             if not self._left:
                 data = self._read_header(data)
             piece = data[: self._left]
             if piece:
-                yield Piece(self._offset, piece)
+                yield LogPiece(self._offset, piece)
                 self._offset += len(piece)
                 self._left -= len(piece)
                 data = data[len(piece) :]
@@ -112,7 +112,7 @@ class FrameReader:
                 self._check_epoch(others[0])
                 self.master_end = others[1]
             if self._offset < 0 or self._left < 0:
-                raise BadFrame(self._offset, self._left)
+                raise BadLogFrame(self._offset, self._left)
             self._header = b""
         return data[missing:]
 

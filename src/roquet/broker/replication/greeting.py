@@ -1,7 +1,6 @@
-"""The handshake of `handshake`, over a socket: one function for each side."""
+"""The handshake of `handshake`, over a wire: one function for each side."""
 
 import asyncio
-import socket
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
@@ -20,6 +19,7 @@ from roquet.broker.replication.handshake import (
     body_size,
     new_nonce,
 )
+from roquet.net.wire import Wire
 
 TIMEOUT_S: Final = 10.0
 
@@ -27,7 +27,7 @@ M = TypeVar("M", bound=Message)
 
 
 async def greet_master(
-    sock: socket.socket,
+    wire: Wire,
     secret: bytes,
     *,
     cluster: str,
@@ -35,16 +35,16 @@ async def greet_master(
     replica_id: int,
     registration: Callable[[], Registration],
 ) -> Admission:
-    """As a slave. Raises LinkError and OSError, TimeoutError among it."""
+    """As a slave. Raises LinkError, TlsRefused and OSError, such as TimeoutError."""
     seal = Seal(secret)
     seal.slave_nonce = new_nonce()
     hello = Hello(cluster, broker_name, replica_id, seal.slave_nonce)
     async with asyncio.timeout(TIMEOUT_S):
-        await _send(sock, MAGIC + seal.sealed(hello))
-        seal.master_nonce = (await _received(sock, seal, Greeting)).nonce
+        await wire.send_all(MAGIC + seal.sealed(hello))
+        seal.master_nonce = (await _received(wire, seal, Greeting)).nonce
         own = registration()
-        await _send(sock, seal.sealed(own))
-        answer = await _received(sock, seal, Admission, Rejection)
+        await wire.send_all(seal.sealed(own))
+        answer = await _received(wire, seal, Admission, Rejection)
     if isinstance(answer, Rejection):
         raise Rejected(answer.reason)
     assert isinstance(answer, Admission), "it is of one of the two kinds"
@@ -63,7 +63,7 @@ class Greeted(NamedTuple):
 
 
 async def greet_slave(
-    sock: socket.socket,
+    wire: Wire,
     secret: bytes,
     *,
     cluster: str,
@@ -72,16 +72,16 @@ async def greet_slave(
 ) -> Greeted:
     """As a master, after MAGIC was read. `admit` raises LinkError, which the slave is told.
 
-    Raises LinkError and OSError, TimeoutError among it.
+    Raises LinkError, TlsRefused and OSError, such as TimeoutError.
     """
     seal = Seal(secret)
     async with asyncio.timeout(TIMEOUT_S):
-        hello = await _received(sock, seal, Hello)
+        hello = await _received(wire, seal, Hello)
         seal.slave_nonce = hello.nonce
         nonce = new_nonce()
-        await _send(sock, seal.sealed(Greeting(nonce)))
+        await wire.send_all(seal.sealed(Greeting(nonce)))
         seal.master_nonce = nonce
-        registration = await _received(sock, seal, Registration)
+        registration = await _received(wire, seal, Registration)
         try:
             if (hello.cluster, hello.broker_name) != (cluster, broker_name):
                 raise Rejected(
@@ -90,29 +90,25 @@ async def greet_slave(
                 )
             admission = admit(hello, registration)
         except LinkError as error:
-            await _send(sock, seal.sealed(Rejection(str(error))))
+            await wire.send_all(seal.sealed(Rejection(str(error))))
             raise
-        await _send(sock, seal.sealed(admission))
+        await wire.send_all(seal.sealed(admission))
     return Greeted(hello, admission)
 
 
-async def received_exactly(sock: socket.socket, size: int) -> bytes:
-    """Raises LinkClosed and OSError."""
-    loop = asyncio.get_running_loop()
-    found = b""
-    while len(found) < size:
-        data = await loop.sock_recv(sock, size - len(found))
-        if not data:
+async def received_exactly(wire: Wire, size: int) -> bytes:
+    """Raises LinkClosed, TlsRefused and OSError."""
+    found = bytearray(size)
+    rest = memoryview(found)
+    while rest:
+        received = await wire.receive_into(rest)
+        if not received:
             raise LinkClosed("it has closed the link; its log says why")
-        found += data
-    return found
+        rest = rest[received:]
+    return bytes(found)
 
 
-async def _send(sock: socket.socket, data: bytes) -> None:
-    await asyncio.get_running_loop().sock_sendall(sock, data)
-
-
-async def _received(sock: socket.socket, seal: Seal, *kinds: type[M]) -> M:
-    size = body_size(await received_exactly(sock, SIZE_SIZE))
-    rest = await received_exactly(sock, size + PROOF_SIZE)
+async def _received(wire: Wire, seal: Seal, *kinds: type[M]) -> M:
+    size = body_size(await received_exactly(wire, SIZE_SIZE))
+    rest = await received_exactly(wire, size + PROOF_SIZE)
     return seal.opened(rest[:size], rest[size:], *kinds)

@@ -3,8 +3,8 @@
 What was acknowledged is on `copies` of the members. So whoever hears of all members but
 `copies - 1` hears of one that has it, and the longest log of those has everything:
 
-    members = 3, copies = 2      {A B C}: what was acknowledged is on two of them, any two of them
-                                 include one that has it, and one that is heard of alone may not
+    members = 3, copies = 2      {A B C}: what was acknowledged is on two of them, so of any two
+                                 one has it; a single one may not
 
 So whatever becomes of the set, all that was acknowledged has to be on `copies` of it, or on all if
 they are fewer. Whoever comes in must have it, and others may go only if enough who stay do.

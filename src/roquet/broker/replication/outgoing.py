@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, final
 
 from roquet.broker.replication.frames import encode_header
 
-# So many frames are handed to the socket at once. Others have their turn in between.
+# At most this many frames are handed to the socket at once. Others have their turn in between.
 _FRAME_COUNT_MAX: Final = 16
 
 
@@ -74,7 +74,7 @@ class OutgoingFrames:
         return found
 
     def sent(self, size: int) -> None:
-        """So many bytes of the buffers were taken."""
+        """The socket took this many bytes of the buffers."""
         for frame in self._offered:
             if not size:
                 return

@@ -42,7 +42,7 @@ class Replication:
         on_grown: Callable[[Grown], None],
         trust: Trust | None = None,
     ) -> None:
-        # As it is now: who is promoted has another one.
+        # As it is now: a broker that is promoted has another one.
         self.config = config
         self._clock = clock
         self._store = store
@@ -65,6 +65,8 @@ class Replication:
                 on_grown=on_grown,
                 trust=trust,
                 on_diverged=self._cut,
+                # As calls to the master's other ports are.
+                tls=peers.tls,
             )
         self.table_copy = TableCopy(peers, config.own_account, tables, lambda: self.master_address)
 

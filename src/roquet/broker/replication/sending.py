@@ -15,8 +15,9 @@ from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.complaints import Complaints
-from roquet.net.errors import AddressTaken
+from roquet.net.errors import AddressTaken, TlsNotUsable, TlsRefused
 from roquet.net.service import OnFailure, Services
+from roquet.net.tls import ServerTls
 from roquet.protocol.host import Address
 from roquet.store.message_store import MessageStore
 
@@ -40,8 +41,9 @@ class SlaveLinks:
         services: Services,
         *,
         trust: Trust | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
-        """Without `trust`, slaves are those of Apache's protocol."""
+        """Without `trust`, slaves are those of Apache's protocol; without `tls`, plain ones."""
         # Whether a slave may come from an address; assembly says it, where there is a guard.
         self.may_follow: Callable[[str], bool] = lambda _ip: True
         self._complaints = Complaints()
@@ -51,12 +53,13 @@ class SlaveLinks:
         self.copies = copies
         self._services = services
         self._trust = trust
+        self._tls = tls
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._links: set[SlaveLink] = set()
 
     def start(self, host: str, port: int) -> None:
-        """Listens. Raises OSError, AddressTaken among it."""
+        """Listens. Raises OSError, such as AddressTaken."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -88,9 +91,7 @@ class SlaveLinks:
             sock, peer = await loop.sock_accept(self._listener)
             address = str(Address(peer[0], peer[1]))
             if not self.may_follow(peer[0]):
-                complaint = f"refusing slave {address}: no account trusts its address"
-                self._complaints.say("refused", complaint, self._clock.monotonic_s())
-                self._complaints.sum_up(self._clock.monotonic_s())
+                self._refuse("address", address, "no account trusts its address")
                 sock.close()
                 continue
             if len(self._links) >= LINK_COUNT_MAX:
@@ -107,6 +108,7 @@ class SlaveLinks:
                 self._store,
                 self.copies,
                 trust=self._trust,
+                tls=self._tls,
             )
             self._links.add(link)
             self._services.once(f"slave {address}", partial(self._serve, link))
@@ -114,8 +116,16 @@ class SlaveLinks:
     async def _serve(self, link: SlaveLink) -> None:
         try:
             await link.serve()
+        except (TlsRefused, TlsNotUsable) as error:
+            self._refuse("encryption", link.address, str(error))
         except (LinkError, OSError) as error:
             log.warning("slave %s is gone: %s", link.address, reason_of(error))
         finally:
             self._links.discard(link)
             link.close()
+
+    def _refuse(self, kind: str, address: str, reason: str) -> None:
+        """Not every second: whoever is refused comes again."""
+        now_s = self._clock.monotonic_s()
+        self._complaints.say(kind, f"refusing slave {address}: {reason}", now_s)
+        self._complaints.sum_up(now_s)

@@ -16,6 +16,8 @@ from roquet.broker.replication.outgoing import OutgoingFrames
 from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
+from roquet.net.tls import ServerTls
+from roquet.net.wire import PlainWire, Wire, accepted_wire
 from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -41,10 +43,14 @@ class SlaveLink:
         copies: Copies,
         *,
         trust: Trust | None,
+        tls: ServerTls | None,
     ) -> None:
         self._config = config
         self._trust = trust
+        self._tls = tls
         self._socket = sock
+        # As long as it has said nothing.
+        self._wire: Wire = PlainWire(sock)
         self.address = address
         self._clock = clock
         self._store = store
@@ -60,12 +66,16 @@ class SlaveLink:
         self._is_wanted.set()
 
     def close(self) -> None:
-        self._socket.close()
+        self._wire.close()
 
     async def serve(self) -> None:
-        """Raises LinkError and OSError, TimeoutError among it; never returns."""
+        """Raises LinkError, TlsRefused, TlsNotUsable and OSError, such as TimeoutError.
+
+        Never returns.
+        """
         async with asyncio.timeout(self._silence_s_max):
-            first = await received_exactly(self._socket, len(MAGIC))
+            self._wire, heard = await accepted_wire(self._socket, self._tls)
+            first = heard + await received_exactly(self._wire, len(MAGIC) - len(heard))
         if first == MAGIC:
             slave, outgoing = await self._greeted()
         else:
@@ -89,7 +99,7 @@ class SlaveLink:
         )
 
     async def _greeted(self) -> tuple[Slave, OutgoingFrames]:
-        """One of ours. Raises LinkError and OSError."""
+        """One of ours. Raises LinkError, TlsRefused and OSError."""
         trust, config, store = self._trust, self._config, self._store
         if trust is None:
             raise NotTrusted
@@ -105,7 +115,7 @@ class SlaveLink:
             )
 
         greeted = await greet_slave(
-            self._socket,
+            self._wire,
             trust.secret,
             cluster=config.cluster_name,
             broker_name=config.broker_name,
@@ -121,17 +131,21 @@ class SlaveLink:
         slave = Slave(self.address, 0, position, greeted.hello.replica_id)
         return slave, OutgoingFrames(position, self._frame_size_max, header)
 
-    async def _report(self) -> int | None:
-        """The last report there is; None if it is not whole. Raises LinkClosed and OSError."""
-        data = await asyncio.get_running_loop().sock_recv(self._socket, _REPORTS_SIZE)
-        if not data:
+    async def _report(self, buffer: memoryview) -> int | None:
+        """The last report there is; None if it is not whole.
+
+        Raises LinkClosed, TlsRefused and OSError.
+        """
+        size = await self._wire.receive_into(buffer)
+        if not size:
             raise LinkClosed("it has closed the link")
         self._heard_at_s = self._clock.monotonic_s()
-        return self._reports.last(data)
+        return self._reports.last(bytes(buffer[:size]))
 
     async def _read_reports(self, slave: Slave) -> None:
+        buffer = memoryview(bytearray(_REPORTS_SIZE))
         while True:
-            end = await self._report()
+            end = await self._report(buffer)
             if end is not None:
                 if end > self._store.log_end:
                     raise SlaveAhead(end, self._store.log_end)
@@ -155,11 +169,8 @@ class SlaveLink:
                 await self._until_wanted(now_s)
 
     async def _send_some(self, outgoing: OutgoingFrames, buffers: list[bytes | memoryview]) -> None:
-        wanted = sum(map(len, buffers))
         try:
-            size = self._socket.sendmsg(buffers)
-        except BlockingIOError:
-            size = 0
+            size = self._wire.send_some(buffers)
         finally:
             for buffer in buffers:
                 if isinstance(buffer, memoryview):
@@ -167,20 +178,11 @@ class SlaveLink:
         outgoing.sent(size)
         if size:
             self._sent_at_s = self._clock.monotonic_s()
-        if size < wanted:
-            await self._until_writable()
+        if self._wire.is_full:
+            async with asyncio.timeout(self._silence_s_max):
+                await self._wire.until_writable()
         else:
             await asyncio.sleep(0)  # Others have their turn.
-
-    async def _until_writable(self) -> None:
-        loop = asyncio.get_running_loop()
-        is_writable = asyncio.Event()
-        loop.add_writer(self._socket, is_writable.set)
-        try:
-            async with asyncio.timeout(self._silence_s_max):
-                await is_writable.wait()
-        finally:
-            loop.remove_writer(self._socket)
 
     async def _until_wanted(self, now_s: float) -> None:
         is_busy = now_s - self._sent_at_s < _BUSY_S

@@ -3,6 +3,9 @@
 A slave asks its master for all of them every ten seconds, as Apache's do, in this order; a table
 that did not come is asked for next time. What the master does not know is told to it: offsets that
 consumers committed at the slave while the master was away.
+
+A master of ours says which version of its offsets it has sent, and is asked once a second whether
+there is another one: a slave that steps in should know what was committed last.
 """
 
 import logging
@@ -25,17 +28,23 @@ from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, DelayOffset
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header
+from roquet.protocol.fields import Header, header_reader
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+from roquet.protocol.headers.replicas import AllOffsetsHeader, AllOffsetsReplyHeader
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 3.0
 PERIOD_S: Final = 10.0
+OFFSETS_PERIOD_S: Final = 1.0
+# At most this share of the time goes into asking for offsets between two copies of all tables.
+OFFSETS_TIME_SHARE: Final = 0.02
 _TIMEOUT_S: Final = 3.0
 _NAME_SIZE_SHOWN: Final = 100
 _NO_HEADER: Final = NoFields()
+
+_read_version = header_reader(AllOffsetsReplyHeader)
 
 B = TypeVar("B", bound=Body)
 
@@ -65,9 +74,11 @@ class TableCopy:
         self._tables = tables
         self._master_address = master_address
         self._said = ""
+        # Of the offsets that were copied last; None if they were those of a master of Apache.
+        self._offsets_version: str | None = None
 
     async def copy(self) -> None:
-        """All tables, once. What goes wrong is said, and is over by the next time or is not."""
+        """All tables, once. What goes wrong is logged, and may be over by the next time."""
         address = self._master_address()
         if address is None:
             return  # The link says so.
@@ -81,15 +92,23 @@ class TableCopy:
         else:
             self._said = ""
 
+    async def copy_offsets(self) -> None:
+        """If there are others than were copied last, and the master is one that can tell."""
+        address = self._master_address()
+        if address is None or self._offsets_version is None:
+            return
+        try:
+            await self._copy_offsets(address, self._offsets_version)
+        except RoquetError:
+            # The next copy of all tables says it, if it is not over by then.
+            self._offsets_version = None
+
     async def _copy_from(self, address: str) -> None:
         """Raises NetError, MasterRefused and BadBody."""
         tables = self._tables
         topics = await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
         _say_left_out("topics", tables.topics.follow(topics))
-        offsets = await self._table(
-            address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable
-        )
-        refusals = await self._tell_all(address, tables.offsets.follow(offsets))
+        refusals = await self._copy_offsets(address)
         tables.delay_offsets.take_over(
             await self._table(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
         )
@@ -99,6 +118,20 @@ class TableCopy:
         _say_left_out("groups", tables.groups.follow(groups))
         if refusals:
             raise refusals[0]
+
+    async def _copy_offsets(
+        self, address: str, known_version: str | None = None
+    ) -> list[MasterRefused]:
+        """What the master did not take of those it did not know."""
+        header = AllOffsetsHeader(known_version=known_version)
+        reply = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, header)
+        version = _read_version(reply.fields).version
+        if version is not None and version == known_version:
+            return []
+        offsets = read_body(ConsumerOffsetTable, reply.body)
+        refusals = await self._tell_all(address, self._tables.offsets.follow(offsets))
+        self._offsets_version = version
+        return refusals
 
     async def _table(self, address: str, code: RequestCode, kind: type[B]) -> B:
         return read_body(kind, (await self._ask(address, code)).body)

@@ -28,12 +28,12 @@ from roquet.settings.truth import is_plain_truth
 from roquet.store.config import FlushMode, StoreConfig
 
 
-class ReadConfig(NamedTuple):
+class ReadBrokerConfig(NamedTuple):
     config: BrokerConfig
     ignored: list[str]
 
 
-def read_config(settings: Mapping[str, str], root: Path) -> ReadConfig:
+def read_config(settings: Mapping[str, str], root: Path) -> ReadBrokerConfig:
     """Obeys the settings we know and names the others; `root` is where the store is by default.
 
     Raises ConfigError, BadTlsSetting and PromiseNotKept.
@@ -50,7 +50,9 @@ def read_config(settings: Mapping[str, str], root: Path) -> ReadConfig:
         config = replace(config, broker_id=0)
     elif config.broker_id == 0:
         raise ConfigError("brokerId", "0", "expected a number above 0 with brokerRole=SLAVE")
-    return ReadConfig(config, [key for key in known if key not in _STORE and key not in _BROKER])
+    return ReadBrokerConfig(
+        config, [key for key in known if key not in _STORE and key not in _BROKER]
+    )
 
 
 def change_config(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerConfig:
@@ -173,7 +175,10 @@ _BROKER: Final = {
     "replication.acknowledge": _Setting("ack_policy", kind.one_of(AckPolicy)),
     "replication.copies": _Setting("replica_count", kind.number(1, 64)),
     "replication.lagSeconds": _Setting("lag_s_max", kind.number(1, 3600)),
-    "replication.etcd": _Setting("etcd", kind.SERVERS),
+    "replication.etcd": _Setting("etcd", kind.ETCD_SERVERS),
+    "replication.etcdTrustCertPath": _Setting("etcd_trusted", kind.FILE),
+    "replication.etcdCertPath": _Setting("etcd_certificate", kind.FILE),
+    "replication.etcdKeyPath": _Setting("etcd_key", kind.FILE),
     "replication.leaseSeconds": _Setting("lease_s", kind.number(2, 600)),
     "autoCreateTopicEnable": _Setting("create_topics", kind.TRUTH),
     "autoCreateSubscriptionGroup": _Setting("create_groups", kind.TRUTH),

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from roquet.access.own_account import OwnAccount
 from roquet.broker.ports import HA_PORT_DISTANCE
 from roquet.broker.replication.acknowledging import AckPolicy, copies_needed
-from roquet.net.crowd import DEFAULT_BOUNDS, Bounds
+from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.tls_settings import TlsSettings
+from roquet.net.tls_settings import TlsFiles, TlsSettings
 from roquet.protocol.codes import Permission
 from roquet.protocol.host import Address
 from roquet.protocol.names import TRACE_TOPIC
@@ -53,11 +53,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     listen_port: int = 10911  # listenPort
     idle_timeout_s: int = 120  # serverChannelMaxIdleTimeSeconds
     # How much all peers together may take; not keys of Apache's.
-    connection_count_max: int = DEFAULT_BOUNDS.connection_count_max  # maxConnections
+    connection_count_max: int = DEFAULT_CROWD_BOUNDS.connection_count_max  # maxConnections
     # maxConnectionsPerAddress
-    connection_count_max_per_address: int = DEFAULT_BOUNDS.connection_count_max_per_address
-    accept_rate_max: int = DEFAULT_BOUNDS.accept_rate_max  # maxAcceptsPerSecond
-    held_size_max: int = DEFAULT_BOUNDS.held_size_max  # maxHeldBytes
+    connection_count_max_per_address: int = DEFAULT_CROWD_BOUNDS.connection_count_max_per_address
+    accept_rate_max: int = DEFAULT_CROWD_BOUNDS.accept_rate_max  # maxAcceptsPerSecond
+    held_size_max: int = DEFAULT_CROWD_BOUNDS.held_size_max  # maxHeldBytes
     parked_count_max: int = DEFAULT_LIMITS.parked_count_max  # maxRequestsPerConnection
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
     # How others watch it; not keys of Apache's.
@@ -88,7 +88,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ha_heartbeat_interval_ms: int = 5_000  # haSendHeartbeatInterval
     ha_silence_ms_max: int = 20_000  # haHousekeepingInterval
     ha_frame_size_max: int = 32_768  # haTransferBatchSize
-    # A slave that is so far behind is not waited for; how long one that is nearer is.
+    # A slave this far behind is not waited for, and one that is nearer for this long.
     ha_lag_size_max: int = 256 << 20  # haSlaveFallbehindMax
     slave_timeout_ms: int = 3_000  # slaveTimeout
     slaves_are_read: bool = False  # slaveReadEnable
@@ -97,23 +97,27 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # More than Apache promises, between brokers of ours; none of these is a key of Apache's.
     # What they prove to each other that they know. Without it there are no epochs.
     replication_secret_file: Path | None = None  # replication.secretFile
-    # Whether slaves that prove nothing, as Apache's, may follow all the same.
+    # Whether slaves that prove nothing, like Apache's, may follow all the same.
     takes_plain_slaves: bool = False  # replication.plainSlaves
     # When a send is acknowledged; None leaves it to `role`.
     ack_policy: AckPolicy | None = None  # replication.acknowledge
     # How many brokers of this name there are, for a quorum of them.
     replica_count: int = 3  # replication.copies
-    # How long a slave may be behind and still count as in sync; `ha_lag_size_max` goes along.
+    # How long a slave may be behind and still count as in sync; `ha_lag_size_max` counts, too.
     lag_s_max: int = 10  # replication.lagSeconds
     # Where etcd is. With it, another broker steps in for a lost master.
     etcd: tuple[str, ...] = ()  # replication.etcd
+    # For servers of etcd that begin with https://; whom to trust is the system's without a file.
+    etcd_trusted: Path | None = None  # replication.etcdTrustCertPath
+    etcd_certificate: Path | None = None  # replication.etcdCertPath
+    etcd_key: Path | None = None  # replication.etcdKeyPath
     lease_s: int = 4  # replication.leaseSeconds
     # `broker_id` while this one is a slave: what the file says, of masters too.
     replica_id: int = 0
 
     create_topics: bool = True  # autoCreateTopicEnable
     create_groups: bool = True  # autoCreateSubscriptionGroup
-    # When there are as many, only operators make more; not keys of Apache's.
+    # Once there are this many, only operators make more; not keys of Apache's.
     created_topic_count_max: int = 10_000  # autoCreateTopicMax
     created_group_count_max: int = 10_000  # autoCreateGroupMax
     template_queue_count: int = 8  # defaultTopicQueueNums
@@ -137,7 +141,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     sql_filters: bool = False  # enablePropertyFilter
     sql_filters_for_retries: bool = False  # filterSupportRetry
     notify_consumers: bool = True  # notifyConsumerIdsChangedEnable
-    # Whether groups that are as far behind, in bytes of the log, may read on.
+    # Whether groups that are this far behind, in bytes of the log, are kept from reading on.
     disable_slow_groups: bool = False  # disableConsumeIfConsumerReadSlowly
     slow_group_size: int = 16 << 30  # consumerFallbehindThreshold
     save_offsets_interval_ms: int = 5_000  # flushConsumerOffsetInterval
@@ -145,8 +149,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     transaction_timeout_ms: int = 6_000  # transactionTimeOut
     transaction_check_count_max: int = 15  # transactionCheckMax
     transaction_check_interval_ms: int = 60_000  # transactionCheckInterval
-    # Apache's ten seconds of deliveries come again after a crash; and all of them, over and over,
-    # for a broker that crashes more often.
+    # What was delivered since comes again after a crash. Apache saves every ten seconds; a broker
+    # that crashes more often than that would deliver the same over and over.
     save_delays_interval_ms: int = 1_000  # flushDelayOffsetInterval
 
     @property
@@ -159,8 +163,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.send_wait_ms_max / 1000 if self.refuse_late_sends else 0.0
 
     @property
-    def bounds(self) -> Bounds:
-        return Bounds(
+    def bounds(self) -> CrowdBounds:
+        return CrowdBounds(
             connection_count_max=self.connection_count_max,
             connection_count_max_per_address=self.connection_count_max_per_address,
             accept_rate_max=self.accept_rate_max,
@@ -176,6 +180,21 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_slave(self) -> bool:
         return self.role is BrokerRole.SLAVE
+
+    @property
+    def etcd_is_encrypted(self) -> bool:
+        return any(server.startswith("https://") for server in self.etcd)
+
+    @property
+    def etcd_files(self) -> TlsFiles:
+        return TlsFiles(
+            certificate=self.etcd_certificate, key=self.etcd_key, trusted=self.etcd_trusted
+        )
+
+    @property
+    def has_tls_files(self) -> bool:
+        """Whether there is anything to be read again at SIGHUP."""
+        return self.tls.has_files or self.etcd_files != TlsFiles()
 
     @property
     def acknowledges(self) -> AckPolicy:

@@ -116,10 +116,10 @@ def _read_address(text: str) -> str | None:
     return text
 
 
-def _read_servers(text: str) -> tuple[str, ...]:
+def _read_etcd_servers(text: str) -> tuple[str, ...]:
     servers = tuple(filter(None, map(str.strip, text.split(","))))
     for server in servers:
-        split_address(server)
+        split_address(server.removeprefix("https://").removeprefix("http://"))
     return servers
 
 
@@ -178,7 +178,9 @@ PLACE: Final = SettingKind("HOST:PORT, or a port for this machine only", read_pl
 ADDRESSES: Final = SettingKind(
     "host:port;host:port, or http://host:port/path", _read_addresses, ";".join
 )
-SERVERS: Final = SettingKind("host:port,host:port", _read_servers, ",".join)
+ETCD_SERVERS: Final = SettingKind(
+    "host:port,host:port, or https://host:port", _read_etcd_servers, ",".join
+)
 HOURS: Final = SettingKind(
     "hours such as 04;16", _read_hours, lambda hours: ";".join(f"{hour:02}" for hour in hours)
 )

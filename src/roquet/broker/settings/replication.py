@@ -11,6 +11,7 @@ SECRET_SIZE_MIN: Final = 16
 
 def check_replication(config: BrokerConfig) -> None:
     """Raises ConfigError."""
+    _check_etcd_files(config)
     if not config.etcd:
         return
     servers = ",".join(config.etcd)
@@ -20,6 +21,21 @@ def check_replication(config: BrokerConfig) -> None:
     if config.replica_id == 0:
         reason = "with replication.etcd every broker of a name has a number of its own, above 0"
         raise ConfigError("brokerId", "0", reason)
+
+
+def _check_etcd_files(config: BrokerConfig) -> None:
+    files = {
+        "replication.etcdTrustCertPath": config.etcd_trusted,
+        "replication.etcdCertPath": config.etcd_certificate,
+        "replication.etcdKeyPath": config.etcd_key,
+    }
+    for key, path in files.items():
+        if path is not None and not config.etcd_is_encrypted:
+            reason = "nothing is encrypted: servers in replication.etcd have to begin with https://"
+            raise ConfigError(key, str(path), reason)
+    if config.etcd_key is not None and config.etcd_certificate is None:
+        reason = "it is the key of no certificate: name that in replication.etcdCertPath"
+        raise ConfigError("replication.etcdKeyPath", str(config.etcd_key), reason)
 
 
 def read_secret(path: Path) -> bytes:

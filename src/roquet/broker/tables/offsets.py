@@ -17,6 +17,7 @@ was away, is its own: it never goes back, and the master is told when it is ther
 Handlers check topic, group and queue before they commit: the table takes any name.
 """
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, final
@@ -27,6 +28,7 @@ from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
 from roquet.protocol.names import is_name
 
 _SEPARATOR: Final = "@"  # In the file a key is "topic@group"; no name contains it.
+_NAME_SIZE: Final = 8
 _NO_QUEUES: Final[Mapping[int, int]] = MappingProxyType({})
 
 
@@ -49,7 +51,7 @@ class OwnOffset(NamedTuple):
 class OffsetTable:
     """Counts its changes, so that whoever saves it leaves the disk alone when there are none."""
 
-    __slots__ = ("_by_group", "_is_slave", "_own", "_pulled", "_resets", "change_count")
+    __slots__ = ("_by_group", "_is_slave", "_name", "_own", "_pulled", "_resets", "change_count")
 
     def __init__(self, *, is_slave: bool = False) -> None:
         self._is_slave = is_slave
@@ -59,6 +61,13 @@ class OffsetTable:
         self._resets: dict[_QueueOfGroup, int] = {}
         self._pulled: dict[tuple[str, str, int], int] = {}
         self.change_count = 0
+        # No other table has it, nor this one after a restart.
+        self._name = os.urandom(_NAME_SIZE).hex()
+
+    @property
+    def version(self) -> str:
+        """The same again means that nothing has changed."""
+        return f"{self._name}-{self.change_count}"
 
     def lead(self) -> None:
         """This is the table of a master from now on: all that it has is its own."""

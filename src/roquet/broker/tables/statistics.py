@@ -266,7 +266,7 @@ class Statistics:
         _sample_all(self._send_backs, period)
 
     def _rates(self, *members: str) -> str:
-        """A young broker has seen less than it is asked for, and tells the rate of its life."""
+        """A young broker has seen less than it is asked for, and gives the rate of all its life."""
         return " ".join(str(self._broker_rate(members, seconds)) for seconds in RATE_SECONDS)
 
     def _broker_rate(self, members: Sequence[str], seconds: int) -> float:

@@ -119,7 +119,7 @@ class TopicTable:
         return self.find_or_create(topic, 1, flags)
 
     def find_or_create(self, topic: str, queue_count: int, flags: int = 0) -> TopicConfig:
-        """For topics that nobody orders: those of retries, dead letters and the system itself.
+        """For topics that nobody asks for: those of retries, dead letters and the system itself.
 
         Raises BadName.
         """

@@ -40,8 +40,8 @@ from roquet.protocol.headers.transactions import CheckTransactionHeader
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
+from roquet.store.appending import Appended
 from roquet.store.errors import StoreUnavailable
-from roquet.store.message_store import Appended
 
 log = logging.getLogger(__name__)
 
@@ -75,14 +75,14 @@ class Half(NamedTuple):
     first_offset: int | None = None  # of the copy that its producer knows
 
 
-class Rules(NamedTuple):
+class CheckRules(NamedTuple):
     timeout_ms: int
     check_count_max: int
     reserved_ms: int
 
 
 def decision_on(
-    half: Half, ended: Container[int | None], now_ms: int, rules: Rules
+    half: Half, ended: Container[int | None], now_ms: int, rules: CheckRules
 ) -> CheckDecision:
     if half.offset in ended or half.first_offset in ended:
         return CheckDecision.OVER
@@ -91,7 +91,7 @@ def decision_on(
         return CheckDecision.GIVE_UP
     if half.immunity_ms is not None:
         return CheckDecision.KEEP if age_ms < half.immunity_ms else CheckDecision.ASK
-    # One from the future would wait for long: the clock of its producer says nothing.
+    # One from the future would wait for too long: the clock of its producer proves nothing.
     return CheckDecision.WAIT if 0 <= age_ms < rules.timeout_ms else CheckDecision.ASK
 
 
@@ -138,7 +138,7 @@ class _Round:
         # What is put again comes after it, and so is left to the next round.
         self._end = self._pending.end
         config = broker.config
-        self._rules = Rules(
+        self._rules = CheckRules(
             config.transaction_timeout_ms,
             config.transaction_check_count_max,
             # A clock that was set forward by days must not make all of them old at once.
@@ -293,7 +293,7 @@ def _tell(producer: Connection, command: Command) -> None:
         producer.send_oneway(command)
 
 
-def facts_of(message: StoredMessage, rules: Rules) -> Half:
+def facts_of(message: StoredMessage, rules: CheckRules) -> Half:
     properties = message.properties
     immunity_ms = None
     if Property.CHECK_IMMUNITY_TIME_S in properties:

@@ -21,7 +21,7 @@ from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ HALF_QUEUE_ID: Final = 0
 OVER_TAG: Final = "d"
 
 _OFFSET_DIGITS_MAX: Final = 18  # as many as every int64 has room for
-_BATCH: Final = ReadLimits(count_max=32, size_max=256 * 1024)
+_BATCH: Final = QueueReadLimits(count_max=32, size_max=256 * 1024)
 
 
 def half_offsets_of(op: StoredMessage) -> list[int]:

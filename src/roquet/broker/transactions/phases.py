@@ -24,8 +24,8 @@ from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, property_of
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
+from roquet.store.appending import Appended
 from roquet.store.errors import StoreUnavailable
-from roquet.store.message_store import Appended
 
 _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
 _COMMIT: Final = SysFlag.TRANSACTION_COMMIT.value
@@ -99,7 +99,7 @@ def commit(broker: Broker, half: StoredMessage) -> int:
     appended = append_message(broker, committed(half))
     pending = broker.pending_halves
     pending.ended.add(half.queue_offset)
-    broker.transaction_ends.count_commit(_topic_of(half), _age_ms(broker, half))
+    broker.ended_transactions.count_commit(_topic_of(half), _age_ms(broker, half))
     try:
         _record_end(broker, half.queue_offset)
     except Refused:
@@ -112,7 +112,7 @@ def roll_back(broker: Broker, half: StoredMessage) -> int:
     """Forgets what was prepared; the end in the log of what says so. Raises Refused."""
     appended = _record_end(broker, half.queue_offset)
     broker.pending_halves.ended.add(half.queue_offset)
-    broker.transaction_ends.count_rollback(_topic_of(half), _age_ms(broker, half))
+    broker.ended_transactions.count_rollback(_topic_of(half), _age_ms(broker, half))
     return appended.physical_offset + appended.size
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.spark.arguments import define_cluster, define_json, define_topics, options_of
-from roquet.cli.spark.running import run_job, session, stopped_by_signals
+from roquet.cli.spark.running import run_job, session, speed_of, stopped_by_signals
 from roquet.reporting import FINISHED, INTERRUPTED, Report, Reporter
 
 if TYPE_CHECKING:
-    from roquet.pipeline.lake.entries import Entry
+    from roquet.pipeline.lake.entries import LakeEntry
 
 DESCRIPTION: Final = """\
 Put the messages of a broker's files into a lake, without the broker.
@@ -96,14 +96,12 @@ def _run(reporter: Reporter, given: Namespace) -> int:
         started_s = time.monotonic()
         done = 0
 
-        def show(entry: "Entry", wanted: int) -> None:
+        def show(entry: "LakeEntry", wanted: int) -> None:
             nonlocal done
             done += sum(piece.rows for piece in entry.added)
             progress.show(done, wanted)
 
         report = backfill(spark, plan, show, stop)
         elapsed_s = time.monotonic() - started_s
-    rate = report.messages / elapsed_s
-    seconds = {"seconds": round(elapsed_s, 3), "messages_per_second": round(rate, 1)}
-    reporter.finish(Report(report._asdict() | seconds))
+    reporter.finish(Report(report._asdict() | speed_of(report.messages, elapsed_s)))
     return FINISHED if report.is_complete else INTERRUPTED

@@ -10,7 +10,7 @@ from roquet.cli.spark.running import run_job, session, stopped_by_signals
 from roquet.reporting import FINISHED, INTERRUPTED, Report, Reporter
 
 if TYPE_CHECKING:
-    from roquet.pipeline.lake.entries import Entry
+    from roquet.pipeline.lake.entries import LakeEntry
 
 DESCRIPTION: Final = """\
 Join the small files of a lake, in hours that are over, into larger ones.
@@ -63,7 +63,7 @@ def _run(reporter: Reporter, given: Namespace) -> int:
         started_s = time.monotonic()
         done = 0
 
-        def show(entry: "Entry", wanted: int) -> None:
+        def show(entry: "LakeEntry", wanted: int) -> None:
             nonlocal done
             done += sum(len(join.removed) for join in entry.joined)
             progress.show(done, wanted)

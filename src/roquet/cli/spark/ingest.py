@@ -15,7 +15,7 @@ from roquet.cli.spark.arguments import (
     topic_options,
 )
 from roquet.cli.spark.brokers import broker_options, define_brokers
-from roquet.cli.spark.running import run_job, session, stopped_by_signals
+from roquet.cli.spark.running import run_job, session, speed_of, stopped_by_signals
 from roquet.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
 
 DESCRIPTION: Final = """\
@@ -132,9 +132,7 @@ def _ingest(reporter: Reporter, given: Namespace) -> int:
 
         report = ingest(spark, plan, show, stop)
         elapsed_s = time.monotonic() - started_s
-    rate = report.messages / elapsed_s
-    seconds = {"seconds": round(elapsed_s, 3), "messages_per_second": round(rate, 1)}
-    reporter.finish(Report(report._asdict() | seconds))
+    reporter.finish(Report(report._asdict() | speed_of(report.messages, elapsed_s)))
     return FINISHED if report.is_complete or not given.available_now else INTERRUPTED
 
 

@@ -61,3 +61,11 @@ def stopped_by_signals(reporter: Reporter, last_words: str) -> Iterator[Event]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def speed_of(messages: int, elapsed_s: float) -> dict[str, float]:
+    """The facts about it in a report."""
+    return {
+        "seconds": round(elapsed_s, 3),
+        "messages_per_second": round(messages / elapsed_s, 1),
+    }

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from roquet.cli.operating.commands import define_command
 from roquet.cli.operating.times import time_span
-from roquet.cli.top.board import View
+from roquet.cli.top.board import TopView
 from roquet.cli.top.screen import watch
 
 
@@ -22,8 +22,8 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "view",
         nargs="?",
-        choices=[each.value for each in View],
-        default=View.GROUPS.value,
+        choices=[each.value for each in TopView],
+        default=TopView.GROUPS.value,
         help="What to begin with; groups if left out.",
     )
     parser.add_argument(

@@ -10,13 +10,13 @@ from roquet.cli.top.sampling import Sample
 from roquet.reporting import Fact, ReportTable
 
 
-class View(Enum):
+class TopView(Enum):
     TOPICS = "topics"
     GROUPS = "groups"
     BROKERS = "brokers"
 
 
-class Key(Enum):
+class TopKey(Enum):
     TOPICS = "t"
     GROUPS = "g"
     BROKERS = "b"
@@ -30,16 +30,20 @@ class Key(Enum):
     END = "q"
 
 
-_VIEWS: Final = {Key.TOPICS: View.TOPICS, Key.GROUPS: View.GROUPS, Key.BROKERS: View.BROKERS}
+_VIEWS: Final = {
+    TopKey.TOPICS: TopView.TOPICS,
+    TopKey.GROUPS: TopView.GROUPS,
+    TopKey.BROKERS: TopView.BROKERS,
+}
 _TABLES: Final = {
-    View.TOPICS: tables.topics_table,
-    View.GROUPS: tables.groups_table,
-    View.BROKERS: tables.brokers_table,
+    TopView.TOPICS: tables.topics_table,
+    TopView.GROUPS: tables.groups_table,
+    TopView.BROKERS: tables.brokers_table,
 }
 _DETAILS: Final = {
-    View.TOPICS: tables.topic_details,
-    View.GROUPS: tables.group_details,
-    View.BROKERS: tables.broker_details,
+    TopView.TOPICS: tables.topic_details,
+    TopView.GROUPS: tables.group_details,
+    TopView.BROKERS: tables.broker_details,
 }
 
 
@@ -47,7 +51,7 @@ _DETAILS: Final = {
 class Board:
     """`opened` is the row that is looked into. `row` is a place in the table, wherever rows go."""
 
-    view: View = View.GROUPS
+    view: TopView = TopView.GROUPS
     opened: str | None = None
     row: int = 0
     sort_column: int = 0
@@ -60,27 +64,27 @@ class Board:
             return self._sorted(_DETAILS[self.view](now, self.opened))
         return self._sorted(_TABLES[self.view](before, now))
 
-    def after(self, key: Key, table: ReportTable) -> "Board":
+    def after(self, key: TopKey, table: ReportTable) -> "Board":
         """`table` is what is shown while the key is pressed."""
         last = max(0, len(table.rows) - 1)
         match key:
-            case Key.TOPICS | Key.GROUPS | Key.BROKERS:
+            case TopKey.TOPICS | TopKey.GROUPS | TopKey.BROKERS:
                 return Board(_VIEWS[key], is_paused=self.is_paused)
-            case Key.UP:
+            case TopKey.UP:
                 return replace(self, row=max(0, min(self.row, last) - 1))
-            case Key.DOWN:
+            case TopKey.DOWN:
                 return replace(self, row=min(last, self.row + 1))
-            case Key.OPEN:
+            case TopKey.OPEN:
                 return self._opened(table)
-            case Key.BACK:
+            case TopKey.BACK:
                 return Board(self.view, is_paused=self.is_paused)
-            case Key.SORT:
+            case TopKey.SORT:
                 return replace(self, sort_column=(self.sort_column + 1) % len(table.columns))
-            case Key.REVERSE:
+            case TopKey.REVERSE:
                 return replace(self, is_reversed=not self.is_reversed)
-            case Key.PAUSE:
+            case TopKey.PAUSE:
                 return replace(self, is_paused=not self.is_paused)
-            case Key.END:
+            case TopKey.END:
                 return replace(self, is_ended=True)
 
     def _opened(self, table: ReportTable) -> "Board":

@@ -17,7 +17,7 @@ from rich.text import Text
 from roquet.cli.operating.commands import Session
 from roquet.cli.operating.failures import DONE, FAILED
 from roquet.cli.operating.stopping import until_stopped
-from roquet.cli.top.board import Board, Key, View
+from roquet.cli.top.board import Board, TopKey, TopView
 from roquet.cli.top.sampling import Sample, take_sample
 from roquet.client.errors import ClientError
 from roquet.client.moments import utc
@@ -28,24 +28,24 @@ from roquet.reporting import Report, ReportTable, cell, heading
 _LINES_AROUND: Final = 4
 _KEYS: Final = "t topics  g groups  b brokers  ↑↓ choose  Enter open  Esc back  s sort  r reverse  space pause  q end"  # noqa: E501
 _SEQUENCES: Final = {
-    b"\x1b[A": Key.UP,
-    b"\x1bOA": Key.UP,
-    b"k": Key.UP,
-    b"\x1b[B": Key.DOWN,
-    b"\x1bOB": Key.DOWN,
-    b"j": Key.DOWN,
-    b"\r": Key.OPEN,
-    b"\n": Key.OPEN,
-    b"\x1b": Key.BACK,
-    b"\x7f": Key.BACK,
-    **{key.value.encode(): key for key in Key if len(key.value) == 1},
+    b"\x1b[A": TopKey.UP,
+    b"\x1bOA": TopKey.UP,
+    b"k": TopKey.UP,
+    b"\x1b[B": TopKey.DOWN,
+    b"\x1bOB": TopKey.DOWN,
+    b"j": TopKey.DOWN,
+    b"\r": TopKey.OPEN,
+    b"\n": TopKey.OPEN,
+    b"\x1b": TopKey.BACK,
+    b"\x7f": TopKey.BACK,
+    **{key.value.encode(): key for key in TopKey if len(key.value) == 1},
 }
 _READ_SIZE: Final = 64
 
 
 async def watch(session: Session) -> int:
     given = session.given
-    board = Board(View(given.view))
+    board = Board(TopView(given.view))
     if given.once or given.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         before = await take_sample(session.admin)
         await asyncio.sleep(given.interval.total_seconds())
@@ -58,7 +58,7 @@ async def watch(session: Session) -> int:
     return DONE
 
 
-def keys_in(data: bytes) -> Iterator[Key]:
+def keys_in(data: bytes) -> Iterator[TopKey]:
     """What was pressed; the longest sequence counts, and what is none is passed over."""
     while data:
         for length in (3, 1):

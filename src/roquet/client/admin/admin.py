@@ -53,7 +53,7 @@ from roquet.protocol.codes import Permission
 from roquet.protocol.names import TOOLS_GROUP
 
 _WHAT: Final = "admin"
-# Who sends dead letters again.
+# The group that sends dead letters again.
 _PRODUCER_GROUP: Final = "roquet-admin"
 
 
@@ -331,7 +331,7 @@ class AsyncAdmin(Openable):
         """
         servers = self._usable()
         subscription = subscription_of(servers.wire_name(topic), tags, sql)
-        # A broker that cannot filter so would give everything.
+        # A broker that cannot filter this way would give everything.
         await servers.brokers.check_subscriptions(TOOLS_GROUP, _WHAT, [subscription])
         following = follow(servers, subscription, start, ends)
         async with aclosing(following) as messages:

@@ -5,7 +5,7 @@ What a group has left of a queue, by what it committed there:
     committed                          what comes from there on
     nothing, the queue is empty        nothing
     nothing, members begin first       everything
-    nothing, the topic is young        everything: so brokers tell whoever begins
+    nothing, the topic is young        everything: brokers tell whoever begins so
     nothing, members begin last        nothing: they begin where the queue ends
     nothing, and nobody is connected   not known, which is None and never 0
 """

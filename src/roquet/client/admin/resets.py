@@ -72,7 +72,7 @@ class ResetPlan:
         return sum(max(0, -(each.distance or 0)) for each in self.moves)
 
 
-class _Way(Enum):
+class _ResetWay(Enum):
     COMMIT = auto()  # nobody is there who would object
     AT_BROKER = auto()
     AT_MEMBERS = auto()
@@ -130,20 +130,20 @@ async def apply_reset(servers: AdminServers, plan: ResetPlan) -> None:
     masters = [each for each in await servers.masters_of(topic) if each.broker_name in names]
     ways = await ask_each(masters, lambda master: _way(servers, group, master))
     is_time = not isinstance(plan.to, int | Mapping)
-    if _Way.AT_MEMBERS in ways.values() and not (plan.is_whole and is_time):
+    if _ResetWay.AT_MEMBERS in ways.values() and not (plan.is_whole and is_time):
         raise MembersConnected(plan.group)
 
     async def move(master: Master) -> None:
         moves = [each for each in plan.moves if each.queue.broker_name == master.broker_name]
         match ways[master.broker_name]:
-            case _Way.COMMIT:
+            case _ResetWay.COMMIT:
                 await _commit(servers, group, topic, moves)
-            case _Way.AT_BROKER:
+            case _ResetWay.AT_BROKER:
                 for each in moves:
                     header = _reset_header(group, topic, _LAST_TIME)
                     header.queue_id, header.offset = each.queue.queue_id, each.target
                     await _reset(servers, master, header)
-            case _Way.AT_MEMBERS:
+            case _ResetWay.AT_MEMBERS:
                 # The broker refuses when one of the queues has no offset yet.
                 fresh = [each for each in moves if each.current is None]
                 await _commit(servers, group, topic, fresh)
@@ -174,14 +174,14 @@ async def _move(
     return QueueMove(user_queue, current, target, min_offset, max_offset)
 
 
-async def _way(servers: AdminServers, group: str, master: Master) -> _Way:
+async def _way(servers: AdminServers, group: str, master: Master) -> _ResetWay:
     if await members_at(servers, group, master) is None:
-        return _Way.COMMIT
+        return _ResetWay.COMMIT
     # Every reply says what kind of broker it comes from, and this one can always be had: Apache's
     # statistics, for example, are not there in the first seconds of a broker.
     reply = await servers.brokers.ask(master.address, RequestCode.GET_BROKER_CONFIG, NoFields())
     is_able = reply.version >= VERSION_5_0_0 or reply.language == OUR_LANGUAGE
-    return _Way.AT_BROKER if is_able else _Way.AT_MEMBERS
+    return _ResetWay.AT_BROKER if is_able else _ResetWay.AT_MEMBERS
 
 
 async def _commit(

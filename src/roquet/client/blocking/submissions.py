@@ -63,7 +63,7 @@ class Submissions:
 
     def _begin(self) -> None:
         """In the loop."""
-        # Before the line is looked at: who comes behind the look has to wake it again.
+        # Before the line is looked at: whoever comes after the look has to wake it again.
         self._is_woken = False
         loop = asyncio.get_running_loop()
         while self._line:

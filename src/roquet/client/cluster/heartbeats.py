@@ -58,9 +58,9 @@ class Heartbeats:
             await self.beat()
 
     async def beat(self) -> None:
-        """Tells all brokers now. Who does not hear it is told later."""
+        """Tells all brokers now. One that does not hear it is told later."""
         heartbeat = self._heartbeat()
-        # Who neither sends nor reads is nobody a broker has to know.
+        # A client that neither sends nor reads is nobody a broker has to know.
         if heartbeat.producer_data_set or heartbeat.consumer_data_set:
             await self._tell_all("of life", self._addresses(), self._beat)
 

@@ -9,7 +9,7 @@ import secrets
 import socket
 from typing import Final, NamedTuple, final
 
-from roquet.client.cluster.links import Identity, Links, LinkSettings, Participant
+from roquet.client.cluster.links import ClientIdentity, Links, LinkSettings, Participant
 from roquet.client.errors import BadArgument, NotOpen, UsedAfterFork, WrongLoop
 from roquet.client.own_process import own_process_id
 from roquet.clock import Clock
@@ -86,7 +86,7 @@ class ClientInstance:
         self.services = Services(f"{self._what} {self.id}")
 
     async def open(self) -> None:
-        """Who meets all brokers has met those that answer when this returns."""
+        """A client that meets all brokers has met those that answer when this returns."""
         assert self._links is not None, "an instance is opened once"
         await self.services.__aenter__()
         self._is_open = True
@@ -124,12 +124,14 @@ class ClientInstance:
             raise WrongLoop(self._what)
 
 
-def _identity(name: InstanceName, process_id: int, clock: Clock) -> Identity:
+def _identity(name: InstanceName, process_id: int, clock: Clock) -> ClientIdentity:
     ip = local_ip()
     # The time keeps two clients of one process apart.
     nanoseconds = clock.now_ms() * 1_000_000 + secrets.randbelow(10**6)
     unit = f"@{name.unit}" if name.unit else ""
-    return Identity(f"{ip}@{name.name or f'{process_id}#{nanoseconds}'}{unit}", ip, process_id)
+    return ClientIdentity(
+        f"{ip}@{name.name or f'{process_id}#{nanoseconds}'}{unit}", ip, process_id
+    )
 
 
 def local_ip() -> str:

@@ -39,7 +39,7 @@ _RESPONSE: Final = int(CommandFlag.RESPONSE)
 _NOBODY: Final = Router[None](None, ())
 
 
-class Identity(NamedTuple):
+class ClientIdentity(NamedTuple):
     """`client_id` is what brokers know a client by."""
 
     client_id: str
@@ -82,7 +82,7 @@ class Links:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: ClientIdentity,
         settings: LinkSettings,
         clock: Clock,
         router: Router[Any] | None = None,

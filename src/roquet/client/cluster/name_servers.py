@@ -22,7 +22,7 @@ Ask = Callable[[str, RequestCode, Header, float], Awaitable[Command]]
 
 
 ENVIRONMENT_NAME: Final = "NAMESRV_ADDR"
-# Who does not know these is something else.
+# A server that does not know these is something else.
 _EVERY_ONE_KNOWS: Final = frozenset(
     {
         RequestCode.GET_ROUTEINFO_BY_TOPIC,

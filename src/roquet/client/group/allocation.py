@@ -30,7 +30,7 @@ _VIRTUAL_COUNT: Final = 10
 
 
 class Allocation(Protocol):
-    """A strategy. Who is not among `client_ids` gets nothing.
+    """A strategy. A client that is not among `client_ids` gets nothing.
 
     For example:
 

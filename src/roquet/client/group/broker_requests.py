@@ -8,7 +8,7 @@ from roquet.client.group.membership import Membership
 from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.net.errors import Refused
-from roquet.net.router import Parked, Reply, Request, Route, on
+from roquet.net.router import Parked, Reply, Request, RequestRoute, on
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.offset_table import ConsumerStatus, ResetOffsetList, ResetOffsets
 from roquet.protocol.bodies.queue_table import QueueTable
@@ -104,7 +104,7 @@ def _new_offsets(body: bytes) -> dict[QueueRef, int]:
     return {queue_ref(queue): offset for queue, offset in table.items()}
 
 
-ROUTES: Final[tuple[Route[Asked], ...]] = (
+ROUTES: Final[tuple[RequestRoute[Asked], ...]] = (
     on(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumersChangedHeader, members_changed),
     on(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetHeader, reset_offsets),
     on(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ConsumerStatusHeader, tell_status),

@@ -58,7 +58,7 @@ class Member(Protocol):
         """Returns when the first queues are read."""
 
     async def save(self) -> None:
-        """How far it is is kept for good."""
+        """Keeps for good how far it is."""
 
 
 def is_asked(group: str, command: Command) -> bool:

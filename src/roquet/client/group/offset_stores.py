@@ -1,7 +1,7 @@
 """Where offsets are kept for good: at the broker, in a file, or where a program wants them.
 
 A group that shares its queues keeps them at the broker, so that any member can go on where
-another one stopped. Who reads everything for itself keeps them in a file of its own. A program that
+another one stopped. A member that reads everything keeps them in a file of its own. A program that
 keeps them elsewhere, with its own results for example, hands in an `OffsetStore`.
 """
 

@@ -65,7 +65,7 @@ def recovery_of(error: ClientError) -> Recovery:
 
 
 def has_progress(pulled: Pulled, offset: int) -> bool:
-    """Whether the next pull asks for something else than the one at `offset`, or may wait."""
+    """Whether the next pull asks for something other than the one at `offset`, or may wait."""
     return pulled.status is PullStatus.NOTHING_NEW or pulled.next_offset != offset
 
 

@@ -118,7 +118,7 @@ class Puller:
         return self._pulled(order, await self.pull_records(order))
 
     async def pull_records(self, order: PullOrder) -> PulledRecords:
-        """The same for who reads records by itself, and compares tags again."""
+        """The same for callers that read records themselves, and compare tags again."""
         queue = order.queue
         broker_id, address = self._replica(queue)
         header = self._header(order, is_master=broker_id == MASTER_ID)

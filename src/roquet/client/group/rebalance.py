@@ -145,7 +145,7 @@ def share_of(
     queues: Sequence[QueueRef],
     members: Collection[str],
 ) -> Sequence[QueueRef]:
-    """Nothing for who is not known as a member yet, for the others share without it."""
+    """Nothing for a client that is not known as a member yet: the others share without it."""
     if not queues or client_id not in members:
         return ()
     return allocation(client_id, queues, list(members))

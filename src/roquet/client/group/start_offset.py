@@ -6,7 +6,7 @@
     the topic came after the member   the first message: all of them are newer
     a queue that was added later      the first message: all of them are new to the group
     AUTO, and the topic is young      the first message, as the broker says
-    AUTO, LAST, or a moment to come   the end, which 4.9 does not tell who asks for such a time
+    AUTO, LAST, or a moment to come   the end, which 4.9 does not tell when asked for such a time
 
 Where the end was is kept at once: a group that dies before its first commit must not begin at
 another end, and leave out what came between.

@@ -82,8 +82,8 @@ class Outbox:
         meets_all: bool = False,
     ) -> None:
         """Of those who share a name, it answers what `is_asked` of it. Unless it `names_group`,
-        brokers do not know the group to have this producer; who `meets_all` is known to all of them
-        before it sends anything."""
+        brokers do not know the group to have this producer; one that `meets_all` is known to all of
+        them before it sends anything."""
         self._names_group = names_group
         self._meets_all = meets_all
         self.config = config

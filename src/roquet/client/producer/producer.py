@@ -89,7 +89,7 @@ class AsyncProducer(Openable):
         """Returns when a broker has the message; tries others if one fails.
 
         With `queue` or `order_key` it goes to one queue, and is tried once. `delay` is a time from
-        now or a moment, and needs a broker with timers, which 4.9 has not; `delay_level` is one of
+        now or a moment, and needs a broker with timers, which 4.9 lacks; `delay_level` is one of
         the broker's levels: 1 is a second, 18 two hours. Raises SendFailed, SendUnknown or
         BadArgument.
         """
@@ -252,7 +252,7 @@ class AsyncProducer(Openable):
     ) -> bool:
         """Whether the broker of a queue has a message of its topic with this id, in any queue.
 
-        Brokers of Apache notice what they stored a few milliseconds later. What waits for a time
+        Brokers of Apache find what they stored only a few milliseconds later. What waits for a time
         or a transaction is not there yet. Raises Unreachable, RequestRefused or NoNameServer.
         """
         instance = self._outbox.usable().instance

@@ -103,7 +103,7 @@ class Sender:
         # Each topic has its own round. Where it begins is left to chance, or all producers would
         # begin at one broker.
         self._turns: defaultdict[str, int] = defaultdict(lambda: random.getrandbits(30))
-        # Who is watched, signs or keeps away from brokers has more to do.
+        # A producer that is watched, signs or keeps away from brokers has more to do.
         is_plain = not (hooks or config.avoid_slow_brokers or instance.requests.is_signed)
         self.first_attempts = (
             FirstAttempts(config, instance, clock, self._turns) if is_plain else None

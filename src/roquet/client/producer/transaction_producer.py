@@ -9,7 +9,7 @@ well the message is let go, if it raises the message is thrown away. A broker th
 asks any producer of the group: `check` has to know the answer, also after a crash.
 
 One process may prepare a message and another one end it: `prepare` returns what `end` needs, to be
-sent along. Who only prepares has no `check`, and is never asked.
+sent along. A producer that only prepares has no `check`, and is never asked.
 """
 
 import asyncio

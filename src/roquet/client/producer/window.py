@@ -12,7 +12,7 @@ class _Waiting(NamedTuple):
 
 @final
 class Window:
-    """Bounded in count and bytes; who comes first enters first. Belongs to the event loop.
+    """Bounded in count and bytes; first come, first served. Belongs to the event loop.
 
     Something larger than the window enters when that is empty, or it could never.
     """

@@ -46,7 +46,7 @@ class PullConsumerConfig(MemberConfig):
     # The most messages of one pull. Brokers give 32 unless their operator allows more, by
     # `maxTransferCountOnMessageInMemory`; that is worth a factor of three.
     pull_count: int = 256
-    # A poll takes whole pulls until it has as many messages.
+    # A poll takes whole pulls until it has at least this many messages.
     poll_count: int = 1000
     # Above one of these no more is pulled: what waits of a queue, its bytes, and what waits of all.
     queue_count_max: int = 1000

@@ -278,7 +278,7 @@ class AsyncPullConsumer(Openable):
     ) -> Pulled:
         """Asks a broker once, for any queue; `poll` knows nothing of it, and nothing is committed.
 
-        With `wait_s` the broker waits so long for a message. Where to go on, the answer says.
+        With `wait_s` the broker waits that long for a message. The answer says where to go on.
         Raises BadArgument, TopicNotFound, NoNameServer, Unreachable or RequestRefused.
         """
         check_count("offset", offset, 0)

@@ -61,7 +61,7 @@ class PullMember:
         self.cache = Cache(config.cached_count_max)
         # Those that were polled, or sought in, since the last commit.
         self._touched: set[Prefetcher] = set()
-        # Who changes what is read waits for what others began to change.
+        # Whoever changes what is read waits for what others began to change.
         self._changing = asyncio.Lock()
 
     # Its life.

@@ -118,5 +118,5 @@ class Assignment:
             self._membership.rebalance.wake()
 
     def _is_ours(self, queue: QueueRef) -> bool:
-        """Who lost a lock does not know how far the new owner is."""
+        """A member that lost a lock does not know how far the new owner is."""
         return self._locks is None or self._locks.is_held(queue)

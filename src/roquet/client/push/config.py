@@ -55,13 +55,13 @@ class PushConsumerConfig(MemberConfig):
     hooks: Sequence[ConsumeHook] = ()
     # Write down what becomes of messages: in the usual topic, or in one of this name.
     trace: bool | str = False
-    # With a number the listener gets a list of up to as many messages of one queue.
+    # With a number the listener gets a list of up to that many messages of one queue.
     batch_size: int | None = None
     # The messages of a queue one after the other; one that fails holds up those behind it.
     orderly: bool = False
     # How many listeners run at the same time: threads for a function, tasks for a coroutine.
     concurrency: int = 20
-    # How often a message comes again before it is a dead letter; None is 16, or endless in order.
+    # How often a message comes again before it is a dead letter; None is 16, or no limit in order.
     retry_count_max: int | None = None
     # How long a queue rests, in order, when a message failed.
     retry_pause_s: float = 1.0
@@ -73,7 +73,7 @@ class PushConsumerConfig(MemberConfig):
     # The most messages of one pull; None is 32, or as many as a batch has.
     pull_count: int | None = None
     pull_interval_s: float = 0.0
-    # A queue whose pull neither ends nor fails for so long is given back and begun anew.
+    # A queue whose pull neither ends nor fails for this long is given back and begun anew.
     stuck_pull_s: float = 120.0
     # Above one of these no more is pulled: unfinished messages of a queue, their bytes, and the
     # distance of the first and the last of them.

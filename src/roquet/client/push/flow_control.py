@@ -15,7 +15,7 @@ class QueueLimits(NamedTuple):
 
 
 def limits_of(config: PushConsumerConfig, queue_count: int) -> QueueLimits:
-    """Of each queue of a topic, when this member reads so many of them."""
+    """Of each queue of a topic, when this member reads `queue_count` of them."""
     count, size = config.queue_count_max, config.queue_size_max
     if config.topic_count_max is not None:
         count = max(1, config.topic_count_max // max(1, queue_count))

@@ -31,7 +31,7 @@ Messages = list[ReceivedMessage]
 
 
 class Renewal(NamedTuple):
-    """`taken` are queues that somebody else has now; who did not answer has said nothing."""
+    """`taken` are queues that somebody else has now; a broker that did not answer says nothing."""
 
     taken: list[QueueRef]
     have_all_answered: bool

@@ -40,7 +40,7 @@ class RetryLater(NotDone):
     Without a delay the broker decides: ten seconds first, and longer each time.
 
     With `delay` it comes again after that time, which is rounded up to one of the broker's levels:
-    1, 5, 10, 30 s, 1 to 10, 20, 30 min, 1 and 2 h. Who has changed the levels of a broker gives
+    1, 5, 10, 30 s, 1 to 10, 20, 30 min, 1 and 2 h. Whoever has changed the levels of a broker gives
     `delay_level`. In order nothing is rounded: the queue rests for `delay`, or as long as the
     consumer is set up to.
 
@@ -88,7 +88,7 @@ class DeadLetter(NotDone):
 
 
 def level_for(delay: timedelta) -> int:
-    """The first of the usual levels that waits for at least so long. Raises BadArgument."""
+    """The first of the usual levels that waits for at least that long. Raises BadArgument."""
     if not isinstance(delay, timedelta):
         raise bad("delay", "a timedelta", delay)
     seconds = delay.total_seconds()

@@ -81,7 +81,7 @@ class SendBack:
         """Makes a dead letter of it that says why. Raises ClientError when no broker took it."""
         count = message.retry_count
         try:
-            # One try more than may be; who has the message itself could not add anything to it.
+            # One try more than allowed; the broker that has the message could add nothing to it.
             await self._copy(message, count + 1, count, death_marks(error, count + 1))
         except ClientError as refused:
             log.info("%r is buried without a reason: %s", message, refused)

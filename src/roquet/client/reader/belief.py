@@ -2,8 +2,8 @@
 
 Brokers give less than is asked for, and do not say how much less: 32 messages or 256 KiB of what
 is in memory, 8 or 64 KiB of what is on disk, other numbers if their operator says so. With a
-filter they go on over what nobody wants, up to 800 offsets or more. Who wants many pulls on their
-way has to believe in a number; what a reply falls short is asked for again.
+filter they go on over what nobody wants, up to 800 offsets or more. Whoever wants many pulls on
+their way has to believe in a number; what a reply falls short is asked for again.
 """
 
 from typing import Final, Protocol, final

@@ -28,7 +28,7 @@ class RecordChunk(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Piece(NamedTuple):
+class PulledPiece(NamedTuple):
     """What one pull brought of a chunk."""
 
     next_offset: int
@@ -56,7 +56,7 @@ class ChunkBuilder:
     def has_records(self) -> bool:
         return self._count > 0
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: PulledPiece) -> None:
         self._next_offset = piece.next_offset
         if piece.record_count:
             self._count += piece.record_count

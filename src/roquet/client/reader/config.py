@@ -38,7 +38,7 @@ class TopicReaderConfig:
     # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
     # names them; None takes what the environment has in NAMESRV_ADDR.
     name_server: str | None
-    # Who pulls, for access control and statistics. It is neither joined nor are its offsets moved.
+    # Who pulls, for access control and statistics. It is not joined, and its offsets are not moved.
     group: str = TOOLS_GROUP
     # Names of topics and groups are those inside it.
     namespace: str | None = None

@@ -13,7 +13,7 @@ from roquet.client.errors import (
     Unreachable,
 )
 from roquet.client.group.pulling import PulledRecords, Puller, PullOrder
-from roquet.client.reader.verdict import Verdict, verdict_of
+from roquet.client.reader.verdict import PullVerdict, verdict_of
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,9 @@ class PatientPuller:
         self._routes = routes
         self._patience_s = patience_s
 
-    async def pull(self, order: PullOrder, *, is_filtered: bool) -> tuple[Verdict, PulledRecords]:
+    async def pull(
+        self, order: PullOrder, *, is_filtered: bool
+    ) -> tuple[PullVerdict, PulledRecords]:
         """A reply that goes on or says that offsets are gone.
 
         Raises RequestRefused, or Unreachable when there was none for as long as patience lasts.
@@ -40,7 +42,7 @@ class PatientPuller:
             try:
                 reply = await self._puller.pull_records(order)
                 verdict = verdict_of(reply, order.offset, is_filtered=is_filtered)
-                if verdict is not Verdict.NOT_NOW:
+                if verdict is not PullVerdict.NOT_NOW:
                     return verdict, reply
                 error: ClientError = Unreachable(
                     order.queue.broker_name, f"it does not give what is at offset {order.offset}"

@@ -2,7 +2,7 @@
 
 A broker compares hashes of tags, and "Aa" has that of "BB". By an SQL92 expression that it cannot
 compile it filters nothing, so that is compiled here first, and every message it let pass is looked
-at again, for some microseconds each. What a 4.9 does not know of 5.x, such as CONTAINS, ends its
+at again, at a few microseconds each. What a 4.9 does not know of 5.x, such as CONTAINS, ends its
 reading of the expression, and then mostly nothing passes: that cannot be made good here.
 """
 

@@ -15,8 +15,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar, Unpack, final
+from typing import Final, NamedTuple, TypeVar, Unpack, final
 
 from roquet.client.admin.config import AdminConfig
 from roquet.client.admin.servers import AdminServers
@@ -30,12 +29,13 @@ from roquet.client.errors import BadArgument, NotOpen, TopicNotFound
 from roquet.client.group.pulling import Puller
 from roquet.client.moments import moment_of, timestamp_ms
 from roquet.client.names import wrapped
+from roquet.client.openable import Openable
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
 from roquet.client.reader.config import TopicReaderConfig, TopicReaderOptions
 from roquet.client.reader.group_making import GroupMaker
 from roquet.client.reader.patience import PatientPuller
-from roquet.client.reader.reading import RangeReading, ReadLimits, ReadOrder
+from roquet.client.reader.reading import RangeReading, ReadAheadLimits, ReadOrder
 from roquet.client.reader.time_search import TimeSearch
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.heartbeat import Heartbeat
@@ -68,7 +68,7 @@ class _Open:
 
 
 @final
-class AsyncTopicReader:
+class AsyncTopicReader(Openable):
     """Reads topics without a group, and moves nobody's offsets.
 
     Belongs to the event loop and the process that opened it.
@@ -137,18 +137,6 @@ class AsyncTopicReader:
         was_closed, self._is_closed = self._is_closed, True
         if not was_closed and self._open is not None:
             await self._open.instance.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # What there is.
 
@@ -254,7 +242,7 @@ class AsyncTopicReader:
             opened.puller,
             opened.instance.services,
             ReadOrder(wire_queue, start, end, subscription, skip_gone),
-            ReadLimits(config.in_flight, config.ahead_size),
+            ReadAheadLimits(config.in_flight, config.ahead_size),
             queue,
         )
         if start >= end:

@@ -19,16 +19,16 @@ from roquet.client.reader.belief import (
     Belief,
     CountBelief,
 )
-from roquet.client.reader.chunk import ChunkBuilder, Piece, RecordChunk
+from roquet.client.reader.chunk import ChunkBuilder, PulledPiece, RecordChunk
 from roquet.client.reader.patience import PatientPuller
 from roquet.client.reader.picking import Picked, Picker
-from roquet.client.reader.verdict import Verdict, behind_gap
+from roquet.client.reader.verdict import PullVerdict, behind_gap
 from roquet.net.service import OnFailure, Services
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.subscription import Subscription
 
 _WHAT: Final = "topic reader"
-# Spans in which a filter finds nothing take no bytes, but not no memory.
+# Spans in which a filter finds nothing bring no bytes, but take memory all the same.
 _SPAN_COUNT_MAX: Final = 4096
 
 
@@ -42,7 +42,7 @@ class ReadOrder(NamedTuple):
     skips_gone: bool = False
 
 
-class ReadLimits(NamedTuple):
+class ReadAheadLimits(NamedTuple):
     in_flight: int
     ahead_size: int
 
@@ -55,7 +55,7 @@ class _Span:
     def __init__(self, offset: int, end: int) -> None:
         self.offset = offset
         self.end = end
-        self.pieces: deque[Piece] = deque()
+        self.pieces: deque[PulledPiece] = deque()
         self.error: ClientError | None = None
         self.is_over = False
 
@@ -69,7 +69,7 @@ class RangeReading:
         puller: PatientPuller,
         services: Services,
         order: ReadOrder,
-        limits: ReadLimits,
+        limits: ReadAheadLimits,
         name: QueueRef,
     ) -> None:
         self._puller = puller
@@ -206,7 +206,7 @@ class RangeReading:
         # Whoever waits for records waits for these.
         return span is self._spans[0] and not span.pieces
 
-    async def _pull(self, span: _Span) -> Piece:
+    async def _pull(self, span: _Span) -> PulledPiece:
         offset = span.offset
         count_max = PULL_COUNT_MAX if self._picker.is_filter else span.end - offset
         order = PullOrder(
@@ -219,15 +219,15 @@ class RangeReading:
             size_max=PULL_SIZE_MAX,
         )
         verdict, reply = await self._puller.pull(order, is_filtered=self._picker.is_filter)
-        if verdict is Verdict.GONE:
+        if verdict is PullVerdict.GONE:
             self._check_gone(reply, offset)
-            return Piece(behind_gap(reply, offset, span.end), 0, b"")
+            return PulledPiece(behind_gap(reply, offset, span.end), 0, b"")
         self._learn(span, count_max, reply)
         next_offset = min(reply.next_offset, span.end)
         picked = self._picked(reply, offset, next_offset)
         if not self._picker.is_filter and picked.whole_end < next_offset:
             self._check_gone(reply, picked.whole_end)
-        return Piece(next_offset, picked.record_count, picked.records)
+        return PulledPiece(next_offset, picked.record_count, picked.records)
 
     def _check_gone(self, reply: PulledRecords, offset: int) -> None:
         if self._order.skips_gone:

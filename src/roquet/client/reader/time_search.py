@@ -13,7 +13,7 @@ from roquet.client.errors import Unreachable
 from roquet.client.group.pulling import PullOrder
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.patience import PatientPuller
-from roquet.client.reader.verdict import Verdict, behind_gap
+from roquet.client.reader.verdict import PullVerdict, behind_gap
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.subscription import Subscription
@@ -49,7 +49,7 @@ class TimeSearch:
                 queue, Subscription(queue.topic), offset, 1, suspend_s=0.0, says_subscription=True
             )
             verdict, reply = await self._puller.pull(order, is_filtered=False)
-            if verdict is Verdict.GOES_ON:
+            if verdict is PullVerdict.GOES_ON:
                 try:
                     return peek_record(reply.records).store_timestamp
                 except BadMessage as error:

@@ -32,7 +32,7 @@ from roquet.pipeline.jobs.store_shares import (
     stored_queues,
 )
 from roquet.pipeline.jobs.task_runs import run_tasks
-from roquet.pipeline.lake.entries import Entry
+from roquet.pipeline.lake.entries import LakeEntry
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.publish_log import PublishLog
 from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings, read_settings
@@ -110,7 +110,7 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
 def backfill(
     spark: SparkSession,
     plan: BackfillPlan,
-    on_published: Callable[[Entry, int], None] = lambda _entry, _wanted: None,
+    on_published: Callable[[LakeEntry, int], None] = lambda _entry, _wanted: None,
     stop: Event | None = None,
 ) -> BackfillReport:
     """Returns when all is published, or soon after `stop` is set.
@@ -126,7 +126,7 @@ def backfill(
         queues = stored_queues(options, shares, broker_name)
         wanted = _wanted(plan, lake.state, queues)
         rows = sum(each.range.row_count for each in wanted)
-        entries: list[Entry] = []
+        entries: list[LakeEntry] = []
         is_complete = True
         json_schema = columns.ddl if columns else None
         for round_ in _rounds(spark, needed_shares(options, shares, wanted)):
@@ -147,7 +147,7 @@ def _publish(
     shares: Sequence[StoreShare],
     wanted: Sequence[Wanted],
     json_schema: str | None,
-) -> Entry | None:
+) -> LakeEntry | None:
     tasks = [
         ShareTask(
             share=share,
@@ -223,7 +223,7 @@ def _store_options(plan: BackfillPlan, broker_name: str | None = None) -> StoreO
 
 def _report(
     state: LakeState,
-    entries: Sequence[Entry],
+    entries: Sequence[LakeEntry],
     queues: Sequence[StoredQueue],
     *,
     is_complete: bool,

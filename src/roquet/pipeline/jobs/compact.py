@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from roquet.pipeline.jobs.task_runs import run_tasks
-from roquet.pipeline.lake.entries import Entry, Join, StagedJoin
+from roquet.pipeline.lake.entries import Join, LakeEntry, StagedJoin
 from roquet.pipeline.lake.joining import WantedJoin, in_rounds, wanted_joins, write_join
 from roquet.pipeline.lake.lake import Lake, no_lake
 from roquet.pipeline.lake.settings import read_settings
@@ -60,7 +60,7 @@ def check_compact(plan: CompactPlan) -> None:
 def compact(
     spark: SparkSession,
     plan: CompactPlan,
-    on_published: Callable[[Entry, int], None] = lambda _entry, _wanted: None,
+    on_published: Callable[[LakeEntry, int], None] = lambda _entry, _wanted: None,
     stop: Event | None = None,
 ) -> CompactReport:
     """Returns when all is joined, or soon after `stop` is set. Raises BadLake and QueryFailed.
@@ -93,7 +93,7 @@ def compact(
         )
 
 
-def _join(spark: SparkSession, lake: Lake, joins: list[WantedJoin]) -> Entry:
+def _join(spark: SparkSession, lake: Lake, joins: list[WantedJoin]) -> LakeEntry:
     base = lake.state.entry_number
     work = partial(_write, lake.path, lake.run, base + 1)
     made = run_tasks(spark, work, list(enumerate(joins)))

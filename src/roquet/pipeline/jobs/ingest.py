@@ -29,7 +29,7 @@ from roquet.pipeline.jobs.lake_choice import (
 from roquet.pipeline.jobs.query_failures import failure_of, is_slow_start
 from roquet.pipeline.jobs.query_lag import lag_told
 from roquet.pipeline.jobs.staging_source import SOURCE_NAME, StagingSource
-from roquet.pipeline.lake.entries import Entry, Staged
+from roquet.pipeline.lake.entries import LakeEntry, Staged
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings
 from roquet.pipeline.options.declaring import read_options
@@ -149,7 +149,7 @@ def _source_options(plan: IngestPlan) -> dict[str, str]:
     return options
 
 
-def added_up(progress: IngestProgress, entry: Entry) -> IngestProgress:
+def added_up(progress: IngestProgress, entry: LakeEntry) -> IngestProgress:
     return progress._replace(
         batches=progress.batches + 1,
         messages=progress.messages + sum(piece.rows for piece in entry.added),

@@ -51,7 +51,7 @@ class Package(NamedTuple):
     libraries: dict[str, str]
 
 
-class _Found(NamedTuple):
+class _PackedFile(NamedTuple):
     """A file, and what it is called in the archive."""
 
     path: Path
@@ -102,7 +102,7 @@ def _write(path: Path, libraries: Sequence[str], scratch: Path) -> int:
     return unpacked_bytes
 
 
-def _compile(found: _Found, target: Path) -> None:
+def _compile(found: _PackedFile, target: Path) -> None:
     try:
         py_compile.compile(
             str(found.path),
@@ -120,14 +120,14 @@ def _bytecode_name(name: PurePosixPath) -> str:
     return importlib.util.cache_from_source(str(name))
 
 
-def _files(libraries: Sequence[str]) -> Iterator[_Found]:
+def _files(libraries: Sequence[str]) -> Iterator[_PackedFile]:
     for name in _PACKAGES:
         yield from _own_files(name)
     for name in libraries:
         yield from _library_files(name)
 
 
-def _own_files(name: str) -> Iterator[_Found]:
+def _own_files(name: str) -> Iterator[_PackedFile]:
     """From where the package was imported, which may be the sources themselves."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
@@ -135,10 +135,10 @@ def _own_files(name: str) -> Iterator[_Found]:
     root = Path(spec.origin).parent
     for path in sorted(root.rglob("*")):
         if path.is_file() and _is_wanted(path.relative_to(root)):
-            yield _Found(path, PurePosixPath(name, path.relative_to(root)))
+            yield _PackedFile(path, PurePosixPath(name, path.relative_to(root)))
 
 
-def _library_files(name: str) -> Iterator[_Found]:
+def _library_files(name: str) -> Iterator[_PackedFile]:
     try:
         files = distribution(name).files
     except PackageNotFoundError:
@@ -150,7 +150,7 @@ def _library_files(name: str) -> Iterator[_Found]:
     for file in sorted(files):
         # Commands lie outside of where modules are.
         if ".." not in file.parts and _is_wanted(file):
-            yield _Found(Path(str(file.locate())), PurePosixPath(file))
+            yield _PackedFile(Path(str(file.locate())), PurePosixPath(file))
 
 
 def _is_wanted(path: PurePosixPath | Path) -> bool:

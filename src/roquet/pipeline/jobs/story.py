@@ -75,7 +75,7 @@ class StoryPlaces(NamedTuple):
 
 
 def story_places(plan: StoryPlan) -> StoryPlaces:
-    """Raises what the client raises, TopicNotFound among it."""
+    """Raises what the client raises, such as TopicNotFound."""
     with cluster_admin(plan.brokers) as admin:
         groups = list(plan.groups) or admin.topic_groups(plan.topic)
         there = set(admin.topics(with_internal=True))

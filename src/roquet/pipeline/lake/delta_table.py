@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.ddl import read_ddl
-from roquet.pipeline.lake.entries import Entry, LakeFile
+from roquet.pipeline.lake.entries import LakeEntry, LakeFile
 from roquet.pipeline.lake.file_names import PARTITIONING, directory_of, partition_values
 from roquet.pipeline.lake.settings import LakeSettings
 from roquet.pipeline.lake.staging import lake_columns
@@ -48,13 +48,13 @@ class DeltaMirror:
         with self._told():
             self._table()
 
-    def has(self, entry: Entry) -> bool:
+    def has(self, entry: LakeEntry) -> bool:
         """Raises BadLake."""
         with self._told():
             version = self._table().transaction_version(self._settings.id)
         return version is not None and version >= entry.number
 
-    def commit(self, entry: Entry) -> None:
+    def commit(self, entry: LakeEntry) -> None:
         """Returns when readers of the table see what the entry says. Raises BadLake."""
         if not self.has(entry):
             with self._told():
@@ -69,7 +69,7 @@ class DeltaMirror:
         except DeltaError as error:
             raise BadLake(f"the table of Delta in {self._lake}: {error}") from None
 
-    def _commit(self, entry: Entry) -> None:
+    def _commit(self, entry: LakeEntry) -> None:
         from deltalake import CommitProperties, Transaction  # noqa: PLC0415
 
         table = self._table_with(entry.json_schema)
@@ -113,7 +113,7 @@ class DeltaMirror:
         return table
 
 
-def _actions(entry: Entry) -> Iterator[Any]:
+def _actions(entry: LakeEntry) -> Iterator[Any]:
     from deltalake.transaction import RemoveAction  # noqa: PLC0415
 
     for piece in entry.added:
@@ -126,7 +126,7 @@ def _actions(entry: Entry) -> Iterator[Any]:
             yield RemoveAction(path, False, entry.published_ms, None, values)
 
 
-def _added(file: LakeFile, entry: Entry, *, is_new: bool) -> Any:
+def _added(file: LakeFile, entry: LakeEntry, *, is_new: bool) -> Any:
     from deltalake.transaction import AddAction  # noqa: PLC0415
 
     return AddAction(

@@ -40,7 +40,7 @@ class LakeFile(msgspec.Struct, frozen=True):
 
 
 @final
-class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
+class LakePiece(msgspec.Struct, frozen=True, omit_defaults=True):
     """The messages of a queue from `start` to before `end`: those of one hour, in one file.
 
     Offsets without a message (a filter left it out) belong to a piece, too; a piece without any
@@ -76,7 +76,7 @@ class Staged(msgspec.Struct, frozen=True):
     """What a task hands to whoever publishes: a piece, and the log that it was planned by."""
 
     base: int
-    piece: Piece
+    piece: LakePiece
 
 
 @final
@@ -96,7 +96,7 @@ class StagedJoin(msgspec.Struct, frozen=True):
 
 
 @final
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class LakeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a lake. `number` counts from 1; the name of its file says it, too.
 
     Joining changes neither which messages there are nor which offsets the lake has.
@@ -106,6 +106,6 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int
     number: int
     published_ms: int
-    added: list[Piece] = []
+    added: list[LakePiece] = []
     joined: list[Join] = []
     json_schema: str | None = None

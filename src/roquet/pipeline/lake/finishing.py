@@ -16,14 +16,14 @@ from typing import Final
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.durable import make_directories, sync_directories, sync_directory
-from roquet.pipeline.lake.entries import Entry, Join, LakeFile
+from roquet.pipeline.lake.entries import Join, LakeEntry, LakeFile
 from roquet.pipeline.lake.exchange import exchange
 from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, directory_of, quarantine_of
 
 _REPLACING: Final = "replacing"
 
 
-def move_pieces(lake: Path, entry: Entry) -> None:
+def move_pieces(lake: Path, entry: LakeEntry) -> None:
     """Give the files of pieces their names; some may have them already. Raises BadLake."""
     files = [file for piece in entry.added if (file := piece.file) is not None]
     _move(lake, files, entry)
@@ -31,14 +31,14 @@ def move_pieces(lake: Path, entry: Entry) -> None:
     _move(quarantine_of(lake), quarantined, entry)
 
 
-def exchange_joined(lake: Path, entry: Entry) -> None:
+def exchange_joined(lake: Path, entry: LakeEntry) -> None:
     """Replace the directories in which files were joined. Raises BadLake."""
     for directory, joins in _by_directory(entry.joined):
         removed = {Path(path).name for join in joins for path in join.removed}
         _replace(lake, directory, removed, [join.file for join in joins], entry)
 
 
-def move_joined(lake: Path, entry: Entry) -> None:
+def move_joined(lake: Path, entry: LakeEntry) -> None:
     """Put joined files beside those whose messages they have: for readers that go by a list."""
     _move(lake, [join.file for join in entry.joined], entry)
 
@@ -48,7 +48,7 @@ def remove_replaced(lake: Path) -> None:
         shutil.rmtree(each, ignore_errors=True)
 
 
-def _move(root: Path, files: Iterable[LakeFile], entry: Entry) -> None:
+def _move(root: Path, files: Iterable[LakeFile], entry: LakeEntry) -> None:
     moved: set[Path] = set()
     for file in files:
         target = root / file.path
@@ -63,7 +63,7 @@ def _move(root: Path, files: Iterable[LakeFile], entry: Entry) -> None:
 
 
 def _replace(
-    lake: Path, directory: str, removed: set[str], files: Sequence[LakeFile], entry: Entry
+    lake: Path, directory: str, removed: set[str], files: Sequence[LakeFile], entry: LakeEntry
 ) -> None:
     target = lake / directory
     names = {each.name for each in target.iterdir()}
@@ -113,5 +113,5 @@ def _by_directory(joins: Iterable[Join]) -> list[tuple[str, list[Join]]]:
     return [(key, list(group)) for key, group in groupby(sorted(joins, key=directory), directory)]
 
 
-def _gone(root: Path, file: LakeFile, entry: Entry) -> BadLake:
+def _gone(root: Path, file: LakeFile, entry: LakeEntry) -> BadLake:
     return BadLake(f"{file.path} is listed by entry {entry.number} of the lake {root}, and gone")

@@ -31,7 +31,7 @@ _PLAIN: Final[Mapping[pa.DataType, Any]] = {
 }
 
 
-class Decoded(NamedTuple):
+class DecodedRows(NamedTuple):
     """Rows with columns from their bodies, and rows with the reason why there are none."""
 
     good: pa.RecordBatch
@@ -56,7 +56,7 @@ class JsonColumns:
     def ddl(self) -> str:
         return write_ddl(self.schema)
 
-    def decode(self, rows: pa.RecordBatch) -> Decoded:
+    def decode(self, rows: pa.RecordBatch) -> DecodedRows:
         """All rows are in one of both, in their order."""
         read = [self._read(body) for body in rows.column(_BODY_COLUMN).to_pylist()]
         try:
@@ -70,7 +70,7 @@ class JsonColumns:
         for field, column in zip(self.schema, columns, strict=True):
             good = good.append_column(field, column)
         reasons = [each.reason for each in read if each.reason is not None]
-        return Decoded(good, bad.append_column(REASON_COLUMN, pa.array(reasons, pa.string())))
+        return DecodedRows(good, bad.append_column(REASON_COLUMN, pa.array(reasons, pa.string())))
 
     def _read(self, body: bytes | None) -> "_Body":
         try:

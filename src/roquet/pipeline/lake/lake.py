@@ -13,7 +13,7 @@ from uuid import uuid4
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.delta_table import DeltaMirror
 from roquet.pipeline.lake.durable import make_directories
-from roquet.pipeline.lake.entries import ENTRY_VERSION, Entry, LakeFile, Staged, StagedJoin
+from roquet.pipeline.lake.entries import ENTRY_VERSION, LakeEntry, LakeFile, Staged, StagedJoin
 from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, STAGED_DIRECTORY, quarantine_of
 from roquet.pipeline.lake.finishing import (
     exchange_joined,
@@ -92,7 +92,7 @@ class Lake:
     def state(self) -> LakeState:
         return self._log.state
 
-    def publish(self, staged: Sequence[Staged], json_schema: str | None = None) -> Entry | None:
+    def publish(self, staged: Sequence[Staged], json_schema: str | None = None) -> LakeEntry | None:
         """Make staged pieces visible, all of them or, after a crash, all when it is opened again.
 
         The entry is the promise: once it is safe, its files get their names. None if there is
@@ -106,15 +106,15 @@ class Lake:
         self.state.check_new(pieces)
         self._check_staged(self.path, [piece.file for piece in pieces])
         self._check_staged(quarantine_of(self.path), [piece.quarantined for piece in pieces])
-        entry = Entry(ENTRY_VERSION, number, _now_ms(), added=pieces, json_schema=json_schema)
+        entry = LakeEntry(ENTRY_VERSION, number, _now_ms(), added=pieces, json_schema=json_schema)
         return self._write(entry)
 
-    def join(self, staged: Sequence[StagedJoin]) -> Entry:
+    def join(self, staged: Sequence[StagedJoin]) -> LakeEntry:
         """Let joined files take the place of others, as `publish` does. Raises BadLake."""
         number = self._next_number(each.base for each in staged)
         joins = [each.join for each in staged]
         self._check_staged(self.path, [join.file for join in joins])
-        return self._write(Entry(ENTRY_VERSION, number, _now_ms(), joined=joins))
+        return self._write(LakeEntry(ENTRY_VERSION, number, _now_ms(), joined=joins))
 
     def _next_number(self, bases: Iterable[int]) -> int:
         number = self._log.refresh().entry_number
@@ -122,7 +122,7 @@ class Lake:
             raise another_writer(self.path)
         return number + 1
 
-    def _write(self, entry: Entry) -> Entry:
+    def _write(self, entry: LakeEntry) -> LakeEntry:
         self._log.append(entry)
         self._finish(entry)
         # What is left was made by attempts that failed, or whose twin was faster.
@@ -151,7 +151,7 @@ class Lake:
             if not staged.exists() or staged.stat().st_size != file.bytes:
                 raise BadLake(f"{staged} is gone or not whole: something else removes files there")
 
-    def _finish(self, entry: Entry) -> None:
+    def _finish(self, entry: LakeEntry) -> None:
         """Readers get to see what the entry says; some of it they may see already."""
         move_pieces(self.path, entry)
         if self._delta is None:

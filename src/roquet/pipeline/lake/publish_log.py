@@ -10,13 +10,13 @@ import msgspec
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.durable import create_whole
-from roquet.pipeline.lake.entries import ENTRY_VERSION, Entry
+from roquet.pipeline.lake.entries import ENTRY_VERSION, LakeEntry
 from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY
 from roquet.pipeline.lake.state import LakeState
 
 LOG_DIRECTORY: Final = f"{CONTROL_DIRECTORY}/log"
 
-_decode = msgspec.json.Decoder(Entry).decode
+_decode = msgspec.json.Decoder(LakeEntry).decode
 
 
 @final
@@ -26,7 +26,7 @@ class PublishLog:
     def __init__(self, lake: Path) -> None:
         self._directory = lake / LOG_DIRECTORY
         self.state = LakeState()
-        self.last_entry: Entry | None = None
+        self.last_entry: LakeEntry | None = None
 
     def refresh(self) -> LakeState:
         """Read what was added since. Raises BadLake."""
@@ -35,7 +35,7 @@ class PublishLog:
             self.last_entry = entry
         return self.state
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: LakeEntry) -> None:
         """Returns when the entry is safe. Raises BadLake if another writer was faster."""
         try:
             create_whole(self._path(entry.number), msgspec.json.encode(entry))
@@ -44,7 +44,7 @@ class PublishLog:
         self.state.apply(entry)
         self.last_entry = entry
 
-    def _read(self, number: int) -> Entry | None:
+    def _read(self, number: int) -> LakeEntry | None:
         path = self._path(number)
         try:
             content = path.read_bytes()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roquet.pipeline.lake.durable import make_directories, sync_directory, sync_file
-from roquet.pipeline.lake.entries import LakeFile, Piece
+from roquet.pipeline.lake.entries import LakeFile, LakePiece
 from roquet.pipeline.lake.file_names import published_path, quarantine_of, staged_path
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.state import Wanted
@@ -63,7 +63,7 @@ class StagedWriter:
         self._run = run
         self._json_columns = json_columns
 
-    def write(self, wanted: Wanted, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    def write(self, wanted: Wanted, batches: Iterable[pa.RecordBatch]) -> Iterator[LakePiece]:
         """The pieces, safe on disk. Together they cover every offset that was wanted."""
         hour: int | None = None
         files = self._new_files()
@@ -127,11 +127,11 @@ class _HourFiles:
         self._good.add(rows)
 
 
-def _piece(wanted: Wanted, span: tuple[int, int], hour: int | None, files: _HourFiles) -> Piece:
+def _piece(wanted: Wanted, span: tuple[int, int], hour: int | None, files: _HourFiles) -> LakePiece:
     queue = wanted.range.queue
     path = "" if hour is None else published_path(wanted, *span, hour)
     good, bad = files.close(path)
-    return Piece(
+    return LakePiece(
         topic=queue.topic,
         broker=queue.broker_name,
         queue=queue.queue_id,

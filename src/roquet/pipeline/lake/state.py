@@ -6,7 +6,7 @@ from typing import NamedTuple, final
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.entries import Birth, Entry, Join, LakeFile, Piece
+from roquet.pipeline.lake.entries import Birth, Join, LakeEntry, LakeFile, LakePiece
 from roquet.pipeline.lake.offset_ranges import OffsetRanges
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_tables import queue_key
@@ -47,7 +47,7 @@ class LakeState:
         """Messages that could not be decoded."""
         return sum(file.rows for file in self.quarantined_files.values())
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: LakeEntry) -> None:
         """Raises BadLake for an entry that does not follow what is there."""
         if entry.number != self.entry_number + 1:
             raise BadLake(f"entry {entry.number} of the log follows entry {self.entry_number}")
@@ -58,7 +58,7 @@ class LakeState:
         self.json_schema = entry.json_schema or self.json_schema
         self.entry_number = entry.number
 
-    def check_new(self, pieces: Iterable[Piece]) -> None:
+    def check_new(self, pieces: Iterable[LakePiece]) -> None:
         """Raises BadLake if the lake has part of them, or if they overlap."""
         among_them: dict[tuple[QueueRef, int], OffsetRanges] = defaultdict(OffsetRanges)
         for piece in pieces:
@@ -80,7 +80,7 @@ class LakeState:
             )
         self.files[join.file.path] = join.file
 
-    def _add(self, number: int, piece: Piece) -> None:
+    def _add(self, number: int, piece: LakePiece) -> None:
         queue = piece.queue_ref
         if not self._ranges[queue, piece.generation].add(piece.start, piece.end):
             raise BadLake(

@@ -22,7 +22,7 @@ from roquet.pipeline.connections import credentials_of, tls_of
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.retrying import UNANSWERED
 from roquet.pipeline.sink.pace import Pace
-from roquet.pipeline.sink.pieces import Piece
+from roquet.pipeline.sink.pieces import SendPiece
 
 log = logging.getLogger(__name__)
 
@@ -139,18 +139,18 @@ class Deliverer:
         self._looks_first = looks_first
         self._turn = turn
 
-    async def deliver(self, pieces: Sequence[Piece], in_flight: int) -> None:
+    async def deliver(self, pieces: Sequence[SendPiece], in_flight: int) -> None:
         """Returns when brokers have all. Pieces of a fixed queue go one after the other."""
         works = (partial(self._deliver_lane, lane) for lane in _lanes(pieces))
         await in_parallel(works, in_flight)
 
-    async def _deliver_lane(self, lane: Sequence[Piece]) -> None:
+    async def _deliver_lane(self, lane: Sequence[SendPiece]) -> None:
         for piece in lane:
             self._turn += 1
             await self._wait_for_turn(piece)
             await attempted(partial(self._attempt, piece, self._turn), self._patience)
 
-    async def _wait_for_turn(self, piece: Piece) -> None:
+    async def _wait_for_turn(self, piece: SendPiece) -> None:
         """Apart from the attempts, whose patience is about brokers."""
         if not self._pace.has_limit:
             return
@@ -163,7 +163,7 @@ class Deliverer:
         if not (self._looks_first and await attempted(look, self._patience)):
             await self._pace.admit(piece.message_count)
 
-    async def _attempt(self, piece: Piece, turn: int, count: int) -> None:
+    async def _attempt(self, piece: SendPiece, turn: int, count: int) -> None:
         queue = piece.queue
         if self._looks_first:
             queues = await self._producer.queues(piece.topic, timeout_s=self._patience.request_s)
@@ -195,10 +195,10 @@ async def is_stored_anywhere(
     return any(answers)
 
 
-def _lanes(pieces: Sequence[Piece]) -> list[list[Piece]]:
+def _lanes(pieces: Sequence[SendPiece]) -> list[list[SendPiece]]:
     """Pieces that must not overtake each other are in one list."""
-    lanes: list[list[Piece]] = []
-    of_queue: dict[QueueRef, list[Piece]] = {}
+    lanes: list[list[SendPiece]] = []
+    of_queue: dict[QueueRef, list[SendPiece]] = {}
     for piece in pieces:
         if piece.queue is None:
             lanes.append([piece])

@@ -37,7 +37,7 @@ _PLACEHOLDER: Final = "0" * 32
 _COLUMNS: Final = {Property.TAGS: "tags", Property.KEYS: "keys"}
 
 
-class Piece(NamedTuple):
+class SendPiece(NamedTuple):
     """One request. Without a queue any will do."""
 
     topic: str
@@ -88,7 +88,7 @@ class Cutter:
 
     def pieces(
         self, rows: pa.RecordBatch, shares: Sequence[Share], first_row: int
-    ) -> Iterator[Piece]:
+    ) -> Iterator[SendPiece]:
         """`first_row` is the number of the first of `rows` in the partition. Raises BadRow."""
         self._first_row = first_row
         for share in shares:
@@ -103,7 +103,7 @@ class Cutter:
         for _ in self._encoded(encodable(rows, share), share):
             pass
 
-    def _piece(self, rows: pa.RecordBatch, share: Share, batch: EncodedBatch) -> Piece:
+    def _piece(self, rows: pa.RecordBatch, share: Share, batch: EncodedBatch) -> SendPiece:
         stem = self._task.piece_id(self.piece_count, share.topic, batch.body)
         self.piece_count += 1
         ids = [stem + number for number in _NUMBERS[: batch.row_count]]
@@ -113,7 +113,7 @@ class Cutter:
             count_max=batch.row_count,
             extra=self._properties(pa.array(ids)),
         )
-        return Piece(share.topic, share.queue, named.body, batch.row_count, ids[0])
+        return SendPiece(share.topic, share.queue, named.body, batch.row_count, ids[0])
 
     def _encoded(self, rows: pa.RecordBatch, share: Share) -> Iterator[EncodedBatch]:
         """Cut to size; a row that is too large for that is alone."""

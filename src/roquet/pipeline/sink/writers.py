@@ -35,7 +35,7 @@ from roquet.pipeline.options.writing import (
 from roquet.pipeline.retrying import retried
 from roquet.pipeline.sink.delivering import Deliverer, Outlet, in_parallel, outlet, patience_of
 from roquet.pipeline.sink.pace import Pace
-from roquet.pipeline.sink.pieces import Cuts, Cutter, Piece, TaskId
+from roquet.pipeline.sink.pieces import Cuts, Cutter, SendPiece, TaskId
 from roquet.pipeline.sink.rows import checked_rows, sorted_out
 from roquet.pipeline.sink.single_rows import SingleRow, send_row, single_rows
 from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
@@ -66,7 +66,7 @@ class WriteReport(WriterCommitMessage):
     prepared: Sequence[PreparedMessage] = ()
 
 
-class Attempt(NamedTuple):
+class TaskAttempt(NamedTuple):
     """One attempt of one task."""
 
     task: TaskId
@@ -85,7 +85,7 @@ class BatchWriter(DataSourceArrowWriter):
         context = _task_context()
         task = TaskId(self._write_id, _ONLY_BATCH, context.partitionId())
         return write_rows(
-            self._options, Attempt(task, self._run_id, context.attemptNumber()), iterator
+            self._options, TaskAttempt(task, self._run_id, context.attemptNumber()), iterator
         )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -109,7 +109,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert batch_id is not None
         task = TaskId(query_id, int(batch_id), context.partitionId())
         return write_rows(
-            self._options, Attempt(task, self._run_id, context.attemptNumber()), iterator
+            self._options, TaskAttempt(task, self._run_id, context.attemptNumber()), iterator
         )
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -127,7 +127,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def write_rows(
-    options: WriteOptions, attempt: Attempt, batches: Iterator[pa.RecordBatch]
+    options: WriteOptions, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]
 ) -> WriteReport:
     """All rows of a task. Raises BadRow or SendError, and Spark tries the task again."""
     if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
@@ -136,7 +136,7 @@ def write_rows(
 
 
 def _send(
-    options: WriteOptions, attempt: Attempt, batches: Iterator[pa.RecordBatch]
+    options: WriteOptions, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]
 ) -> WriteReport:
     task, _, attempt_number = attempt
     is_idempotent = options.delivery_mode is DeliveryMode.IDEMPOTENT
@@ -176,7 +176,7 @@ def _deliver(
     sending: Outlet,
     options: WriteOptions,
     pace: Pace,
-    pieces: Sequence[Piece],
+    pieces: Sequence[SendPiece],
     turn: int,
     single: Sequence[SingleRow],
     place: str,
@@ -199,7 +199,7 @@ def _deliver(
 
 
 def _prepare(
-    options: WriteOptions, attempt: Attempt, batches: Iterator[pa.RecordBatch]
+    options: WriteOptions, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]
 ) -> WriteReport:
     task = attempt.task
     assert options.transaction_log is not None

@@ -18,7 +18,7 @@ _QUEUE_ID_BITS: Final = 32
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
-Bounds = Mapping[tuple[str, int], QueueBounds]
+BoundsByQueue = Mapping[tuple[str, int], QueueBounds]
 
 
 @final
@@ -29,7 +29,7 @@ class RowRules:
         self,
         *,
         topics: Sequence[str],
-        bounds: Bounds | None = None,
+        bounds: BoundsByQueue | None = None,
         queue_ids: Collection[int] | None = None,
         begin_ms: int | None = None,
         end_ms: int | None = None,
@@ -63,7 +63,7 @@ class RowRules:
 
 
 class _QueueRule:
-    def __init__(self, topics: Sequence[str], bounds: Bounds) -> None:
+    def __init__(self, topics: Sequence[str], bounds: BoundsByQueue) -> None:
         self._topics = pa.array(topics, pa.string())
         numbers = {topic: number for number, topic in enumerate(topics)}
         rows = [(numbers[topic], queue_id, *each) for (topic, queue_id), each in bounds.items()]

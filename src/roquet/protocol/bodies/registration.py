@@ -29,27 +29,27 @@ _ZLIB_FIRST_BYTE: Final = b"x"
 _COMPRESSION_LEVEL: Final = 9
 
 
-class Registration(Body, kw_only=True):
+class BrokerRegistration(Body, kw_only=True):
     filter_server_list: list[str] = always([])
     topics: TopicConfigTable = always(TopicConfigTable(), name="topicConfigSerializeWrapper")
 
 
-def read_registration(data: bytes, version: int) -> Registration:
+def read_registration(data: bytes, version: int) -> BrokerRegistration:
     """The body of a 103 from a peer that says it is of `version`. Raises BadBody or TooLarge.
 
     The header says whether it is compressed, but 5.5 brokers say no and send zlib. So
     the first byte decides.
     """
     if not data:
-        return Registration()
+        return BrokerRegistration()
     if version < VERSION_3_0_11:
-        return Registration(topics=read_body(TopicConfigTable, data))
+        return BrokerRegistration(topics=read_body(TopicConfigTable, data))
     if data.startswith(_ZLIB_FIRST_BYTE):
         return _read_compressed(data)
-    return read_body(Registration, data)
+    return read_body(BrokerRegistration, data)
 
 
-def write_compressed_registration(registration: Registration, version: int) -> bytes:
+def write_compressed_registration(registration: BrokerRegistration, version: int) -> bytes:
     """`version` is the one in the header of the request: readers go by it."""
     has_mappings = version >= VERSION_5_0_0
     topics = registration.topics
@@ -66,16 +66,16 @@ def write_compressed_registration(registration: Registration, version: int) -> b
     return compress(b"".join(parts), Compression.ZLIB, _COMPRESSION_LEVEL)
 
 
-def _read_compressed(data: bytes) -> Registration:
+def _read_compressed(data: bytes) -> BrokerRegistration:
     try:
         sections = _Sections(decompress(data, Compression.ZLIB.sys_flag))
     except BadMessage as error:
-        raise BadBody("Registration", str(error)) from None
+        raise BadBody("BrokerRegistration", str(error)) from None
     data_version = read_body(DataVersion, sections.next_sized())
     topics = [_read_topic(text) for text in sections.next_list()]
     filter_servers = read_body(list[str], sections.next_sized())
     mappings = [read_body(QueueMapping, text) for text in sections.next_list_if_any()]
-    return Registration(
+    return BrokerRegistration(
         filter_server_list=filter_servers,
         topics=TopicConfigTable(
             data_version=data_version,
@@ -101,7 +101,7 @@ def _topic_text(topic: TopicConfig, has_attributes: bool) -> bytes:
 def _read_topic(data: bytes) -> TopicConfig:
     words = data.split(b" ", 5)
     if len(words) < 5:
-        raise BadBody("Registration", f"{data[:100]!r} does not describe a topic")
+        raise BadBody("BrokerRegistration", f"{data[:100]!r} does not describe a topic")
     name, read_queue_nums, write_queue_nums, perm, filter_type = words[:5]
     try:
         values = {
@@ -113,7 +113,7 @@ def _read_topic(data: bytes) -> TopicConfig:
         }
         topic = msgspec.convert(values, TopicConfig, strict=False)
     except (UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise BadBody("Registration", f"{data[:100]!r}: {error}") from None
+        raise BadBody("BrokerRegistration", f"{data[:100]!r}: {error}") from None
     if len(words) > 5:
         topic.attributes = read_body(dict[str, str], words[5])
     return topic
@@ -131,7 +131,7 @@ class _Sections:
         start = self._position + 4
         end = start + self._next_int32()
         if not start <= end <= len(self._data):
-            raise BadBody("Registration", f"section of {end - start} bytes at byte {start}")
+            raise BadBody("BrokerRegistration", f"section of {end - start} bytes at byte {start}")
         self._position = end
         return self._data[start:end]
 
@@ -145,7 +145,7 @@ class _Sections:
     def _next_int32(self) -> int:
         end = self._position + 4
         if end > len(self._data):
-            raise BadBody("Registration", f"{len(self._data)} bytes end too early")
+            raise BadBody("BrokerRegistration", f"{len(self._data)} bytes end too early")
         number: int = _INT32.unpack_from(self._data, self._position)[0]
         self._position = end
         return number

@@ -36,7 +36,7 @@ class HaStatus(Body, kw_only=True):
     master_commit_log_max_offset: Int64 = always(0)
 
 
-class Epoch(Body, kw_only=True):
+class EpochRange(Body, kw_only=True):
     """The part of the log that one master wrote; the last one ends at the largest number."""
 
     end_offset: Int64 = always(2**63 - 1)
@@ -50,5 +50,5 @@ class EpochList(Body, kw_only=True):
     broker_id: Int64 = always(0)
     broker_name: str | None = None
     cluster_name: str | None = None
-    epoch_list: list[Epoch] = always([])
+    epoch_list: list[EpochRange] = always([])
     max_offset: Int64 = always(0)

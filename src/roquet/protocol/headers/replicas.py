@@ -37,6 +37,18 @@ class ResetMasterFlushOffsetHeader(Header):
     master_flush_offset: Int64
 
 
+class AllOffsetsHeader(Header):
+    """A slave of Apache sends none of it; one of ours says which version of the table it has."""
+
+    known_version: str | None = None
+
+
+class AllOffsetsReplyHeader(Header):
+    """Of a master of ours. There is no body if the version is the one that was known."""
+
+    version: str | None = None
+
+
 class PromoteBrokerHeader(Header):
     """Ours. `force` takes the office although the master seems to be alive."""
 

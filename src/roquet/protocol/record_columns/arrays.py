@@ -16,7 +16,7 @@ Spans: TypeAlias = npt.NDArray[np.int32]
 # Rows of four: the span of a name and the span of its value.
 Pairs: TypeAlias = npt.NDArray[np.int32]
 # One more than there are rows: row i has what lies between bounds[i] and bounds[i + 1].
-Bounds: TypeAlias = npt.NDArray[np.int32]
+RowBounds: TypeAlias = npt.NDArray[np.int32]
 
 
 def gathered(data: Bytes, spans: Spans, arrow_type: pa.DataType) -> pa.Array:

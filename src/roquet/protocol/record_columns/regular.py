@@ -15,7 +15,14 @@ import pyarrow as pa
 
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import LAYOUTS
-from roquet.protocol.record_columns.arrays import Bounds, Bytes, Pairs, Positions, Spans, gathered
+from roquet.protocol.record_columns.arrays import (
+    Bytes,
+    Pairs,
+    Positions,
+    RowBounds,
+    Spans,
+    gathered,
+)
 from roquet.protocol.record_columns.property_pairs import find_pairs, find_repeats
 from roquet.protocol.record_columns.surveying import (
     CHECK_BODY_CRC,
@@ -67,7 +74,7 @@ class PropertyPairs:
     """The properties of all rows in their order, where they are wanted as maps."""
 
     pairs: Pairs
-    bounds: Bounds
+    bounds: RowBounds
     values: Mapping[str, Spans]  # of properties that have a column of their own
 
     def without_repeats(self, data: Bytes) -> "PropertyPairs":

@@ -1,10 +1,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from roquet.protocol.record_columns.arrays import Bounds, Bytes, Spans
+from roquet.protocol.record_columns.arrays import Bytes, RowBounds, Spans
 
 class Texts:
-    def __init__(self, offsets: Bounds, joined: Bytes) -> None: ...
+    def __init__(self, offsets: RowBounds, joined: Bytes) -> None: ...
 
 class NamedTexts:
     def __init__(self, name: bytes, values: Texts) -> None: ...

@@ -14,7 +14,6 @@ from roquet.protocol.errors import TooLarge
 from roquet.protocol.sql_filter.tree import (
     And,
     Equal,
-    Found,
     In,
     IsNull,
     Literal,
@@ -26,6 +25,7 @@ from roquet.protocol.sql_filter.tree import (
     PropertyRef,
     Relation,
     Search,
+    TextSearch,
     Truth,
     kind_of,
 )
@@ -86,7 +86,7 @@ class _Compiler:
                 return _is_null(self.compile(operand, below))
             case In(name, choices):
                 return _in(name, choices)
-            case Found():
+            case TextSearch():
                 return _found(node, self.compile(node.operand, below))
             case Equal():
                 return self._equal(node, below)
@@ -234,7 +234,7 @@ def _in(name: str, choices: frozenset[str]) -> Evaluator:
     return evaluate
 
 
-def _found(node: Found, operand: Evaluator) -> Evaluator:
+def _found(node: TextSearch, operand: Evaluator) -> Evaluator:
     if not node.part:
         return lambda _: False  # with and without NOT; the operand is not even looked at
     search, part, is_wanted = _SEARCHES[node.search], node.part, node.is_wanted

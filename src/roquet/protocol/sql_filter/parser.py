@@ -23,7 +23,6 @@ from roquet.protocol.sql_filter.tree import (
     And,
     Condition,
     Equal,
-    Found,
     In,
     IsNull,
     Literal,
@@ -35,6 +34,7 @@ from roquet.protocol.sql_filter.tree import (
     PropertyRef,
     Relation,
     Search,
+    TextSearch,
     Truth,
     is_condition,
 )
@@ -116,7 +116,7 @@ class _Parser:
         if search is not None:
             self._advance()
             # Neither form is ever null, so NOT is a part of it and no operator around it.
-            return Found(search, left, self._expect_text(), is_wanted=not is_negated)
+            return TextSearch(search, left, self._expect_text(), is_wanted=not is_negated)
         if self._accepts("BETWEEN"):
             low = self._parse_unary()
             self._expect("AND")

@@ -89,7 +89,7 @@ class Search(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TextSearch:
     """A text has `part` in it or, with `is_wanted` false, does not."""
 
     search: Search
@@ -98,7 +98,7 @@ class Found:
     is_wanted: bool
 
 
-Condition = Truth | Not | And | Or | Equal | IsNull | Relation | In | Found
+Condition = Truth | Not | And | Or | Equal | IsNull | Relation | In | TextSearch
 Node = PropertyRef | Literal | Negated | Condition
 
 

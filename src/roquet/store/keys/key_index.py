@@ -30,7 +30,7 @@ from roquet.store.keys.packed_keys import KeyBatch
 # At most this many messages are filed at once: enough to make the batch cheap, few enough not to
 # be felt.
 BATCH_COUNT: Final = 1024
-# Of a backlog, which is to be over soon: some milliseconds for whoever waits meanwhile.
+# At most this many of a backlog, which should be gone soon: milliseconds for whoever waits.
 BACKLOG_COUNT: Final = 8 * BATCH_COUNT
 # When a store is opened nobody waits yet; more at once would only take more memory.
 _LOADED_COUNT: Final = 64 * BATCH_COUNT

@@ -95,7 +95,7 @@ def key_faults(files: Sequence[IndexFile], batch: KeyBatch, part: LogPart) -> It
             yield KeyFault(start, part.end, f"the header of {name} has a wrong time")
 
 
-class _Found(NamedTuple):
+class _FileEntries(NamedTuple):
     """Entries of one file."""
 
     codes: _Codes
@@ -109,7 +109,7 @@ def _overlaps(file: IndexFile, part: LogPart) -> bool:
     return header.begin_physical_offset < part.end and header.end_physical_offset >= part.start
 
 
-def _found_in(file: IndexFile, part: LogPart) -> _Found:
+def _found_in(file: IndexFile, part: LogPart) -> _FileEntries:
     start = part.start
     entries = entries_of(file)
     offsets = entries["physical_offset"].astype(np.int64)
@@ -118,7 +118,7 @@ def _found_in(file: IndexFile, part: LogPart) -> _Found:
         is_kept &= (offsets < damage.start) | (offsets >= damage.end)
     kept = np.flatnonzero(is_kept)
     entries = entries[kept]
-    return _Found(
+    return _FileEntries(
         _codes(offsets[kept], entries["hash"], start),
         entries["seconds"].astype(np.int64),
         file.header.begin_timestamp,
@@ -126,7 +126,7 @@ def _found_in(file: IndexFile, part: LogPart) -> _Found:
     )
 
 
-def _wrong_times(found: _Found, wanted: _Codes, keys: _Keys) -> _Codes:
+def _wrong_times(found: _FileEntries, wanted: _Codes, keys: _Keys) -> _Codes:
     common, in_wanted, in_found = np.intersect1d(wanted, found.codes, return_indices=True)
     seconds = (keys["timestamp"][in_wanted] - found.begin_timestamp) // 1000
     is_wrong = np.clip(seconds, 0, SECONDS_MAX) != found.seconds[in_found]

@@ -41,7 +41,7 @@ from roquet.store.offline.snapshotting import (
 from roquet.store.queues import queues_on_disk
 from roquet.store.reading.queue_reading import (
     MessageReader,
-    ReadLimits,
+    QueueReadLimits,
     ReadResult,
     ReadStatus,
     store_time_of,
@@ -58,7 +58,7 @@ _Good = TypeVar("_Good", LogRecord, Stretch)
 _NO_LIMIT: Final = 1 << 60
 _OPEN_TRIES: Final = 3
 # Messages that are taken from a queue at once.
-_PORTION: Final = ReadLimits(1024, 16 << 20)
+_PORTION: Final = QueueReadLimits(1024, 16 << 20)
 
 
 @final
@@ -244,7 +244,7 @@ class StoreReader:
         queue = self._queues.get((topic.encode(), queue_id))
         return 0 if queue is None else queue.max_offset
 
-    def read(self, topic: str, queue_id: int, offset: int, limits: ReadLimits) -> ReadResult:
+    def read(self, topic: str, queue_id: int, offset: int, limits: QueueReadLimits) -> ReadResult:
         """Like `MessageStore.read`, but every record is compared with its checksum."""
         queue = self._queues.get((topic.encode(), queue_id))
         if queue is None:
@@ -266,7 +266,7 @@ class StoreReader:
         max_offset = self.max_offset(topic, queue_id)
         end = max_offset if end is None else min(end, max_offset)
         while offset < end:
-            limits = ReadLimits(min(end - offset, _PORTION.count_max), _PORTION.size_max)
+            limits = QueueReadLimits(min(end - offset, _PORTION.count_max), _PORTION.size_max)
             result = self.read(topic, queue_id, offset, limits)
             yield from result.records
             offset = result.next_offset

@@ -34,7 +34,7 @@ from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delay_lev
 _USUAL: Final = StoreConfig(root=Path())
 
 OnRecords = Callable[[int], object]
-"""Is told of records that were looked at, so many more each time."""
+"""Is told how many more records were looked at, each time."""
 
 
 def ignore(_count: int) -> None:

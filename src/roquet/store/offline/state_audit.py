@@ -1,7 +1,7 @@
 """Can the small files in `config` be read: topics, groups, offsets, and what else a broker keeps?
 
 A broker reads the backup when the file itself is broken, and starts without it when both are.
-Both are told: what the backup says is older.
+Both are reported: what the backup says is older.
 """
 
 from collections.abc import Iterator

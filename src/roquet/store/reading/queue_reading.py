@@ -2,9 +2,9 @@
 
 An entry says where a record lies. Before the record is handed out it has to say the same of
 itself: its place, its size, its topic, its queue and its offset in it. So a damaged entry
-never leads to a wrong message; as a rule it is repaired on the spot. Checksums are compared, too,
-unless they were a second ago, but for what this process wrote moments ago: a disk may forget what
-it knew when the store was opened.
+never leads to a wrong message; as a rule it is repaired on the spot. Checksums are compared with
+every read, too, except for what this process wrote moments ago: a disk may forget what it knew when
+the store was opened.
 """
 
 from collections.abc import Callable
@@ -74,7 +74,7 @@ class ReadResult(msgspec.Struct, gc=False):
 
 
 @final
-class ReadLimits(msgspec.Struct, gc=False):
+class QueueReadLimits(msgspec.Struct, gc=False):
     """What one read may bring, and what it looks for. None lets everything pass."""
 
     count_max: int
@@ -111,7 +111,7 @@ class MessageReader:
         self._bounds_on_disk = config.read_count_max_on_disk, config.read_size_max_on_disk
 
     def read(
-        self, queue: ConsumeQueue, offset: int, max_offset: int, limits: ReadLimits
+        self, queue: ConsumeQueue, offset: int, max_offset: int, limits: QueueReadLimits
     ) -> ReadResult:
         """Messages from `offset` on, but before `max_offset`.
 
@@ -135,7 +135,7 @@ class MessageReader:
         return result
 
     def _gathering(
-        self, queue: ConsumeQueue, entries: bytes, offset: int, limits: ReadLimits
+        self, queue: ConsumeQueue, entries: bytes, offset: int, limits: QueueReadLimits
     ) -> Gathering:
         gathering = Gathering(limits, entries, offset, queue)
         if not limits.is_bulk:
@@ -156,7 +156,7 @@ class MessageReader:
         )
 
     def _collect(
-        self, queue: ConsumeQueue, entries: bytes, limits: ReadLimits, result: ReadResult
+        self, queue: ConsumeQueue, entries: bytes, limits: QueueReadLimits, result: ReadResult
     ) -> None:
         """Add the records of `entries` to the result."""
         log = self._log
@@ -200,7 +200,7 @@ class MessageReader:
         return self._log.bytes_at(record.physical_offset, record.size) or b""
 
 
-def _scan_count(limits: ReadLimits) -> int:
+def _scan_count(limits: QueueReadLimits) -> int:
     """How many entries are looked at."""
     count = max(1, limits.count_max)
     if limits.matches_code is not None or limits.matches_record is not None:

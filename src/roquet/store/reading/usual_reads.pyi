@@ -3,7 +3,7 @@ from typing import final
 from roquet.store.config import StoreConfig
 from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.reading.gathering import Gathering
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 from roquet.store.tails import LogTail
 
 @final
@@ -13,5 +13,5 @@ class UsualReads:
     ) -> None: ...
     def obey(self, config: StoreConfig) -> None: ...
     def read(
-        self, topic: bytes, queue_id: int, offset: int, limits: ReadLimits
+        self, topic: bytes, queue_id: int, offset: int, limits: QueueReadLimits
     ) -> tuple[Gathering, int, int] | None: ...

@@ -21,7 +21,7 @@ from roquet.store.recovery.keeping_aside import keep_aside
 from roquet.store.recovery.ownership import Ownership
 from roquet.store.recovery.recovery import Cutting, RecoveryReport, recover
 
-# So long at most an opened store is kept waiting for keys to be filed, a million or two a second.
+# A store that is opened waits at most this long for keys to be filed, a million or two a second.
 _FILING_S_MAX: Final = 10.0
 
 

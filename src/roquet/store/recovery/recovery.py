@@ -210,7 +210,7 @@ class _TailPass:
         return None
 
     def _dispatch_good(self, start: int) -> None:
-        # No time is late enough for the records of a store that was closed.
+        # In a store that was closed every record is safe, however late it came.
         durable_timestamp = inf if self._durable_timestamp is None else self._durable_timestamp
         for stretch in self._log.stretches(start, self._end_max):
             self._dispatch_all(stretch)

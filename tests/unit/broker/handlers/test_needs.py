@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.handlers import ROUTES
-from roquet.net.router import Reply, Request, Route
+from roquet.net.router import Reply, Request, RequestRoute
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
 from roquet.protocol.bodies.lock import QueueLockRequest
@@ -152,7 +152,7 @@ def header_of(header_type: type[Header]) -> Header:
     return filled_header(header_type, FIELDS)
 
 
-def answered(routes: Iterable[Route[Broker]]) -> Sequence[Route[Broker]]:
+def answered(routes: Iterable[RequestRoute[Broker]]) -> Sequence[RequestRoute[Broker]]:
     """The same routes, with handlers that do nothing but say that they were reached."""
     return [replace(route, handler=_say_yes) for route in routes]
 
@@ -163,7 +163,7 @@ def _say_yes(_broker: Broker, _request: Request[Any]) -> Reply:
 
 @asynccontextmanager
 async def guarded(
-    directory: Path, routes: Sequence[Route[Broker]] = ROUTES
+    directory: Path, routes: Sequence[RequestRoute[Broker]] = ROUTES
 ) -> AsyncIterator[BrokerBed]:
     async with broker_bed(
         directory, access_control=True, accounts_file=accounts_file(directory)
@@ -172,7 +172,7 @@ async def guarded(
         yield BrokerBed(bed.broker, bed.clock, routes)
 
 
-async def admitted(client: BedClient, route: Route[Broker]) -> Collection[str]:
+async def admitted(client: BedClient, route: RequestRoute[Broker]) -> Collection[str]:
     """Which roles reach the handler."""
     body = BODIES.get(route.code, b"")
     found = set()

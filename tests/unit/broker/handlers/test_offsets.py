@@ -12,7 +12,7 @@ from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, CorrectionO
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header, field_texts
+from roquet.protocol.fields import Header, field_texts, read_header
 from roquet.protocol.headers.offsets import (
     CloneGroupOffsetHeader,
     CorrectionOffsetHeader,
@@ -23,6 +23,7 @@ from roquet.protocol.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
+from roquet.protocol.headers.replicas import AllOffsetsHeader, AllOffsetsReplyHeader
 from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0, BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import START_MS
 from tests.support.stores import small_config
@@ -191,6 +192,16 @@ async def test_slaves_get_all_offsets(bed: BrokerBed, client: BedClient) -> None
     reply = await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
     table = read_body(ConsumerOffsetTable, reply.body)
     assert table.offset_table == {"TopicA@g": {0: 5}}
+
+
+async def test_a_slave_that_has_all_offsets_gets_none(bed: BrokerBed, client: BedClient) -> None:
+    await commit(client)
+    reply = await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    version = read_header(AllOffsetsReplyHeader, reply.fields).version
+    header = AllOffsetsHeader(known_version=version)
+    assert (await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, header)).body == b""
+    bed.broker.offsets.commit("g", "TopicA", 0, 6)
+    assert (await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, header)).body != b""
 
 
 async def clone(

@@ -10,14 +10,14 @@ from roquet.broker.settings.config import BrokerConfig
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.codes import PullFlag
 from roquet.protocol.headers.pulling import PullMessageHeader
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.stores import small_config
 
 CONFIG = BrokerConfig(store=small_config(Path("store")), bulk_pull_size_max=10_000)
 USUAL_SIZE = CONFIG.store.read_size_max_in_memory
 
 
-def limits(count_max: int = 32, size_max: int | None = None, flags: int = 4) -> ReadLimits:
+def limits(count_max: int = 32, size_max: int | None = None, flags: int = 4) -> QueueReadLimits:
     pull = PullMessageHeader(
         consumer_group="readers",
         topic="TopicA",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roquet.broker.replication.errors import BadFrame, Outdated
+from roquet.broker.replication.errors import BadLogFrame, Outdated
 from roquet.broker.replication.frames import (
     FrameReader,
     ReportReader,
@@ -40,7 +40,7 @@ def test_bytes_of_the_log_do_not_depend_on_how_the_stream_was_cut(size: int) -> 
 
 @pytest.mark.parametrize("header", [(-1, 5), (5, -1)])
 def test_impossible_headers_are_refused(header: tuple[int, int]) -> None:
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadLogFrame):
         list(FrameReader().pieces(memoryview(encode_header(*header))))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from roquet.broker.replication import tables
 from roquet.testing import Cluster
 from tests.support.eventually import eventually
 
@@ -31,6 +32,44 @@ async def test_a_master_that_is_away_is_told_what_it_missed_when_it_is_back() ->
         cluster._brokers["broker-a"].offsets.commit("g", topic, 0, 2)
         await cluster.copied()
         assert cluster._brokers[SLAVE].offsets.find("g", topic, 0) == 2
+
+
+async def test_offsets_of_our_own_masters_are_copied_when_they_have_changed() -> None:
+    async with Cluster(replicas=1) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        await cluster.copied()
+        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        for offset in (1, 2, 3):
+            master.offsets.commit("g", topic, 0, offset)
+            await slave.replication.table_copy.copy_offsets()
+            assert slave.offsets.find("g", topic, 0) == offset
+
+
+async def test_offsets_are_copied_more_often_than_all_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FIRST_PAUSE_S", "PERIOD_S"):
+        monkeypatch.setattr(tables, name, 3600.0)
+    async with Cluster(replicas=1) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        await cluster.copied()
+        cluster._brokers["broker-a"].offsets.commit("g", topic, 0, 7)
+        slave = cluster._brokers[SLAVE]
+        await eventually(lambda: slave.offsets.find("g", topic, 0) == 7)
+
+
+async def test_offsets_that_have_not_changed_are_not_sent_again() -> None:
+    async with Cluster(replicas=1) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master.offsets.commit("g", topic, 0, 5)
+        await cluster.copied()
+        # Nobody commits so at a slave; what the master sent would undo it.
+        slave.offsets.reset("g", topic, 0, 4)
+        await slave.replication.table_copy.copy_offsets()
+        assert slave.offsets.find("g", topic, 0) == 4
+        await cluster.copied()
+        assert slave.offsets.find("g", topic, 0) == 5
 
 
 async def test_a_group_that_began_while_its_master_was_away_is_known_to_it_afterwards() -> None:

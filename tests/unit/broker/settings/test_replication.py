@@ -25,6 +25,37 @@ def test_etcd_needs_a_secret_and_a_number_for_each() -> None:
         read_config({**ETCD, "replication.secretFile": "/secret"}, Path("/nowhere"))
 
 
+@pytest.mark.parametrize(
+    ("etcd", "key", "reason"),
+    [
+        ("10.0.0.1:2379", "replication.etcdTrustCertPath", "have to begin with https://"),
+        ("", "replication.etcdCertPath", "have to begin with https://"),
+        ("https://10.0.0.1:2379", "replication.etcdKeyPath", "name that in replication.etcdCert"),
+    ],
+)
+def test_files_for_etcd_that_would_not_be_used_are_refused(
+    etcd: str, key: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        read_config({"replication.etcd": etcd, key: "/file.pem"}, Path("/nowhere"))
+
+
+def test_servers_of_etcd_may_encrypt() -> None:
+    settings = {
+        "replication.etcd": "https://10.0.0.1:2379,10.0.0.2:2379",
+        "replication.etcdTrustCertPath": "/authority.pem",
+        "replication.etcdCertPath": "/own.pem",
+        "replication.secretFile": "/secret",
+        "brokerId": "1",
+    }
+    found = read_config(settings, Path("/nowhere"))[0]
+    assert found.etcd_is_encrypted
+    assert found.has_tls_files
+    assert found.etcd_files.trusted == Path("/authority.pem")
+    with pytest.raises(ConfigError, match="https://host:port"):
+        read_config(settings | {"replication.etcd": "https://10.0.0.1"}, Path("/nowhere"))
+
+
 def test_a_master_keeps_its_number_for_the_day_that_it_is_a_slave() -> None:
     settings = {**ETCD, "brokerId": "3", "replication.secretFile": "/secret"}
     found = read_config(settings, Path("/nowhere"))[0]

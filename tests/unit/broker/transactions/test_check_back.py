@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 from roquet.broker.settings.config import BrokerRole
 from roquet.broker.transactions.check_back import (
     CheckDecision,
+    CheckRules,
     Half,
-    Rules,
     check_transactions,
     decision_on,
     facts_of,
@@ -50,7 +50,7 @@ from tests.support.transactional import (
 )
 
 NOW = 1_000_000
-RULES = Rules(timeout_ms=6_000, check_count_max=15, reserved_ms=72 * 3_600_000)
+RULES = CheckRules(timeout_ms=6_000, check_count_max=15, reserved_ms=72 * 3_600_000)
 
 # --- the decision ---
 
@@ -86,7 +86,7 @@ def test_a_half_message_is_decided_about(half: Half, decision: CheckDecision) ->
     assert decision_on(half, {3}, NOW, RULES) is decision
 
 
-def naive_decision(half: Half, ended: set[int], now_ms: int, rules: Rules) -> CheckDecision:
+def naive_decision(half: Half, ended: set[int], now_ms: int, rules: CheckRules) -> CheckDecision:
     """What the specification says, one sentence after the other."""
     is_over = bool(ended & {half.offset, half.first_offset})
     is_hopeless = half.check_count >= rules.check_count_max
@@ -121,11 +121,11 @@ small = st.integers(0, 40)
     ),
     ended=st.sets(small),
     now_ms=st.integers(0, 200),
-    rules=st.builds(Rules, small, st.integers(1, 4), st.integers(50, 150)),
+    rules=st.builds(CheckRules, small, st.integers(1, 4), st.integers(50, 150)),
 )
 @pytest.mark.slow
 def test_decisions_are_those_of_the_specification(
-    half: Half, ended: set[int], now_ms: int, rules: Rules
+    half: Half, ended: set[int], now_ms: int, rules: CheckRules
 ) -> None:
     assert decision_on(half, ended, now_ms, rules) is naive_decision(half, ended, now_ms, rules)
 

@@ -1,6 +1,6 @@
 """What is looked at, and what a key makes of it."""
 
-from roquet.cli.top.board import Board, Key, View
+from roquet.cli.top.board import Board, TopKey, TopView
 from roquet.cli.top.sampling import Sample
 from roquet.cli.top.screen import keys_in
 from roquet.client.admin.topics import QueueStatistics, TopicStatistics
@@ -23,13 +23,13 @@ def names(table: ReportTable) -> list[object]:
     return [row[0] for row in table.rows]
 
 
-def pressed(board: Board, *keys: Key) -> Board:
+def pressed(board: Board, *keys: TopKey) -> Board:
     for key in keys:
         board = board.after(key, board.table(BEFORE, NOW))
     return board
 
 
-TOPICS = Board(View.TOPICS)
+TOPICS = Board(TopView.TOPICS)
 
 
 def test_rates_are_differences() -> None:
@@ -45,50 +45,50 @@ def test_a_count_that_went_back_has_no_rate() -> None:
 
 def test_names_are_sorted_from_the_first_and_numbers_from_the_largest() -> None:
     assert names(TOPICS.table(BEFORE, NOW)) == ["alpha", "beta", "new"]
-    by_rate = pressed(TOPICS, Key.SORT)
+    by_rate = pressed(TOPICS, TopKey.SORT)
     assert names(by_rate.table(BEFORE, NOW)) == ["beta", "alpha", "new"]
-    turned = pressed(by_rate, Key.REVERSE)
+    turned = pressed(by_rate, TopKey.REVERSE)
     assert names(turned.table(BEFORE, NOW)) == ["alpha", "beta", "new"]
 
 
 def test_the_sort_column_goes_round() -> None:
-    assert pressed(TOPICS, *[Key.SORT] * 5).sort_column == 0
+    assert pressed(TOPICS, *[TopKey.SORT] * 5).sort_column == 0
 
 
 def test_a_row_is_chosen_within_the_table() -> None:
-    assert pressed(TOPICS, Key.UP).row == 0
-    assert pressed(TOPICS, *[Key.DOWN] * 9).row == 2
-    assert pressed(TOPICS, Key.DOWN, Key.DOWN, Key.UP).row == 1
+    assert pressed(TOPICS, TopKey.UP).row == 0
+    assert pressed(TOPICS, *[TopKey.DOWN] * 9).row == 2
+    assert pressed(TOPICS, TopKey.DOWN, TopKey.DOWN, TopKey.UP).row == 1
 
 
 def test_a_row_is_opened_and_left_again() -> None:
-    opened = pressed(TOPICS, Key.DOWN, Key.OPEN)
+    opened = pressed(TOPICS, TopKey.DOWN, TopKey.OPEN)
     assert opened.opened == "beta"
     table = opened.table(BEFORE, NOW)
     assert table.name == "queues of beta"
     assert table.rows == [("a", 0, 0, 30, 30, None)]
-    assert pressed(opened, Key.OPEN) == opened
-    assert pressed(opened, Key.BACK).opened is None
+    assert pressed(opened, TopKey.OPEN) == opened
+    assert pressed(opened, TopKey.BACK).opened is None
 
 
 def test_nothing_is_opened_where_nothing_is() -> None:
-    assert pressed(Board(View.GROUPS), Key.OPEN).opened is None
+    assert pressed(Board(TopView.GROUPS), TopKey.OPEN).opened is None
 
 
 def test_keys_choose_the_table_and_pause_and_end() -> None:
-    assert pressed(TOPICS, Key.GROUPS).view is View.GROUPS
-    assert pressed(TOPICS, Key.BROKERS).view is View.BROKERS
-    assert pressed(TOPICS, Key.PAUSE, Key.GROUPS).is_paused
-    assert pressed(TOPICS, Key.END).is_ended
+    assert pressed(TOPICS, TopKey.GROUPS).view is TopView.GROUPS
+    assert pressed(TOPICS, TopKey.BROKERS).view is TopView.BROKERS
+    assert pressed(TOPICS, TopKey.PAUSE, TopKey.GROUPS).is_paused
+    assert pressed(TOPICS, TopKey.END).is_ended
 
 
 def test_keys_are_what_terminals_send() -> None:
     assert [*keys_in(b"t\x1b[Aj\x1bOB\r\x1b")] == [
-        Key.TOPICS,
-        Key.UP,
-        Key.DOWN,
-        Key.DOWN,
-        Key.OPEN,
-        Key.BACK,
+        TopKey.TOPICS,
+        TopKey.UP,
+        TopKey.DOWN,
+        TopKey.DOWN,
+        TopKey.OPEN,
+        TopKey.BACK,
     ]
-    assert [*keys_in(b"xq")] == [Key.END]
+    assert [*keys_in(b"xq")] == [TopKey.END]

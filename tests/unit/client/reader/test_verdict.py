@@ -3,9 +3,9 @@
 import pytest
 
 from roquet.client.group.pulling import PulledRecords, PullStatus
-from roquet.client.reader.verdict import Verdict, behind_gap, verdict_of
+from roquet.client.reader.verdict import PullVerdict, behind_gap, verdict_of
 
-GOES_ON, GONE, NOT_NOW = Verdict.GOES_ON, Verdict.GONE, Verdict.NOT_NOW
+GOES_ON, GONE, NOT_NOW = PullVerdict.GOES_ON, PullVerdict.GONE, PullVerdict.NOT_NOW
 
 
 def reply(
@@ -35,8 +35,8 @@ def test_a_reply_goes_on_or_says_that_offsets_are_gone_or_is_to_be_had_later(
     status: PullStatus,
     next_offset: int,
     bounds: tuple[int, int],
-    of_master: Verdict,
-    of_slave: Verdict,
+    of_master: PullVerdict,
+    of_slave: PullVerdict,
 ) -> None:
     assert verdict_of(reply(status, next_offset, bounds), 10, is_filtered=False) is of_master
     slave = reply(status, next_offset, bounds, is_newest=False)

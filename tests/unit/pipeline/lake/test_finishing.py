@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.entries import ENTRY_VERSION, Entry, Join, LakeFile
+from roquet.pipeline.lake.entries import ENTRY_VERSION, Join, LakeEntry, LakeFile
 from roquet.pipeline.lake.finishing import exchange_joined, move_pieces
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.settings import LakeSettings
@@ -54,7 +54,7 @@ def test_a_joined_file_that_is_gone_is_told_and_others_stay(tmp_path: Path) -> N
     old = tmp_path / DIRECTORY / "old.parquet"
     old.touch()
     made = LakeFile(f"{DIRECTORY}/new.parquet", "_roquet/staged/run/x.staged", 1, 1)
-    entry = Entry(ENTRY_VERSION, 7, 0, joined=[Join([f"{DIRECTORY}/old.parquet"], made)])
+    entry = LakeEntry(ENTRY_VERSION, 7, 0, joined=[Join([f"{DIRECTORY}/old.parquet"], made)])
     with pytest.raises(BadLake, match="entry 7"):
         exchange_joined(tmp_path, entry)
     assert old.exists()

@@ -5,16 +5,16 @@ import pytest
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.entries import ENTRY_VERSION, Birth, Entry, Join, LakeFile, Piece
+from roquet.pipeline.lake.entries import ENTRY_VERSION, Birth, Join, LakeEntry, LakeFile, LakePiece
 from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.planning import QueueRange
 from tests.support.lake_pieces import QUEUE, piece
 
 
-def replayed(*entries: list[Piece]) -> LakeState:
+def replayed(*entries: list[LakePiece]) -> LakeState:
     state = LakeState()
     for number, added in enumerate(entries, start=1):
-        state.apply(Entry(ENTRY_VERSION, number, 0, added))
+        state.apply(LakeEntry(ENTRY_VERSION, number, 0, added))
     return state
 
 
@@ -57,16 +57,16 @@ def test_a_queue_whose_first_messages_expired_is_the_same_queue() -> None:
 def test_an_entry_that_adds_what_is_there_is_no_entry_of_this_lake() -> None:
     state = replayed([piece(0, 10)])
     with pytest.raises(BadLake, match="9 to 11"):
-        state.apply(Entry(ENTRY_VERSION, 2, 0, [piece(9, 11)]))
+        state.apply(LakeEntry(ENTRY_VERSION, 2, 0, [piece(9, 11)]))
 
 
 def test_a_gap_in_the_log_is_refused() -> None:
     with pytest.raises(BadLake, match="entry 2"):
-        LakeState().apply(Entry(ENTRY_VERSION, 2, 0, []))
+        LakeState().apply(LakeEntry(ENTRY_VERSION, 2, 0, []))
 
 
-def joined(rows: int, *removed: str) -> Entry:
-    return Entry(
+def joined(rows: int, *removed: str) -> LakeEntry:
+    return LakeEntry(
         ENTRY_VERSION, 2, 0, joined=[Join(list(removed), LakeFile("joined.parquet", "", rows, 0))]
     )
 
@@ -77,7 +77,7 @@ def test_joining_changes_files_and_neither_rows_nor_offsets() -> None:
     assert state.covered(QUEUE) == [(0, 20)]
     assert state.row_count == 20
     assert list(state.files) == ["joined.parquet"]
-    state.apply(Entry(ENTRY_VERSION, 3, 0, [piece(20, 30)]))
+    state.apply(LakeEntry(ENTRY_VERSION, 3, 0, [piece(20, 30)]))
     assert state.row_count == 30
 
 
@@ -90,7 +90,7 @@ def test_joining_what_is_not_there_or_other_messages_is_refused() -> None:
 def test_the_latest_schema_of_bodies_is_known() -> None:
     state = replayed([piece(0, 10)])
     assert state.json_schema is None
-    state.apply(Entry(ENTRY_VERSION, 2, 0, [piece(10, 20)], json_schema="`a` int"))
+    state.apply(LakeEntry(ENTRY_VERSION, 2, 0, [piece(10, 20)], json_schema="`a` int"))
     state.apply(
         msgspec.structs.replace(joined(20, piece(0, 10).path, piece(10, 20).path), number=3)
     )

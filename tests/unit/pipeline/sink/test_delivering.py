@@ -18,7 +18,7 @@ from roquet.client.errors import (
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.sink.delivering import Deliverer, Patience, attempted, in_parallel
 from roquet.pipeline.sink.pace import Pace
-from roquet.pipeline.sink.pieces import Piece
+from roquet.pipeline.sink.pieces import SendPiece
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.batch_writing import encode_batch
 from tests.support.live_cluster import LiveCluster
@@ -84,10 +84,10 @@ async def test_the_first_error_of_many_is_raised_as_it_is() -> None:
         await in_parallel([wait, fail, wait], 3)
 
 
-def piece(number: int, queue: QueueRef | None = None) -> Piece:
+def piece(number: int, queue: QueueRef | None = None) -> SendPiece:
     first_id = f"id-{number}"
     body = encode_batch([(0, b"%d" % number, f"UNIQ_KEY\x01{first_id}".encode())])
-    return Piece(TOPIC, queue, body, 1, first_id)
+    return SendPiece(TOPIC, queue, body, 1, first_id)
 
 
 async def test_pieces_of_one_queue_do_not_overtake_each_other(

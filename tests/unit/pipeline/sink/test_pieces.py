@@ -7,7 +7,7 @@ import pytest
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadRow
-from roquet.pipeline.sink.pieces import Cuts, Cutter, Piece, TaskId
+from roquet.pipeline.sink.pieces import Cuts, Cutter, SendPiece, TaskId
 from roquet.pipeline.sink.rows import checked_rows, sorted_out
 from roquet.protocol.messages.batch import decode_batch
 from roquet.protocol.messages.message_id import parse_unique_id
@@ -21,20 +21,20 @@ def queues(topic: str) -> list[QueueRef]:
     return [QueueRef(topic, "a", number) for number in range(2)]
 
 
-def cut(task: TaskId = TASK, cuts: Cuts = CUTS, **columns: Any) -> list[Piece]:
+def cut(task: TaskId = TASK, cuts: Cuts = CUTS, **columns: Any) -> list[SendPiece]:
     batch = checked_rows(pa.RecordBatch.from_pydict(columns), "orders", task.place, 0)
     cutter = Cutter(task, cuts, {})
     return list(cutter.pieces(batch, sorted_out(batch, queues).shares, 0))
 
 
-def messages(piece: Piece) -> list[tuple[bytes, dict[str, str]]]:
+def messages(piece: SendPiece) -> list[tuple[bytes, dict[str, str]]]:
     return [
         (bytes(item.body), parse_properties(bytes(item.properties).decode()))
         for item in decode_batch(piece.body)
     ]
 
 
-def ids(pieces: list[Piece]) -> list[str]:
+def ids(pieces: list[SendPiece]) -> list[str]:
     return [properties["UNIQ_KEY"] for piece in pieces for _, properties in messages(piece)]
 
 

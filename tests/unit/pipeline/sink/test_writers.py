@@ -26,14 +26,20 @@ from roquet.pipeline.sink.delivering import outlet
 from roquet.pipeline.sink.pieces import TaskId
 from roquet.pipeline.sink.transaction_log import Decision, Mark, TransactionLog
 from roquet.pipeline.sink.transactions import answering_outlet, may_be_readable
-from roquet.pipeline.sink.writers import Attempt, BatchWriter, StreamWriter, WriteReport, write_rows
+from roquet.pipeline.sink.writers import (
+    BatchWriter,
+    StreamWriter,
+    TaskAttempt,
+    WriteReport,
+    write_rows,
+)
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import split_records
 from roquet.testing.blocking import BlockingCluster
 from tests.support.eventually import wait_until
 
 TASK = TaskId("query", 7, 0)
-FIRST = Attempt(TASK, "run", 0)
+FIRST = TaskAttempt(TASK, "run", 0)
 SECOND = FIRST._replace(number=1)
 MAP = pa.map_(pa.string(), pa.string())
 
@@ -240,9 +246,9 @@ def transactional(cluster: BlockingCluster, log_directory: str, topic: str) -> W
     return options(cluster, **given)
 
 
-def attempt_of(options: WriteOptions, partition: int = 0) -> Attempt:
+def attempt_of(options: WriteOptions, partition: int = 0) -> TaskAttempt:
     assert options.write_id is not None
-    return Attempt(TaskId(options.write_id, 0, partition), "run", 0)
+    return TaskAttempt(TaskId(options.write_id, 0, partition), "run", 0)
 
 
 def test_rows_can_be_read_when_the_driver_has_committed(
@@ -450,7 +456,7 @@ def test_a_stream_learns_from_tasks_which_query_it_is(
     cluster: BlockingCluster, topic: str, transactional: WriteOptions
 ) -> None:
     given = replace(transactional, write_id=None)
-    attempt = Attempt(TaskId(topic, 4, 0), "run", 0)
+    attempt = TaskAttempt(TaskId(topic, 4, 0), "run", 0)
     report = write_rows(given, attempt, iter([numbered(topic, 3)]))
     StreamWriter(given).abort([report, None], 4)
     assert stored(cluster, topic) == []

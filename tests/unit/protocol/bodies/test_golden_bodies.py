@@ -44,7 +44,7 @@ REQUEST_TYPES: Final[dict[int, Any]] = {
     41: lock.QueueLockRequest,
     42: lock.QueueLockRequest,
     46: subscription_data.SubscriptionCheck,
-    103: registration.Registration,
+    103: registration.BrokerRegistration,
     200: group_config.GroupConfig,
     220: offset_table.ResetOffsets,
     225: group_config.GroupConfigList,

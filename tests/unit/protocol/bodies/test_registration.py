@@ -6,7 +6,7 @@ import pytest
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.registration import (
-    Registration,
+    BrokerRegistration,
     read_registration,
     write_compressed_registration,
 )
@@ -16,7 +16,7 @@ from roquet.protocol.compression import DECOMPRESSED_SIZE_MAX
 from roquet.protocol.errors import BadBody, TooLarge
 from tests.support.golden_frames import golden_frames
 
-REGISTRATION = Registration(
+REGISTRATION = BrokerRegistration(
     filter_server_list=["10.0.0.1:1"],
     topics=TopicConfigTable(
         data_version=DataVersion(timestamp=1, counter=2, state_version=3),
@@ -88,7 +88,7 @@ def test_a_very_old_broker_sends_only_its_topics() -> None:
 
 
 def test_no_body_means_no_topics() -> None:
-    assert read_registration(b"", VERSION_4_9_4) == Registration()
+    assert read_registration(b"", VERSION_4_9_4) == BrokerRegistration()
 
 
 VERSION = sized(b'{"counter":0}')

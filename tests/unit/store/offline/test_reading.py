@@ -13,7 +13,7 @@ from roquet.store.errors import BadRecord, BadStoreDirectory
 from roquet.store.log_scan import LogRecord
 from roquet.store.message_store import MessageStore
 from roquet.store.offline.reading import StoreReader
-from roquet.store.reading.queue_reading import ReadLimits, ReadStatus
+from roquet.store.reading.queue_reading import QueueReadLimits, ReadStatus
 from roquet.store.reading.time_search import Boundary
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
@@ -200,11 +200,12 @@ def test_the_log_is_scanned_between_two_records(root: Path) -> None:
 
 def test_a_limited_read_says_where_to_go_on(root: Path) -> None:
     with StoreReader.open(root) as reader:
-        result = reader.read("TopicA", 0, 3, ReadLimits(4, 1 << 20))
+        result = reader.read("TopicA", 0, 3, QueueReadLimits(4, 1 << 20))
         assert result.status is ReadStatus.FOUND
         assert (len(result.records), result.next_offset) == (4, 7)
         assert (
-            reader.read("TopicB", 0, 3, ReadLimits(4, 1)).status is ReadStatus.NO_MESSAGE_IN_QUEUE
+            reader.read("TopicB", 0, 3, QueueReadLimits(4, 1)).status
+            is ReadStatus.NO_MESSAGE_IN_QUEUE
         )
 
 

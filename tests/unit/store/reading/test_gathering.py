@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from roquet.protocol.messages.record import CHECKSUM_SIZE, checksum_of
 from roquet.store.reading.gathering import Gathering
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.drafts import draft
 
 QUEUE = SimpleNamespace(queue_id=0, topic=b"TopicA")
@@ -78,10 +78,10 @@ def stored() -> Stored:
 def gathered(
     stored: Stored,
     entries: bytes | None = None,
-    limits: ReadLimits | None = None,
+    limits: QueueReadLimits | None = None,
 ) -> Gathering:
     gathering = Gathering(
-        limits or ReadLimits(32, 1 << 20),
+        limits or QueueReadLimits(32, 1 << 20),
         stored.entries if entries is None else entries,
         OFFSET,
         QUEUE,
@@ -104,7 +104,7 @@ def test_more_records_than_fit_a_run_are_all_taken(stored: Stored) -> None:
         for number in range(count):
             draft(b"x").write(mapping, number * size, number, number * size, 1)
         entries = b"".join(ENTRY.pack(number * size, size, 0) for number in range(count))
-        gathering = Gathering(ReadLimits(count, 1 << 30), entries, 0, QUEUE)
+        gathering = Gathering(QueueReadLimits(count, 1 << 30), entries, 0, QUEUE)
         assert take_usual(gathering, mapping, 0, LOG_END, is_verified=True)
         assert gathering.body() == mapping[:]
     assert gathering.count == count
@@ -117,7 +117,7 @@ def test_the_limits_leave_at_least_one_record(
     stored: Stored, count_max: int, records_size_max: int, count: int
 ) -> None:
     size_max = records_size_max * len(stored.records[0])
-    gathering = gathered(stored, limits=ReadLimits(count_max, size_max))
+    gathering = gathered(stored, limits=QueueReadLimits(count_max, size_max))
     assert gathering.body() == b"".join(stored.records[:count])
     assert gathering.next_entry() is None
 
@@ -125,11 +125,11 @@ def test_the_limits_leave_at_least_one_record(
 @pytest.mark.parametrize(
     "limits",
     [
-        ReadLimits(9, 9999, matches_code=lambda code: code != 1),
-        ReadLimits(9, 9999, matches_record=lambda record: b"11111" not in record),
+        QueueReadLimits(9, 9999, matches_code=lambda code: code != 1),
+        QueueReadLimits(9, 9999, matches_record=lambda record: b"11111" not in record),
     ],
 )
-def test_filters_drop_records(stored: Stored, limits: ReadLimits) -> None:
+def test_filters_drop_records(stored: Stored, limits: QueueReadLimits) -> None:
     gathering = gathered(stored, limits=limits)
     assert gathering.body() == stored.records[0] + stored.records[2]
     assert gathering.offset == OFFSET + 3
@@ -137,7 +137,7 @@ def test_filters_drop_records(stored: Stored, limits: ReadLimits) -> None:
 
 def test_a_code_that_is_no_hash_passes_every_filter(stored: Stored) -> None:
     entry = ENTRY.pack(FILE_START, len(stored.records[0]), -(2**31) - 1)
-    gathering = gathered(stored, entry, ReadLimits(9, 9999, matches_code=lambda _: False))
+    gathering = gathered(stored, entry, QueueReadLimits(9, 9999, matches_code=lambda _: False))
     assert gathering.count == 1
 
 
@@ -146,7 +146,7 @@ def test_a_filter_that_fails_leaves_the_file_free_to_be_closed(stored: Stored, n
     def fail(_: object) -> bool:
         raise ZeroDivisionError
 
-    limits = replace(ReadLimits(9, 9999), **{name: fail})
+    limits = replace(QueueReadLimits(9, 9999), **{name: fail})
     with pytest.raises(ZeroDivisionError):
         gathered(stored, limits=limits)
     stored.mapping.close()
@@ -193,12 +193,12 @@ def test_a_record_that_does_not_end_in_its_file_is_not_taken(stored: Stored) -> 
     size = len(stored.records[0])
     with mmap(-1, size - 1) as mapping:
         mapping[:] = stored.records[0][:-1]
-        gathering = Gathering(ReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
+        gathering = Gathering(QueueReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
         assert not take_usual(gathering, mapping, FILE_START, LOG_END, is_verified=True)
 
 
 def test_what_others_found_is_taken_in_its_place(stored: Stored) -> None:
-    gathering = Gathering(ReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
+    gathering = Gathering(QueueReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
     gathering.take(b"instead")
     gathering.take(b"")
     take_usual(gathering, stored.mapping, FILE_START, LOG_END, is_verified=True)
@@ -212,7 +212,7 @@ def test_what_lies_behind_the_end_of_the_log_is_not_taken(
 ) -> None:
     end = FILE_START + len(stored.records[0]) + len(stored.records[1])
     for cut, count in ((0, 2), (1, 1), (end, 0)):
-        gathering = Gathering(ReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
+        gathering = Gathering(QueueReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
         take_usual(gathering, stored.mapping, FILE_START, end - cut, is_verified=is_verified)
         assert gathering.count == count
 
@@ -251,7 +251,7 @@ def unverified(record: bytes) -> bytes:
     with mmap(-1, 4096) as mapping:
         mapping[: len(record)] = record
         entry = ENTRY.pack(FILE_START, len(record), 0)
-        gathering = Gathering(ReadLimits(9, 9999), entry, OFFSET, QUEUE)
+        gathering = Gathering(QueueReadLimits(9, 9999), entry, OFFSET, QUEUE)
         take_usual(gathering, mapping, FILE_START, LOG_END, is_verified=False)
         return gathering.body()
 
@@ -262,7 +262,7 @@ def test_where_all_have_checksums_one_without_is_left_to_others(must_have_checks
     with mmap(-1, 4096) as mapping:
         mapping[: len(record)] = record
         entry = ENTRY.pack(FILE_START, len(record), 0)
-        gathering = Gathering(ReadLimits(9, 9999), entry, OFFSET, QUEUE)
+        gathering = Gathering(QueueReadLimits(9, 9999), entry, OFFSET, QUEUE)
         taken = take_usual(
             gathering,
             mapping,

@@ -9,7 +9,7 @@ from roquet.protocol.java_hash import java_hash
 from roquet.protocol.messages.record import read_record
 from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import ReadLimits, ReadResult, ReadStatus
+from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult, ReadStatus
 from tests.support.drafts import draft
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import EVERYTHING, bodies, crash, open_store, opened
@@ -29,7 +29,7 @@ def append(store: MessageStore, count: int, **options: object) -> None:
 def read(
     store: MessageStore, offset: int, count_max: int = 100, size_max: int = 1 << 20
 ) -> ReadResult:
-    return store.read("TopicA", 0, offset, ReadLimits(count_max, size_max))
+    return store.read("TopicA", 0, offset, QueueReadLimits(count_max, size_max))
 
 
 def found(result: ReadResult) -> list[bytes]:
@@ -105,11 +105,13 @@ def test_tags_are_filtered_by_the_code_in_the_entry(store: MessageStore) -> None
         store.append(draft(b"%d" % number, properties={"TAGS": "ab"[number % 2]}))
     code = java_hash("b")
     result = store.read(
-        "TopicA", 0, 1, ReadLimits(2, 1 << 20, matches_code=lambda each: each == code)
+        "TopicA", 0, 1, QueueReadLimits(2, 1 << 20, matches_code=lambda each: each == code)
     )
     assert found(result) == [b"1", b"3"]
     assert result.next_offset == 4
-    result = store.read("TopicA", 0, 2, ReadLimits(9, 1 << 20, matches_code=lambda each: each == 7))
+    result = store.read(
+        "TopicA", 0, 2, QueueReadLimits(9, 1 << 20, matches_code=lambda each: each == 7)
+    )
     assert place(result) == (ReadStatus.NO_MATCHED_MESSAGE, 9)
 
 
@@ -120,13 +122,13 @@ def test_a_code_that_is_no_hash_passes_every_filter(store: MessageStore) -> None
     entry = queue.entry(1)
     assert entry is not None
     queue.replace(1, entry._replace(tags_code=-(2**31) - 1))
-    result = store.read("TopicA", 0, 0, ReadLimits(9, 1 << 20, matches_code=lambda _: False))
+    result = store.read("TopicA", 0, 0, QueueReadLimits(9, 1 << 20, matches_code=lambda _: False))
     assert found(result) == [b"001"]
 
 
 def test_records_are_filtered_by_their_bytes(store: MessageStore) -> None:
     append(store, 9)
-    limits = ReadLimits(
+    limits = QueueReadLimits(
         2, 1 << 20, matches_record=lambda record: read_record(record).body >= b"004"
     )
     result = store.read("TopicA", 0, 0, limits)
@@ -137,7 +139,9 @@ def test_records_are_filtered_by_their_bytes(store: MessageStore) -> None:
 def test_a_filter_looks_at_many_entries_for_one_read(tmp_path: Path) -> None:
     with opened(tmp_path, queue_file_size=200_000) as store:
         append(store, 900)
-        result = store.read("TopicA", 0, 0, ReadLimits(9, 1 << 20, matches_code=lambda _: False))
+        result = store.read(
+            "TopicA", 0, 0, QueueReadLimits(9, 1 << 20, matches_code=lambda _: False)
+        )
         assert place(result) == (ReadStatus.NO_MATCHED_MESSAGE, 800)
 
 
@@ -236,7 +240,7 @@ def test_a_record_that_rots_below_a_running_store_is_not_handed_out(
         opened_file.write(b"\xff")
     assert bodies(store) == [body for body in sent if body != sent[1]]
     assert [damage.physical_offset for damage in listener.damages] == [offsets[1]]
-    assert store.usual_reads.read(b"TopicA", 0, 1, ReadLimits(1, 1 << 30)) is None
+    assert store.usual_reads.read(b"TopicA", 0, 1, QueueReadLimits(1, 1 << 30)) is None
     store.close()
 
 

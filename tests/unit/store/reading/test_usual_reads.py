@@ -5,7 +5,7 @@ import pytest
 
 from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import ReadLimits
+from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.drafts import draft
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import EVERYTHING, opened
@@ -24,7 +24,7 @@ def append(store: MessageStore, count: int) -> None:
 
 def test_a_usual_read_finds_what_any_read_finds(store: MessageStore) -> None:
     append(store, 8)
-    limits = ReadLimits(3, 1 << 20)
+    limits = QueueReadLimits(3, 1 << 20)
     usual = store.usual_reads.read(b"TopicA", 0, 2, limits)
     assert usual is not None
     gathering, min_offset, max_offset = usual
@@ -64,7 +64,7 @@ def test_a_read_that_finds_damage_is_not_usual_and_repairs_nothing(tmp_path: Pat
 def test_every_offset_is_read_alike_whichever_file_of_the_queue_has_it(tmp_path: Path) -> None:
     with opened(tmp_path, queue_file_size=5 * 20) as store:
         append(store, 18)
-        limits = ReadLimits(3, 1 << 20)
+        limits = QueueReadLimits(3, 1 << 20)
         for offset in range(18):
             usual = store.usual_reads.read(b"TopicA", 0, offset, limits)
             result = store.read("TopicA", 0, offset, limits)

@@ -20,14 +20,16 @@ class Candidacy(msgspec.Struct, frozen=True):
     vacancy: int
     epoch: int  # of the last byte of its log
     end: int
+    # It has just stepped down, and leaves the office to others that have as much.
+    abstains: bool = False
 
     @property
-    def rank(self) -> tuple[int, int, int]:
+    def rank(self) -> tuple[int, int, bool, int]:
         # Of two that have the same, the one that is named first.
-        return self.epoch, self.end, -self.replica_id
+        return self.epoch, self.end, not self.abstains, -self.replica_id
 
 
-class Verdict(Enum):
+class ElectionVerdict(Enum):
     STAND = "take the office"
     WAIT = "too few have spoken yet"
     YIELD = "another one has a longer log"
@@ -49,10 +51,10 @@ def verdict(
     *,
     copies: int,
     is_patient: bool,
-) -> Verdict:
-    """`is_patient` waits for all members but one, the lost master, if enough have spoken or not."""
+) -> ElectionVerdict:
+    """`is_patient` waits for all members but one, the lost master, even if enough have spoken."""
     if me.replica_id not in members:
-        return Verdict.OUTSIDE
+        return ElectionVerdict.OUTSIDE
     spoken = {
         each.replica_id: each
         for each in (*others, me)
@@ -60,6 +62,6 @@ def verdict(
     }
     needed = voices_needed(len(members), copies)
     if len(spoken) < max(needed, len(members) - 1 if is_patient else 0):
-        return Verdict.WAIT
+        return ElectionVerdict.WAIT
     best = max(spoken.values(), key=lambda each: each.rank)
-    return Verdict.STAND if best.replica_id == me.replica_id else Verdict.YIELD
+    return ElectionVerdict.STAND if best.replica_id == me.replica_id else ElectionVerdict.YIELD

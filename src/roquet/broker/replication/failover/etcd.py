@@ -1,4 +1,4 @@
-"""etcd, through the JSON gateway that it has over HTTP: as much of it as a master needs.
+"""etcd, through the JSON gateway that it has over HTTP or HTTPS: as much of it as a master needs.
 
 One server after the other is asked until one answers. What came of a change that nobody answered is
 not known: it may still happen.
@@ -12,8 +12,15 @@ import aiohttp
 
 from roquet.broker.replication.failover.records import KeyValue
 from roquet.errors import RoquetError
+from roquet.net.tls import CallingTls
 
 _OK: Final = 200
+# By a part of what is wrong, the first that fits.
+_REMEDIES: Final = {
+    "certificate is not valid for": "its certificate has to be for the host in replication.etcd",
+    "CERTIFICATE_VERIFY_FAILED": "replication.etcdTrustCertPath has to name who signed it",
+    "_ALERT_": "replication.etcdCertPath has to name a certificate that etcd takes",
+}
 
 
 class EtcdError(RoquetError):
@@ -53,8 +60,12 @@ class Delete(NamedTuple):
 class Etcd:
     """Belongs to the event loop; `close` ends its connections. Every question raises EtcdError."""
 
-    def __init__(self, servers: Sequence[str], timeout_s: float) -> None:
+    def __init__(
+        self, servers: Sequence[str], timeout_s: float, tls: CallingTls | None = None
+    ) -> None:
+        """`servers` are "host:port", or the same behind "https://" with `tls`."""
         self._servers = list(servers)
+        self._tls = tls
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=timeout_s), raise_for_status=False
         )
@@ -103,18 +114,26 @@ class Etcd:
     async def _ask(self, what: str, request: dict[str, Any]) -> dict[str, Any]:
         failures = []
         for server in tuple(self._servers):
+            place = server if "://" in server else f"http://{server}"
+            tls = True if self._tls is None else self._tls.context
             try:
-                async with self._session.post(f"http://{server}/v3/{what}", json=request) as reply:
+                async with self._session.post(f"{place}/v3/{what}", json=request, ssl=tls) as reply:
                     answer = await reply.json(content_type=None)
                     if reply.status == _OK and isinstance(answer, dict):
                         return answer
                     failures.append(f"{server}: {answer}")
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-                failures.append(f"{server}: {str(error) or type(error).__name__}")
+                failures.append(f"{server}: {_reason(error)}")
             # Next time the others are asked first.
             self._servers.remove(server)
             self._servers.append(server)
         raise EtcdError("; ".join(failures))
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    remedy = next((remedy for part, remedy in _REMEDIES.items() if part in text), None)
+    return text if remedy is None else f"{text}; {remedy}"
 
 
 def _entry(found: dict[str, Any]) -> KeyValue:

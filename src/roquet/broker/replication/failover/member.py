@@ -16,14 +16,14 @@ from roquet.broker.broker import Broker
 from roquet.broker.promotion import promote
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.both_ways import both_ways
-from roquet.broker.replication.failover.election import Candidacy, Verdict, verdict
+from roquet.broker.replication.failover.election import Candidacy, ElectionVerdict, verdict
 from roquet.broker.replication.failover.etcd import Created, Delete, Etcd, EtcdError, Modified, Put
 from roquet.broker.replication.failover.records import (
     BadEntry,
     Keys,
     MasterRecord,
     MembersRecord,
-    View,
+    RecordsView,
     view_of,
 )
 from roquet.broker.replication.failover.steps import Me, Step, next_step
@@ -32,6 +32,7 @@ from roquet.broker.replication.lease import Lease
 from roquet.broker.replication.replication import Rebirth
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
+from roquet.net.tls import CallingTls
 from roquet.state_file import StateNotSaved
 from roquet.store.errors import StoreUnavailable
 
@@ -43,18 +44,24 @@ _RENEWAL_PART: Final = 0.25
 _LOOK_PART: Final = 0.125
 _TIMEOUT_PART: Final = 0.25
 _PATIENCE_PART: Final = 0.5
-# For so many leases, one that stepped down leaves the office to others.
+# For how many leases a broker that stepped down leaves the office to others.
 _ABSTENTION: Final = 2.0
 
 
 @final
-class Member:
+class FailoverMember:
     """Belongs to the event loop. `broker` gives the one that serves now, if any does."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, broker: Callable[[], Broker | None]
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        broker: Callable[[], Broker | None],
+        tls: CallingTls | None = None,
     ) -> None:
+        """`tls` is for servers of etcd that encrypt."""
         self._config = config
+        self._tls = tls
         self._clock = clock
         self._broker = broker
         self._keys = Keys(config.cluster_name, config.broker_name)
@@ -71,7 +78,8 @@ class Member:
 
     async def run(self) -> None:
         """Never returns."""
-        self._etcd = Etcd(self._config.etcd, self._config.lease_s * _TIMEOUT_PART)
+        timeout_s = self._config.lease_s * _TIMEOUT_PART
+        self._etcd = Etcd(self._config.etcd, timeout_s, self._tls)
         try:
             await both_ways(self._keep_alive(), self._keep_looking())
         finally:
@@ -160,7 +168,7 @@ class Member:
                 made_then = Created(self._keys.master, view.master_revision)
                 await self._etcd.change([made_then], [Delete(self._keys.master)])
 
-    def _follow(self, broker: Broker, view: View) -> None:
+    def _follow(self, broker: Broker, view: RecordsView) -> None:
         assert view.master is not None
         self._vacant_since_s = self._spoken = None
         replication = broker.replication
@@ -179,7 +187,7 @@ class Member:
 
     # Elections.
 
-    async def _run_for_office(self, broker: Broker, view: View, lease_id: int) -> None:
+    async def _run_for_office(self, broker: Broker, view: RecordsView, lease_id: int) -> None:
         """There is no master, so nobody may add to the log."""
         link, members = broker.replication.master_link, view.members
         assert members is not None
@@ -203,19 +211,20 @@ class Member:
             copies=copies,
             is_patient=copies == 1 and now_s - self._vacant_since_s < patience_s,
         )
-        if judged is Verdict.STAND and now_s >= self._abstains_until_s:
+        if judged is ElectionVerdict.STAND and not me.abstains:
             await self._stand(broker, view, lease_id, members)
-        elif judged is Verdict.OUTSIDE:
+        elif judged is ElectionVerdict.OUTSIDE:
             self._say(f"no master, and this broker was not in sync with the last: {set(members)}")
 
-    def _candidacy(self, broker: Broker, view: View) -> Candidacy:
+    def _candidacy(self, broker: Broker, view: RecordsView) -> Candidacy:
         trust, end = broker.replication.trust, broker.store.log_end
         assert trust is not None
         epoch = trust.epochs.history.at(end).number
-        return Candidacy(self._config.replica_id, view.members_revision, epoch, end)
+        abstains = self._clock.monotonic_s() < self._abstains_until_s
+        return Candidacy(self._config.replica_id, view.members_revision, epoch, end, abstains)
 
     async def _stand(
-        self, broker: Broker, view: View, lease_id: int, members: frozenset[int]
+        self, broker: Broker, view: RecordsView, lease_id: int, members: frozenset[int]
     ) -> None:
         """Take the office, unless somebody else does or the members change meanwhile."""
         trust, identity = broker.replication.trust, identity_of(broker.config)
@@ -264,7 +273,7 @@ class Member:
 
     # Who is in sync.
 
-    async def _see_who_is_in_sync(self, broker: Broker, view: View) -> None:
+    async def _see_who_is_in_sync(self, broker: Broker, view: RecordsView) -> None:
         members, copies = view.members, broker.replication.copies
         assert members is not None
         log_end = broker.store.log_end

@@ -66,7 +66,7 @@ class Keys(msgspec.Struct, frozen=True):
         return f"{self.prefix}candidates/{replica_id}"
 
 
-class View(msgspec.Struct, frozen=True):
+class RecordsView(msgspec.Struct, frozen=True):
     """All of it, at one revision."""
 
     revision: int
@@ -87,9 +87,9 @@ class View(msgspec.Struct, frozen=True):
         return self.epoch_base if is_enough else seen_epoch
 
 
-def view_of(keys: Keys, revision: int, found: Iterable[KeyValue]) -> View:
+def view_of(keys: Keys, revision: int, found: Iterable[KeyValue]) -> RecordsView:
     """Raises BadEntry."""
-    view = View(revision)
+    view = RecordsView(revision)
     for each in found:
         if each.key == keys.master:
             record = _decoded(each, MasterRecord)

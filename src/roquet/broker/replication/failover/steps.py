@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
-from roquet.broker.replication.failover.records import View
+from roquet.broker.replication.failover.records import RecordsView
 
 
 class Step(Enum):
@@ -23,7 +23,7 @@ class Me(NamedTuple):
     is_first: bool  # whether it is to be the first master
 
 
-def next_step(view: View, me: Me, office_epoch: int | None) -> Step:
+def next_step(view: RecordsView, me: Me, office_epoch: int | None) -> Step:
     """`office_epoch` is that of the office which this broker holds, or takes itself to hold."""
     master = view.master
     is_named = master is not None and master.replica_id == me.replica_id

@@ -1,10 +1,11 @@
 """Who takes the office."""
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.broker.replication.failover.election import (
     Candidacy,
-    Verdict,
+    ElectionVerdict,
     verdict,
     voices_needed,
 )
@@ -22,7 +23,7 @@ def judged(
     members: tuple[int, ...] = (1, 2, 3),
     copies: int = 2,
     is_patient: bool = False,
-) -> Verdict:
+) -> ElectionVerdict:
     return verdict(me, others, frozenset(members), copies=copies, is_patient=is_patient)
 
 
@@ -38,37 +39,51 @@ def test_enough_have_spoken_when_one_of_them_must_have_what_was_acknowledged(
 
 def test_the_longest_log_wins() -> None:
     longer, shorter = candidate(2, 900), candidate(3, 800)
-    assert judged(longer, shorter) is Verdict.STAND
-    assert judged(shorter, longer) is Verdict.YIELD
+    assert judged(longer, shorter) is ElectionVerdict.STAND
+    assert judged(shorter, longer) is ElectionVerdict.YIELD
 
 
 def test_a_later_epoch_is_longer_than_any_size() -> None:
     late, large = candidate(2, 100, epoch=8), candidate(1, 900, epoch=7)
-    assert judged(late, large) is Verdict.STAND
-    assert judged(large, late) is Verdict.YIELD
+    assert judged(late, large) is ElectionVerdict.STAND
+    assert judged(large, late) is ElectionVerdict.YIELD
 
 
 def test_of_two_equals_exactly_one_stands() -> None:
     one, other = candidate(2, 900), candidate(3, 900)
-    assert [judged(one, other), judged(other, one)] == [Verdict.STAND, Verdict.YIELD]
+    assert [judged(one, other), judged(other, one)] == [
+        ElectionVerdict.STAND,
+        ElectionVerdict.YIELD,
+    ]
+
+
+def test_of_equals_one_that_has_just_stepped_down_comes_last() -> None:
+    former, other = replace(candidate(1, 100), abstains=True), candidate(2, 100)
+    assert judged(other, former) is ElectionVerdict.STAND
+    assert judged(former, other) is ElectionVerdict.YIELD
+
+
+def test_who_has_the_longest_log_is_waited_for_though_it_has_just_stepped_down() -> None:
+    former, other = replace(candidate(1, 101), abstains=True), candidate(2, 100)
+    assert judged(other, former) is ElectionVerdict.YIELD
 
 
 def test_nobody_stands_before_enough_have_spoken() -> None:
-    assert judged(candidate(2, 900)) is Verdict.WAIT
-    assert judged(candidate(2, 900), members=(1, 2)) is Verdict.STAND
+    assert judged(candidate(2, 900)) is ElectionVerdict.WAIT
+    assert judged(candidate(2, 900), members=(1, 2)) is ElectionVerdict.STAND
 
 
 def test_what_was_said_in_another_vacancy_does_not_count() -> None:
-    assert judged(candidate(2, 900), candidate(3, 950, vacancy=39)) is Verdict.WAIT
+    assert judged(candidate(2, 900), candidate(3, 950, vacancy=39)) is ElectionVerdict.WAIT
 
 
 def test_who_is_not_in_sync_neither_stands_nor_speaks() -> None:
-    assert judged(candidate(4, 9999)) is Verdict.OUTSIDE
-    assert judged(candidate(2, 900), candidate(4, 9999)) is Verdict.WAIT
+    assert judged(candidate(4, 9999)) is ElectionVerdict.OUTSIDE
+    assert judged(candidate(2, 900), candidate(4, 9999)) is ElectionVerdict.WAIT
 
 
 def test_a_patient_one_waits_for_all_but_the_master() -> None:
     me = candidate(2, 900)
-    assert judged(me, copies=1, is_patient=True) is Verdict.WAIT
-    assert judged(me, copies=1) is Verdict.STAND
-    assert judged(me, candidate(3, 800), copies=1, is_patient=True) is Verdict.STAND
+    assert judged(me, copies=1, is_patient=True) is ElectionVerdict.WAIT
+    assert judged(me, copies=1) is ElectionVerdict.STAND
+    assert judged(me, candidate(3, 800), copies=1, is_patient=True) is ElectionVerdict.STAND

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.broker.replication.failover.etcd import (
     Created,
@@ -13,6 +14,9 @@ from roquet.broker.replication.failover.etcd import (
     Modified,
     Put,
 )
+from roquet.net.tls import CallingTls
+from roquet.net.tls_settings import TlsFiles
+from tests.support.certificates import Authority
 from tests.support.etcd import RealEtcd
 from tests.support.ports import free_port
 
@@ -78,5 +82,68 @@ async def test_without_a_server_the_failure_is_named() -> None:
     try:
         with pytest.raises(EtcdError, match=nobody):
             await etcd.find(PREFIX)
+    finally:
+        await etcd.close()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def careful(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealEtcd]:
+    """Speaks to nobody but holders of certificates."""
+    files = replace(authority.vouch_for("etcd").files, trusted=authority.certificate)
+    with RealEtcd(tmp_path_factory.mktemp("careful"), files) as server:
+        yield server
+
+
+def shown_to(authority: Authority) -> TlsFiles:
+    return replace(authority.vouch_for("own").files, trusted=authority.certificate)
+
+
+async def put(server: str, files: TlsFiles) -> int | None:
+    etcd = Etcd([server], 30.0, CallingTls(files))
+    try:
+        return await etcd.change([], [Put(KEY, b"1")])
+    finally:
+        await etcd.close()
+
+
+async def test_an_etcd_that_wants_certificates_is_shown_one(
+    careful: RealEtcd, authority: Authority
+) -> None:
+    assert await put(careful.url, shown_to(authority)) is not None
+
+
+async def test_an_etcd_is_told_from_others_and_tells_us_from_others(
+    careful: RealEtcd, authority: Authority, tmp_path: Path
+) -> None:
+    own, stranger = shown_to(authority), Authority(tmp_path, "stranger")
+    theirs = replace(stranger.vouch_for("own").files, trusted=authority.certificate)
+    with pytest.raises(EtcdError, match=r"replication\.etcdTrustCertPath has to name"):
+        await put(careful.url, replace(own, trusted=stranger.certificate))
+    for files in (TlsFiles(trusted=authority.certificate), theirs):
+        with pytest.raises(EtcdError, match=r"replication\.etcdCertPath has to name"):
+            await put(careful.url, files)
+    with pytest.raises(EtcdError, match=r"for the host in replication\.etcd"):
+        await put(careful.url.replace("127.0.0.1", "localhost"), own)
+
+
+async def test_a_certificate_for_etcd_is_read_again_when_asked(
+    careful: RealEtcd, tmp_path: Path, authority: Authority
+) -> None:
+    stranger = Authority(tmp_path, "stranger").vouch_for("own")
+    tls = CallingTls(replace(stranger.files, trusted=authority.certificate))
+    etcd = Etcd([careful.url], 30.0, tls)
+    try:
+        with pytest.raises(EtcdError):
+            await etcd.find(PREFIX)
+        renewed = authority.vouch_for("renewed")
+        renewed.certificate.replace(stranger.certificate)
+        renewed.key.replace(stranger.key)
+        tls.reload()
+        await etcd.find(PREFIX)
     finally:
         await etcd.close()

@@ -8,7 +8,7 @@ from roquet.broker.replication.failover.records import (
     Keys,
     KeyValue,
     MasterRecord,
-    View,
+    RecordsView,
     view_of,
 )
 
@@ -22,7 +22,7 @@ def test_everything_is_seen_at_once() -> None:
         KeyValue(KEYS.candidate(2), b'{"replica_id":2,"vacancy":6,"epoch":55,"end":900}', 5, 5),
     ]
     view = view_of(KEYS, 12, found)
-    assert view == View(
+    assert view == RecordsView(
         12,
         MasterRecord(1, "a:1", "a:2"),
         7,
@@ -43,6 +43,6 @@ def test_what_is_no_record_is_named() -> None:
 def test_an_etcd_that_was_made_anew_does_not_begin_with_old_epochs(
     seen_epoch: int, base: int
 ) -> None:
-    view = View(12, epoch_base=50)
+    view = RecordsView(12, epoch_base=50)
     assert view.base_above(seen_epoch) == base
     assert view.base_above(seen_epoch) + view.revision + 1 > seen_epoch

@@ -2,19 +2,19 @@
 
 import pytest
 
-from roquet.broker.replication.failover.records import MasterRecord, View
+from roquet.broker.replication.failover.records import MasterRecord, RecordsView
 from roquet.broker.replication.failover.steps import Me, Step, next_step
 
 HERE = "10.0.0.1:10911"
 MEMBERS = frozenset({1, 2})
 
 
-def view(master: int | None, revision: int = 8, address: str = HERE) -> View:
+def view(master: int | None, revision: int = 8, address: str = HERE) -> RecordsView:
     record = None if master is None else MasterRecord(master, address, "10.0.0.1:10912")
-    return View(20, record, 0 if master is None else revision, MEMBERS, 9, 100)
+    return RecordsView(20, record, 0 if master is None else revision, MEMBERS, 9, 100)
 
 
-NEW = View(3)
+NEW = RecordsView(3)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,6 @@ NEW = View(3)
     ],
 )
 def test_every_case_has_its_step(
-    seen: View, office_epoch: int | None, *, is_first: bool, step: Step
+    seen: RecordsView, office_epoch: int | None, *, is_first: bool, step: Step
 ) -> None:
     assert next_step(seen, Me(1, HERE, is_first), office_epoch) is step

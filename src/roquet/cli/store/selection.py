@@ -21,7 +21,7 @@ class BadSelection(RoquetError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class DumpSelection:
     """None stands for all. Times are store timestamps: `from_time` is included, `to_time` not."""
 
     topic: str | None = None
@@ -64,7 +64,7 @@ def parse_time(text: str) -> int:
         ) from None
 
 
-def selected(reader: StoreReader, selection: Selection) -> Iterator[StoredMessage]:
+def selected(reader: StoreReader, selection: DumpSelection) -> Iterator[StoredMessage]:
     """In the order of topics, queues and offsets; with a key, of topics and store times."""
     messages = (
         read_record(record)
@@ -76,7 +76,7 @@ def selected(reader: StoreReader, selection: Selection) -> Iterator[StoredMessag
 
 
 def _records(
-    reader: StoreReader, selection: Selection, topic: str, queue_ids: list[int]
+    reader: StoreReader, selection: DumpSelection, topic: str, queue_ids: list[int]
 ) -> Iterator[bytes]:
     if selection.key is not None:
         begin, end = selection.from_time or 0, selection.to_time or _END_OF_TIME
@@ -88,7 +88,7 @@ def _records(
 
 
 def _queue_records(
-    reader: StoreReader, selection: Selection, topic: str, queue_id: int
+    reader: StoreReader, selection: DumpSelection, topic: str, queue_id: int
 ) -> Iterator[bytes]:
     start, end = selection.offset, None
     if selection.from_time is not None:

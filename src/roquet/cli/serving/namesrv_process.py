@@ -4,10 +4,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from roquet.cli.access_options import home_from_environment
-from roquet.cli.log_lines import LogForm, log_to_stderr
-from roquet.cli.settings_warnings import warn_of_settings
-from roquet.cli.tls_options import reloads_on_hangup, tls_from_file
+from roquet.cli.serving.access_options import home_from_environment
+from roquet.cli.serving.log_lines import LogForm, log_to_stderr
+from roquet.cli.serving.settings_warnings import warn_of_settings
+from roquet.cli.serving.tls_options import reloads_on_hangup, tls_from_file
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig, doubtful_truths, is_known, read_config
@@ -52,7 +52,7 @@ def _config(path: Path | None, given: dict[str, str]) -> NameServerConfig:
 
 
 async def _serve(config: NameServerConfig) -> None:
-    with stop_signals() as stop, reloads_on_hangup(config.tls) as reloading:
+    with stop_signals() as stop, reloads_on_hangup(has_files=config.tls.has_files) as reloading:
         async with serve_names(config, SystemClock(), SystemDisk()) as server:
             reloading.append(server.tls)
             relax_garbage_collection()

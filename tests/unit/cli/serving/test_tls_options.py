@@ -10,11 +10,12 @@ import pytest
 
 from roquet import Admin, Message, Producer, PushConsumer, StartFrom, TlsConfig
 from roquet.cli.broker import define as define_broker
-from roquet.cli.tls_options import tls_from_file, tls_given
+from roquet.cli.serving.tls_options import tls_from_file, tls_given
 from roquet.client.errors import ClientError
 from tests.support.certificates import Authority, Holder
 from tests.support.command_line import roquet
 from tests.support.eventually import wait_until
+from tests.support.golden_replication import log_bytes
 from tests.support.our_cluster import OurBroker, OurCluster, OurNameServer
 
 
@@ -155,6 +156,28 @@ def test_a_cluster_for_trying_things_out_names_its_certificate(tmp_path: Path) -
             ):
                 plain.send(Message("orders", b"open"), timeout_s=1.0)
     assert (directory / "tls" / "key.pem").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.slow
+def test_replicas_that_only_encrypt_have_log_and_tables_of_their_master(tmp_path: Path) -> None:
+    directory = tmp_path / "kept"
+    master, slave = directory / "broker-a", directory / "broker-a-slave-1"
+    words = ("--tls", "--replicas", "1", "--dir", str(directory))
+    with OurCluster(tmp_path, *words) as cluster:
+        tls = TlsConfig(ca_file=directory / "tls" / "certificate.pem")
+        with Admin(cluster.name_server, tls=tls) as admin:
+            admin.create_topic("orders")
+        with Producer(cluster.name_server, "shop", tls=tls) as producer:
+            for number in range(20):
+                producer.send(Message("orders", b"%d" % number))
+        wait_until(lambda: log_bytes(slave) == log_bytes(master))
+        # No plain port of the master would have told it.
+        wait_until(lambda: "orders" in written(slave / "config" / "topics.json"))
+        assert "refusing slave" not in cluster.log_tail()
+
+
+def written(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
 
 
 @pytest.mark.slow

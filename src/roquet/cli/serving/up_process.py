@@ -14,9 +14,9 @@ from roquet.broker.life import Life, living_broker, observed
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
-from roquet.cli.broker_process import tell_disk_use, until_stopped
-from roquet.cli.found_sizes import found_sizes
-from roquet.cli.log_lines import LogForm, log_to_stderr
+from roquet.cli.serving.broker_process import tell_disk_use, until_stopped
+from roquet.cli.serving.found_sizes import found_sizes
+from roquet.cli.serving.log_lines import LogForm, log_to_stderr
 from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
@@ -70,7 +70,7 @@ def run_cluster(plan: ClusterPlan) -> None:
 
 async def _serve_failover(plan: ClusterPlan, directory: Path) -> None:
     # Only who wants it pays for loading what runs processes.
-    from roquet.cli.up_failover import FailoverPlan, serve_failover  # noqa: PLC0415
+    from roquet.cli.serving.up_failover import FailoverPlan, serve_failover  # noqa: PLC0415
 
     failover_plan = FailoverPlan(
         host=plan.host,
@@ -79,6 +79,7 @@ async def _serve_failover(plan: ClusterPlan, directory: Path) -> None:
         broker_port=plan.broker_port,
         broker_count=plan.broker_count,
         replica_count=plan.replica_count,
+        tls=_tls(plan, directory, SystemClock().now_ms()),
     )
     await serve_failover(failover_plan, directory)
 
@@ -149,7 +150,7 @@ def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:
     if not plan.is_encrypted:
         return TlsSettings()
     # Only who wants to encrypt pays for loading what makes certificates.
-    from roquet.cli.development_tls import development_tls  # noqa: PLC0415
+    from roquet.cli.serving.development_tls import development_tls  # noqa: PLC0415
 
     host = plan.advertised_host or reachable_host(plan.host)
     return development_tls(directory / "tls", [host, local_host(plan.host)], now_ms)

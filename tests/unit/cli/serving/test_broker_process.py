@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.cli.broker_process import BrokerOptions, _config
+from roquet.cli.serving.broker_process import BrokerOptions, _config
 
 
 def name_servers(tmp_path: Path, *, given: str | None, in_file: str | None) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ class _Summary(msgspec.Struct, rename="camel", kw_only=True):
     """Written as JSON with the names that Java gives such things."""
 
 
-class Part(_Summary):
+class StorePart(_Summary):
     """A directory or file, with everything in it."""
 
     name: str
@@ -57,7 +57,7 @@ class Inspection(_Summary):
     was_closed: bool
     log_start: int
     log_end: int
-    parts: list[Part]
+    parts: list[StorePart]
     checkpoint: CheckpointSummary
     log_files: list[LogFileSummary]
     index_files: list[IndexFileSummary]
@@ -88,11 +88,11 @@ def inspect_store(root: Path, disk: Disk) -> Inspection:
         )
 
 
-def _parts(root: Path, disk: Disk) -> list[Part]:
+def _parts(root: Path, disk: Disk) -> list[StorePart]:
     parts = []
     for entry in disk.entries(root):
         sizes = _file_sizes(root / entry.name, disk) if entry.is_directory else [entry.size]
-        parts.append(Part(name=entry.name, file_count=len(sizes), size=sum(sizes)))
+        parts.append(StorePart(name=entry.name, file_count=len(sizes), size=sum(sizes)))
     return parts
 
 

@@ -14,11 +14,11 @@ from roquet.broker.disk_plan import check_room, plan_of, use_text
 from roquet.broker.life import Life, living_broker
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
 from roquet.broker.settings.config import BrokerConfig
-from roquet.cli.access_options import home_from_environment
-from roquet.cli.broker_group import members_of, run_group
-from roquet.cli.log_lines import LogForm, log_to_stderr
-from roquet.cli.settings_warnings import warn_of_settings
-from roquet.cli.tls_options import reloads_on_hangup, tls_from_file
+from roquet.cli.serving.access_options import home_from_environment
+from roquet.cli.serving.broker_group import members_of, run_group
+from roquet.cli.serving.log_lines import LogForm, log_to_stderr
+from roquet.cli.serving.settings_warnings import warn_of_settings
+from roquet.cli.serving.tls_options import reloads_on_hangup, tls_from_file
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
@@ -121,7 +121,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 
 
 async def _serve(config: BrokerConfig) -> None:
-    with stop_signals() as stop, reloads_on_hangup(config.tls) as reloading:
+    with stop_signals() as stop, reloads_on_hangup(has_files=config.has_tls_files) as reloading:
         async with living_broker(config, SystemClock(), SystemDisk()) as life:
             reloading.append(life)
             relax_garbage_collection()

@@ -13,9 +13,9 @@ import msgspec
 from rich.console import Console
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.store_inspection import inspect_store
-from roquet.cli.store_selection import Selection, parse_time, selected
-from roquet.cli.store_view import inspection_view, message_view
+from roquet.cli.store.inspection import inspect_store
+from roquet.cli.store.selection import DumpSelection, parse_time, selected
+from roquet.cli.store.view import inspection_view, message_view
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
@@ -136,7 +136,7 @@ def _verify_one(root: Path, mark: str) -> int:
 
 def _dump(given: Namespace) -> int:
     with _failures_told("dump", exit_code=2):
-        selection = Selection(
+        selection = DumpSelection(
             topic=given.topic,
             queue_id=given.queue,
             offset=given.offset,
@@ -173,7 +173,7 @@ _COMMANDS: Final = {
 }
 
 
-def _print_messages(stores: Sequence[Path], selection: Selection) -> list[str]:
+def _print_messages(stores: Sequence[Path], selection: DumpSelection) -> list[str]:
     """What could not be read."""
     problems = []
     count_left = selection.count
@@ -185,7 +185,7 @@ def _print_messages(stores: Sequence[Path], selection: Selection) -> list[str]:
     return problems
 
 
-def _print_store(reader: StoreReader, selection: Selection) -> tuple[int, list[str]]:
+def _print_store(reader: StoreReader, selection: DumpSelection) -> tuple[int, list[str]]:
     """How many messages were printed, and what could not be read."""
     count = 0
     problems = []

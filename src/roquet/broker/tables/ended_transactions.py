@@ -13,7 +13,7 @@ _AGES_MS: Final = (
 
 
 @final
-class TransactionEnds:
+class EndedTransactions:
     """Since the broker started."""
 
     def __init__(self) -> None:

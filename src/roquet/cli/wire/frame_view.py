@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, final
 
 import msgspec
 
-from roquet.cli.frame_source import RecordedFrame
+from roquet.cli.wire.frame_source import RecordedFrame
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.catalog import decode_reply, decode_request
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -32,7 +32,7 @@ _REQUEST_NAMES: Final = {code.value: code.name for code in RequestCode}
 _RESPONSE_NAMES: Final = {code.value: code.name for code in ResponseCode}
 
 
-class View(NamedTuple):
+class FrameLine(NamedTuple):
     """One frame as text, and what is wrong with it; the text is there if anything is readable."""
 
     line: str | None
@@ -46,11 +46,11 @@ class FrameViewer:
     def __init__(self) -> None:
         self._request_codes: dict[int, int] = {}  # by opaque, oldest first
 
-    def view(self, recorded: RecordedFrame) -> View:
+    def view(self, recorded: RecordedFrame) -> FrameLine:
         try:
             command = decode_command(recorded.frame)
         except ProtocolError as error:
-            return View(None, str(error))
+            return FrameLine(None, str(error))
         request_code = recorded.request_code
         if not command.is_response:
             self._remember(command)
@@ -68,7 +68,7 @@ class FrameViewer:
             del codes[next(iter(codes))]
 
 
-def _view_of(command: Command, request_code: int | None) -> View:
+def _view_of(command: Command, request_code: int | None) -> FrameLine:
     problem = None
     try:
         content = _content(command, request_code)
@@ -81,7 +81,7 @@ def _view_of(command: Command, request_code: int | None) -> View:
         }
     members = _envelope(command, request_code) | content
     present = {name: value for name, value in members.items() if value is not None}
-    return View(msgspec.json.encode(present).decode(), problem)
+    return FrameLine(msgspec.json.encode(present).decode(), problem)
 
 
 def _envelope(command: Command, request_code: int | None) -> dict[str, object]:

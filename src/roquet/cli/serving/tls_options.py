@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from roquet.net.errors import TlsNotUsable
 from roquet.net.loop import on_hangup
-from roquet.net.tls_settings import FILE_DEFAULT, FILE_KEY, TlsMode, TlsSettings
+from roquet.net.tls_settings import FILE_DEFAULT, FILE_KEY, TlsMode
 from roquet.protocol.bodies.properties_text import read_properties_text
 
 log = logging.getLogger(__name__)
@@ -83,14 +83,14 @@ class Reloading(Protocol):
 
 
 @contextmanager
-def reloads_on_hangup(settings: TlsSettings) -> Iterator[list[Reloading]]:
+def reloads_on_hangup(*, has_files: bool) -> Iterator[list[Reloading]]:
     """Reads the certificates of those who are put on the list again at SIGHUP.
 
     It begins before there is a server, or an early signal would end it. Without any files a closed
     terminal does end it, as it does other programs.
     """
     servers: list[Reloading] = []
-    if not settings.has_files:
+    if not has_files:
         yield servers
         return
 

@@ -7,7 +7,6 @@ anybody can see it return as a slave.
 import asyncio
 import logging
 import secrets
-import shutil
 import string
 import sys
 from contextlib import AsyncExitStack
@@ -17,35 +16,30 @@ from typing import Final, final
 import msgspec
 
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
+from roquet.broker.replication.failover.own_etcd import PEERS_DISTANCE, own_etcd_words
 from roquet.broker.settings.small_files import SMALL_FILES
+from roquet.cli.serving.development_tls import development_settings
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.cluster.tls import TlsConfig
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
-from roquet.errors import RoquetError
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import stop_signals
 from roquet.net.own_addresses import local_host, reachable_host
 from roquet.net.ports import free_port
+from roquet.net.tls_settings import TlsSettings
 from roquet.protocol.host import Address
 
 log = logging.getLogger(__name__)
 
 _ETCD_HOST: Final = "127.0.0.1"
-_ETCD_PEERS_DISTANCE: Final = 1
 _ROQUET: Final = (sys.executable, "-c", "from roquet.cli.main import main; main()")
 _PORT_STEP: Final = 10
 _BACK_AFTER_S: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.2
 _STOP_TIMEOUT_S: Final = 20.0
-
-
-class EtcdMissing(RoquetError):
-    def __init__(self) -> None:
-        super().__init__(
-            "--failover needs etcd, which is not installed: apt-get install etcd-server on Debian"
-        )
 
 
 class FailoverPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +49,12 @@ class FailoverPlan(msgspec.Struct, frozen=True, kw_only=True):
     broker_port: int
     broker_count: int
     replica_count: int
+    tls: TlsSettings
+
+    @property
+    def certificate(self) -> Path | None:
+        """What everybody shows, and whom everybody trusts; None where nothing is encrypted."""
+        return self.tls.server.certificate
 
 
 @final
@@ -99,9 +99,8 @@ class _Child:
 
 async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
     """Until SIGINT or SIGTERM. Raises EtcdMissing, OSError, and what name servers raise."""
-    etcd_program = shutil.which("etcd")
-    if etcd_program is None:
-        raise EtcdMissing
+    etcd_port = free_port(_ETCD_HOST, PEERS_DISTANCE)
+    etcd = _etcd(plan, directory, etcd_port)
     with stop_signals() as stop:
         async with AsyncExitStack() as stack:
             names = await stack.enter_async_context(
@@ -110,16 +109,13 @@ async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
                         host=plan.host,
                         port=plan.name_server_port,
                         kv_config_path=directory / "namesrv" / "kvConfig.json",
+                        tls=plan.tls,
                     ),
                     SystemClock(),
                     SystemDisk(),
                 )
             )
-            etcd_port = free_port(_ETCD_HOST, _ETCD_PEERS_DISTANCE)
-            children = [
-                _etcd(etcd_program, directory, etcd_port),
-                *_brokers(plan, directory, names.config.port, etcd_port),
-            ]
+            children = [etcd, *_brokers(plan, directory, names.config.port, etcd_port)]
             for child in children:
                 await child.start()
                 stack.push_async_callback(child.stop)
@@ -134,13 +130,16 @@ async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
 
 async def _serve(plan: FailoverPlan, name_server_port: int, stop: asyncio.Event) -> None:
     """Says when a slave could step in for every master, and goes on."""
-    async with AsyncAdmin(str(Address(local_host(plan.host), name_server_port))) as admin:
+    tls = plan.certificate is not None and TlsConfig(ca_file=plan.certificate)
+    names = str(Address(local_host(plan.host), name_server_port))
+    async with AsyncAdmin(names, tls=tls) as admin:
         brokers = await _brokers_in_sync(plan, admin, stop)
     if brokers:
         masters = ",".join(each.address for each in brokers if each.is_master)
         slaves = ",".join(each.address for each in brokers if not each.is_master)
         name_server = Address(plan.advertised_host or reachable_host(plan.host), name_server_port)
-        print(f"ready name-server={name_server} broker={masters} slave={slaves}", flush=True)
+        line = f"ready name-server={name_server} broker={masters} slave={slaves}"
+        print(line + (f" tls-ca={plan.certificate}" if tls else ""), flush=True)
     await stop.wait()
 
 
@@ -159,17 +158,15 @@ async def _brokers_in_sync(
     return []
 
 
-def _etcd(program: str, directory: Path, port: int) -> _Child:
-    clients = f"http://{_ETCD_HOST}:{port}"
-    peers = f"http://{_ETCD_HOST}:{port + _ETCD_PEERS_DISTANCE}"
+def _etcd_server(plan: FailoverPlan, port: int) -> str:
+    scheme = "http" if plan.certificate is None else "https"
+    return f"{scheme}://{_ETCD_HOST}:{port}"
+
+
+def _etcd(plan: FailoverPlan, directory: Path, port: int) -> _Child:
     home = directory / "etcd"
+    words = own_etcd_words(_ETCD_HOST, port, home / "data", plan.tls.server)
     home.mkdir(parents=True, exist_ok=True)
-    words = [
-        *(program, "--name", "only", "--data-dir", str(home / "data")),
-        *("--listen-client-urls", clients, "--advertise-client-urls", clients),
-        *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
-        *("--initial-cluster", f"only={peers}"),
-    ]
     return _Child("etcd", words, home / "etcd.log")
 
 
@@ -187,8 +184,11 @@ def _brokers(
         "replication.secretFile": str(secret),
         "replication.acknowledge": "quorum",
         "replication.copies": str(plan.replica_count + 1),
-        "replication.etcd": f"{_ETCD_HOST}:{etcd_port}",
+        "replication.etcd": _etcd_server(plan, etcd_port),
     }
+    if plan.certificate is not None:
+        settings |= development_settings(plan.tls)
+        settings["replication.etcdTrustCertPath"] = str(plan.certificate)
     if plan.advertised_host is not None:
         settings["brokerIP1"] = plan.advertised_host
     children: list[_Child] = []

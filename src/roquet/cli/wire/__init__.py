@@ -7,8 +7,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from roquet.cli.frame_source import Unreadable, recorded_frames
-from roquet.cli.frame_view import FrameViewer, View
+from roquet.cli.wire.frame_source import Unreadable, recorded_frames
+from roquet.cli.wire.frame_view import FrameLine, FrameViewer
 
 _STDIN: Final = Path("-")
 _MISUSED: Final = 2
@@ -62,7 +62,7 @@ def _print_frames(file: Path, source: BufferedReader) -> int:
     problem_count = 0
     for recorded in recorded_frames(source):
         if isinstance(recorded, Unreadable):
-            view = View(None, recorded.reason)
+            view = FrameLine(None, recorded.reason)
         else:
             view = viewer.view(recorded)
         if view.line is not None:

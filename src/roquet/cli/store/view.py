@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from roquet.cli.store_inspection import Inspection
+from roquet.cli.store.inspection import Inspection
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.host import unpack_host
 from roquet.protocol.messages.message import Property, StoredMessage

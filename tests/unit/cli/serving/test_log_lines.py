@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 
-from roquet.cli.log_lines import JsonLines
+from roquet.cli.serving.log_lines import JsonLines
 
 
 def record(message: str, *arguments: object) -> logging.LogRecord:

@@ -29,3 +29,14 @@ def development_tls(directory: Path, hosts: Iterable[str], now_ms: int) -> TlsSe
         encrypt_calls=True,
         client=TlsFiles(trusted=certificate),
     )
+
+
+def development_settings(tls: TlsSettings) -> dict[str, str]:
+    """The same, for a process of its own."""
+    return {
+        "tls.server.mode": tls.mode.value,
+        "tls.server.certPath": str(tls.server.certificate),
+        "tls.server.keyPath": str(tls.server.key),
+        "tls.enable": "true",
+        "tls.client.trustCertPath": str(tls.client.trusted),
+    }

@@ -68,7 +68,7 @@ def run_group(members: list[BrokerConfig], serve: Callable[[BrokerConfig], None]
             serve(member)
             return
         children[child_id] = member.broker_name
-    _watch(children, reloads=members[0].tls.has_files)
+    _watch(children, reloads=members[0].has_tls_files)
 
 
 def _follow(parent_id: int) -> None:

@@ -1,0 +1,192 @@
+"""Steps of the runbook of docs/replication.md that no other test takes, with real processes."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from roquet import Message, Producer
+from roquet.client.errors import NotYetSafe
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+from tests.support.blocking_peer import BlockingPeer, PeerGone
+from tests.support.command_line import roquet
+from tests.support.etcd import RealEtcd
+from tests.support.eventually import wait_until
+from tests.support.our_cluster import OurBroker, OurNameServer
+from tests.support.topics import create_topic
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication")]
+
+BROKER_NAME = "broker-a"
+TOPIC = "orders"
+GROUP = "bills"
+PATIENCE_S = 60.0
+
+
+class Place:
+    """A name server, and directories for brokers of one name."""
+
+    def __init__(self, directory: Path, names: str, running: ExitStack) -> None:
+        self.directory = directory
+        self.names = names
+        self.running = running
+        self.secret = directory / "secret"
+        self.secret.write_text("a secret of the brokers of one name\n")
+
+    def start(self, home: str, **settings: str) -> OurBroker:
+        """In a directory that may have been another one's before."""
+        configuration = {key.replace("__", "."): value for key, value in settings.items()}
+        broker = OurBroker(
+            self.directory / home,
+            self.names,
+            broker_name=BROKER_NAME,
+            configuration={"haSendHeartbeatInterval": "500"} | configuration,
+        )
+        broker.start()
+        self.running.callback(broker.kill)
+        return broker
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with ExitStack() as running:
+        names = running.enter_context(OurNameServer(tmp_path / "names"))
+        yield Place(tmp_path, names.address, running)
+
+
+def said_by(broker: OurBroker) -> Mapping[str, str]:
+    with suppress(OSError, PeerGone), BlockingPeer(broker.address) as peer:
+        return read_body(KvTable, peer.call(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
+    return {}
+
+
+def is_followed(broker: OurBroker, in_sync: set[str]) -> bool:
+    """Whether it is a master with one slave, and these are in sync."""
+    said = said_by(broker)
+    return said.get("slaveCount") == "1" and in_sync <= set(said["inSyncSet"].split(","))
+
+
+def log_end(broker: OurBroker) -> int:
+    return int(said_by(broker).get("commitLogMaxOffset", -1))
+
+
+def log_of(broker: OurBroker) -> bytes:
+    paths = sorted((broker.store_directory / "commitlog").iterdir())
+    return b"".join(path.read_bytes() for path in paths).rstrip(b"\0")
+
+
+def send(place: Place, *bodies: bytes) -> None:
+    with Producer(place.names, "runbook") as producer:
+        for body in bodies:
+            producer.send(Message(TOPIC, body), timeout_s=PATIENCE_S)
+
+
+@pytest.mark.parametrize("survivor", [1, 3])
+def test_the_last_broker_goes_on_without_etcd(place: Place, survivor: int) -> None:
+    """Number 1 is the one whose settings say that it is a master."""
+    etcd = place.running.enter_context(RealEtcd(place.directory / "etcd"))
+    common = {
+        "replication__secretFile": str(place.secret),
+        "replication__acknowledge": "one",
+        "replication__leaseSeconds": "2",
+    }
+    own = {
+        number: {
+            **common,
+            "brokerId": str(number),
+            "brokerRole": "SYNC_MASTER" if number == 1 else "SLAVE",
+        }
+        for number in (1, 2, 3)
+    }
+    brokers = {
+        number: place.start(f"home-{number}", replication__etcd=etcd.address, **settings)
+        for number, settings in own.items()
+    }
+    wait_until(lambda: said_by(brokers[1]).get("inSyncSet") == "1,2,3", PATIENCE_S)
+    create_topic(brokers[1].address, TOPIC)
+    send(place, b"before")
+    wait_until(lambda: len({log_end(each) for each in brokers.values()}) == 1, PATIENCE_S)
+    if survivor == 1:
+        # So that it was a slave of somebody else.
+        demoted = roquet("broker", "demote", brokers[1].address, "-n", place.names)
+        assert demoted.exit_code == 0, demoted.stderr
+        wait_until(lambda: said_by(brokers[1]).get("followedMaster"), PATIENCE_S)
+
+    for number in {1, 2, 3} - {survivor}:
+        brokers[number].kill()
+    refused = roquet("broker", "promote", brokers[survivor].address, "-n", place.names)
+    assert "etcd decides who is master" in refused.stderr
+    brokers[survivor].stop()
+    last = place.start(f"home-{survivor}", **own[survivor])
+    if said_by(last)["brokerRole"] == "SLAVE":
+        promoted = roquet("broker", "promote", last.address, "-n", place.names)
+        assert promoted.exit_code == 0, promoted.stderr
+    assert said_by(last)["brokerRole"] == "SYNC_MASTER"
+    with pytest.raises(NotYetSafe, match="no replica now"):
+        send(place, b"alone")
+
+    # The others come back as slaves, without etcd and with nothing.
+    new = place.start("home-new", **own[2])
+    wait_until(lambda: said_by(last).get("slaveCount") == "1", PATIENCE_S)
+    wait_until(lambda: log_end(new) == log_end(last), PATIENCE_S)
+    send(place, b"after")
+    wait_until(lambda: log_end(new) == log_end(last), PATIENCE_S)
+    assert log_of(new) == log_of(last)
+    assert [body in log_of(last) for body in (b"before", b"alone", b"after")] == [True] * 3
+
+    # And back to etcd, all of them at the same time.
+    last.stop()
+    new.stop()
+    with_etcd = {"replication__etcd": etcd.address}
+    last = place.start(f"home-{survivor}", **own[survivor], **with_etcd)
+    new = place.start("home-new", **own[2], **with_etcd)
+    both = {"2", str(survivor)}
+    wait_until(lambda: any(is_followed(each, both) for each in (last, new)), PATIENCE_S)
+    send(place, b"with etcd again")
+    wait_until(lambda: log_end(new) == log_end(last), PATIENCE_S)
+    assert log_of(new) == log_of(last)
+    assert [body in log_of(last) for body in (b"alone", b"with etcd again")] == [True] * 2
+
+
+def test_a_planned_switch_without_a_secret(place: Place) -> None:
+    master = {"brokerRole": "SYNC_MASTER"}
+    slave = {"brokerRole": "SLAVE", "brokerId": "1"}
+    one = place.start("one", **master)
+    create_topic(one.address, TOPIC)
+    two = place.start("two", **slave)
+    wait_until(lambda: said_by(one).get("slaveCount") == "1", PATIENCE_S)
+    # At least one in each queue: nobody can have consumed what is not there.
+    send(place, *(b"before %d" % number for number in range(8)))
+    wait_until(lambda: log_end(one) == log_end(two), PATIENCE_S)
+    commit(one, 1)
+    wait_until(lambda: committed(two) == 1, PATIENCE_S)
+    one.stop()
+    two.stop()
+    one = place.start("one", **slave)
+    two = place.start("two", **master)
+    wait_until(lambda: said_by(two).get("slaveCount") == "1", PATIENCE_S)
+    send(place, b"after")
+    wait_until(lambda: log_end(one) == log_end(two), PATIENCE_S)
+    assert log_of(one) == log_of(two)
+    assert [body in log_of(two) for body in (b"before 7", b"after")] == [True] * 2
+    assert committed(two) == 1
+
+
+def commit(broker: OurBroker, offset: int) -> None:
+    header = UpdateConsumerOffsetHeader(
+        consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=offset
+    )
+    with BlockingPeer(broker.address) as peer:
+        assert peer.call(RequestCode.UPDATE_CONSUMER_OFFSET, header).code == ResponseCode.SUCCESS
+
+
+def committed(broker: OurBroker) -> int | None:
+    with BlockingPeer(broker.address) as peer:
+        reply = peer.call(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    table = read_body(ConsumerOffsetTable, reply.body).offset_table
+    return table.get(f"{TOPIC}@{GROUP}", {}).get(0)
