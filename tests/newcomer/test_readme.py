@@ -43,6 +43,7 @@ def test_every_block_is_run_by_a_test() -> None:
         "# test_orders.py",
         "$ pip install pytest",
         "# count_orders.py",
+        "python count_orders.py",
         "roquet doctor",
         "roquet wire decode capture.bin",
     ]

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from roquet.pipeline import register
-from roquet.pipeline.jobs.session import quick_python
+from roquet.pipeline.jobs.session import QUICK_CHECKPOINTS, quick_python
 from tests.support.jars import JvmNotStarted
 
 # No second compiler: it takes as much of two cores as all the rest, and its code comes too late.
@@ -34,6 +34,7 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
     os.environ[JVM_VARIABLE] = QUICK_JVM
     builder = SparkSession.Builder().master("local[2,3]").appName("roquet-tests")
     for name, value in {
+        **QUICK_CHECKPOINTS,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",

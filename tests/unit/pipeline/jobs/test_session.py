@@ -13,9 +13,11 @@ from roquet.pipeline.errors import BadLake, PipelineError
 from roquet.pipeline.jobs import session
 from roquet.pipeline.jobs.query_failures import QueryFailed
 from roquet.pipeline.jobs.session import (
+    QUICK_CHECKPOINTS,
     NoSession,
     _archive_conf,
     _choose_python,
+    settings_of,
     spark_session,
 )
 
@@ -111,3 +113,14 @@ def test_what_spark_printed_is_kept_if_spark_failed(
         raise error
     assert bool(getattr(raised.value, "__notes__", [])) is is_kept
     assert bool(list(tmp_path.iterdir())) is is_kept
+
+
+def test_what_is_given_counts_for_more_than_what_is_usual(tmp_path: Path) -> None:
+    ((key, usual),) = QUICK_CHECKPOINTS.items()
+    assert settings_of("local[1]", tmp_path, {})[key] == usual
+    assert settings_of("local[1]", tmp_path, {key: "another"})[key] == "another"
+
+
+def test_only_a_session_on_this_machine_talks_to_nobody_else(tmp_path: Path) -> None:
+    assert settings_of("local[1]", tmp_path, {})["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in settings_of("spark://elsewhere:7077", tmp_path, {})
