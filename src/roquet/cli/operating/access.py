@@ -73,7 +73,7 @@ def define_access(parser: ArgumentParser) -> None:
 def access_of(given: Namespace, environment: Mapping[str, str]) -> Access:
     """Raises BadConfigFile."""
     file = read_config_file(environment)
-    name_server, origin = _name_server(given, environment, file)
+    name_server, origin = name_server_of(given.name_server, environment, file)
     return Access(
         name_server=name_server,
         name_server_from=origin,
@@ -84,11 +84,12 @@ def access_of(given: Namespace, environment: Mapping[str, str]) -> Access:
     )
 
 
-def _name_server(
-    given: Namespace, environment: Mapping[str, str], file: ConfigFile
+def name_server_of(
+    given: str | None, environment: Mapping[str, str], file: ConfigFile
 ) -> tuple[str, str]:
-    if given.name_server:
-        return given.name_server, "-n"
+    """Its address, and who said so."""
+    if given:
+        return given, "-n"
     if named := environment.get(ENVIRONMENT_NAME):
         return named, ENVIRONMENT_NAME
     if file.name_server:

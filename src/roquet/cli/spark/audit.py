@@ -26,7 +26,7 @@ _EXAMPLES: Final = 10
 
 
 def define(parser: ArgumentParser) -> None:
-    define_brokers(parser, required=False)
+    define_brokers(parser)
     sent = parser.add_mutually_exclusive_group(required=True)
     sent.add_argument("--topic", help="The topic that was sent to.")
     sent.add_argument("--sent", type=Path, metavar="PATH", help="Parquet files of what was sent.")
@@ -72,8 +72,6 @@ def _audit(reporter: Reporter, given: Namespace) -> int:
     )
     from roquet.pipeline.jobs.batch_queries import tasks_shown  # noqa: PLC0415
 
-    if given.name_server is None and (given.topic or given.received_topic):
-        reporter.fail("a topic needs --name-server", MISUSED)
     _check_obeyed(reporter, given)
     plan = _plan(given)
     pairs = check_audit(plan)

@@ -21,7 +21,7 @@ Messages that are sent meanwhile are not among them.
 
 
 def define(parser: ArgumentParser) -> None:
-    define_brokers(parser, required=False)
+    define_brokers(parser)
     define_selection(parser)
     parser.add_argument("--to", required=True, type=Path, metavar="DIR", help="Where files go.")
     parser.add_argument(

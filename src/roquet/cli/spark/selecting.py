@@ -55,8 +55,6 @@ def selection_of(reporter: Reporter, given: Namespace) -> "Selection":
     """Ends the command if it does not say what it means."""
     from roquet.pipeline.jobs.selection import Selection, read_ends  # noqa: PLC0415
 
-    if given.lake is None and given.name_server is None:
-        reporter.fail("give --name-server, or --lake", MISUSED)
     if given.lake is None and not (given.topic or given.topics or given.topic_pattern):
         reporter.fail("say which messages: give --topic, --topics or --topic-pattern", MISUSED)
     source = topic_options(given)

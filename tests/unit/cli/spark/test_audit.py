@@ -7,12 +7,6 @@ import pytest
 from tests.support.command_line import roquet
 
 
-def test_a_topic_needs_a_cluster(tmp_path: Path) -> None:
-    finished = roquet("spark", "audit", "--topic", "orders", "--lake", tmp_path)
-    assert finished.exit_code == 2
-    assert "--name-server" in finished.stderr
-
-
 def test_nothing_to_compare_with_is_told(tmp_path: Path) -> None:
     finished = roquet("spark", "audit", "--sent", tmp_path)
     assert finished.exit_code == 1

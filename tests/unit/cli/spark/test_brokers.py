@@ -26,19 +26,58 @@ JOBS = {
 
 
 def options(*words: str | Path) -> dict[str, str]:
+    return said("-n", "localhost:9876", *words)
+
+
+def said(*words: str | Path) -> dict[str, str]:
     parser = ArgumentParser()
     define_brokers(parser)
-    return broker_options(parser.parse_args(["-n", "localhost:9876", *map(str, words)]))
+    return broker_options(parser.parse_args([*map(str, words)]))
 
 
 @pytest.fixture(autouse=True)
-def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ACCESS_KEY", "SECRET_KEY", "SECURITY_TOKEN"):
-        monkeypatch.delenv(f"ROQUET_{name}", raising=False)
+def config_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Of a file that says nothing."""
+    for name in ("ROQUET_ACCESS_KEY", "ROQUET_SECRET_KEY", "ROQUET_SECURITY_TOKEN", "NAMESRV_ADDR"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "roquet.toml"
+    path.touch()
+    monkeypatch.setenv("ROQUET_CONFIG", str(path))
+    return path
 
 
 def test_nothing_is_signed_or_encrypted_unless_it_is_asked_for() -> None:
     assert options() == {"nameServer": "localhost:9876"}
+
+
+def test_brokers_are_found_where_operators_commands_find_them(
+    monkeypatch: pytest.MonkeyPatch, config_path: Path
+) -> None:
+    assert said() == {"nameServer": "127.0.0.1:9876"}
+    config_path.write_text('name_server = "kept:9876"')
+    assert said() == {"nameServer": "kept:9876"}
+    monkeypatch.setenv("NAMESRV_ADDR", "around:9876")
+    assert said() == {"nameServer": "around:9876"}
+    assert options() == {"nameServer": "localhost:9876"}
+
+
+def test_keys_and_authorities_are_found_in_the_file_of_operators_commands(
+    monkeypatch: pytest.MonkeyPatch, config_path: Path
+) -> None:
+    config_path.write_text(
+        '[credentials]\naccess_key = "me"\nsecret_key = "of mine"\n[tls]\nca_file = "/ca.pem"\n'
+    )
+    kept = {"accessKey": "me", "secretKey": "of mine", "tls": "true", "tlsCaFile": "/ca.pem"}
+    assert options() == {"nameServer": "localhost:9876", **kept}
+    monkeypatch.setenv("ROQUET_ACCESS_KEY", "others")
+    monkeypatch.setenv("ROQUET_SECRET_KEY", "of others")
+    assert options()["accessKey"] == "others"
+
+
+def test_what_jobs_cannot_do_of_that_file_is_told(config_path: Path) -> None:
+    config_path.write_text("[tls]\ncheck_host = false\n")
+    with pytest.raises(BadOption, match="jobs know only ca_file"):
+        options()
 
 
 def test_a_secret_is_read_from_a_file(tmp_path: Path) -> None:

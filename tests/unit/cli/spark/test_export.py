@@ -10,7 +10,6 @@ from tests.support.command_line import roquet
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--topic", "orders"), "give --name-server, or --lake"),
         (("-n", "localhost:9876"), "say which messages"),
         (("--lake", "lake", "--topic", "a", "--topics", "b"), "not allowed with"),
         (("--lake", "lake", "-n", "localhost:9876"), "--lake contradicts --name-server"),

@@ -18,7 +18,7 @@ def ingest(directory: Path, *more: str, name_server: str = "localhost:9876") -> 
 def test_what_is_needed_is_said(tmp_path: Path) -> None:
     finished = roquet("spark", "ingest", "--lake", tmp_path)
     assert finished.exit_code == 2
-    assert "--name-server" in finished.stderr
+    assert "--checkpoint" in finished.stderr
 
 
 def test_an_interval_and_an_end_contradict_each_other(tmp_path: Path) -> None:
