@@ -95,9 +95,12 @@ def get_earliest_store_time(broker: Broker, request: Request[EarliestStoreTimeHe
 
 
 def get_all_consumer_offsets(broker: Broker, request: Request[AllOffsetsHeader]) -> Reply:
+    known_version = request.header.known_version
+    if known_version is None:
+        return Reply(body=broker.offsets.to_bytes())
     version = broker.offsets.version
     header = AllOffsetsReplyHeader(version=version)
-    if request.header.known_version == version:
+    if known_version == version:
         return Reply(header=header)
     return Reply(header=header, body=broker.offsets.to_bytes())
 

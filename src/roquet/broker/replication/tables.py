@@ -119,14 +119,12 @@ class TableCopy:
         if refusals:
             raise refusals[0]
 
-    async def _copy_offsets(
-        self, address: str, known_version: str | None = None
-    ) -> list[MasterRefused]:
+    async def _copy_offsets(self, address: str, known_version: str = "") -> list[MasterRefused]:
         """What the master did not take of those it did not know."""
         header = AllOffsetsHeader(known_version=known_version)
         reply = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, header)
         version = _read_version(reply.fields).version
-        if version is not None and version == known_version:
+        if version == known_version:
             return []
         offsets = read_body(ConsumerOffsetTable, reply.body)
         refusals = await self._tell_all(address, self._tables.offsets.follow(offsets))

@@ -78,7 +78,14 @@ async def _has_kept(keeper: OffsetKeeper, queue: QueueRef, siblings: Collection[
     Those that began at their ends a moment ago, when this one was there already, say nothing.
     """
     for sibling in siblings:
-        is_beginning = queue in keeper.begun.get(sibling, ())
-        if sibling != queue and not is_beginning and await keeper.kept(sibling) is not None:
+        if sibling == queue or _is_beginning(keeper, queue, sibling):
+            continue
+        is_kept = await keeper.kept(sibling) is not None
+        # It may have begun, and been kept, while the broker was asked.
+        if is_kept and not _is_beginning(keeper, queue, sibling):
             return True
     return False
+
+
+def _is_beginning(keeper: OffsetKeeper, queue: QueueRef, sibling: QueueRef) -> bool:
+    return queue in keeper.begun.get(sibling, ())

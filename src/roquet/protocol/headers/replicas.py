@@ -38,7 +38,9 @@ class ResetMasterFlushOffsetHeader(Header):
 
 
 class AllOffsetsHeader(Header):
-    """A slave of Apache sends none of it; one of ours says which version of the table it has."""
+    """A slave of Apache sends none of it; one of ours says which version of the table it has, and
+    nothing in its place if it has none: only then is the master's told.
+    """
 
     known_version: str | None = None
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -316,21 +317,28 @@ class _Kept:
         self.offsets.update(offsets)
 
 
-async def test_queues_that_begin_one_after_another_all_begin_at_their_ends(
-    cluster: LiveCluster, producer: AsyncProducer
-) -> None:
-    await new_topic(cluster, 3)
-    await send(producer, *numbers(9))
-    settings = LinkSettings(read_source(cluster.name_server))
+@asynccontextmanager
+async def brokers_of(cluster: LiveCluster) -> AsyncIterator[Brokers]:
+    """As a member knows them that has looked for the topic."""
     instance = ClientInstance(
         Participant("member", lambda client_id: Heartbeat(client_id=client_id)),
-        settings,
+        LinkSettings(read_source(cluster.name_server)),
         SystemClock(),
     )
     await instance.open()
     try:
         await instance.routes.existing(TOPIC)
-        brokers = Brokers(instance.requests, instance.routes)
+        yield Brokers(instance.requests, instance.routes)
+    finally:
+        await instance.close()
+
+
+async def test_queues_that_begin_one_after_another_all_begin_at_their_ends(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 3)
+    await send(producer, *numbers(9))
+    async with brokers_of(cluster) as brokers:
         keeper = OffsetKeeper(_Kept())
         *first, added = (QueueRef(TOPIC, "broker-a", number) for number in range(3))
         ends = [
@@ -341,5 +349,45 @@ async def test_queues_that_begin_one_after_another_all_begin_at_their_ends(
         siblings = [*first, added]
         # One that was added later has messages that nobody of the group has seen.
         assert await start_offset(brokers, keeper, added, StartFrom.LAST, siblings, now_ms=0) == 0
-    finally:
-        await instance.close()
+
+
+class _SlowKept(_Kept):
+    """Who asks for the queue that is held hears of it when something is kept."""
+
+    def __init__(self, held: QueueRef) -> None:
+        super().__init__()
+        self.held: QueueRef | None = held
+        self.is_asked = asyncio.Event()
+        self._is_kept = asyncio.Event()
+
+    async def kept(self, queue: QueueRef) -> int | None:
+        if queue == self.held:
+            self.is_asked.set()
+            await self._is_kept.wait()
+        return await super().kept(queue)
+
+    async def keep(self, offsets: Mapping[QueueRef, int]) -> None:
+        await super().keep(offsets)
+        self._is_kept.set()
+
+
+async def test_a_queue_is_not_taken_for_a_new_one_because_another_begins_meanwhile(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 2)
+    await send(producer, *numbers(6))
+    queues = [QueueRef(TOPIC, "broker-a", number) for number in range(2)]
+    store = _SlowKept(held=queues[0])
+    async with brokers_of(cluster) as brokers, asyncio.TaskGroup() as group:
+        keeper = OffsetKeeper(store)
+
+        def beginning(queue: QueueRef) -> asyncio.Task[int]:
+            return group.create_task(
+                start_offset(brokers, keeper, queue, StartFrom.LAST, queues, now_ms=0)
+            )
+
+        late = beginning(queues[1])
+        await store.is_asked.wait()
+        store.held = None
+        assert await beginning(queues[0]) == 3
+        assert await late == 3
