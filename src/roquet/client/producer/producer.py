@@ -7,8 +7,9 @@ Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from types import MappingProxyType
 from typing import Any, Final, Unpack, final
 
 from roquet.client.arguments import bad, check_count, check_queue, check_timeout
@@ -42,6 +43,7 @@ from roquet.net.router import Router
 from roquet.protocol.messages.message import Message
 
 _WHAT: Final = "producer"
+_NO_EXTRA: Final[Mapping[str, str]] = MappingProxyType({})
 REQUEST_TIMEOUT_S: Final = 10.0
 
 
@@ -93,10 +95,11 @@ class AsyncProducer(Openable):
         the broker's levels: 1 is a second, 18 two hours. Raises SendFailed, SendUnknown or
         BadArgument.
         """
-        check_timeout("timeout_s", timeout_s)
+        if timeout_s is not TIMEOUT_S:  # A call for nothing is not cheap.
+            check_timeout("timeout_s", timeout_s)
         target = _target(message, queue, order_key)
         if delay is None and delay_level is None:
-            ready = self._outbox.ready(message, {})
+            ready = self._outbox.ready(message, _NO_EXTRA)
         else:
             extra = delay_properties(delay, delay_level, self._clock.now_ms())
             kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
