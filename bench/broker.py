@@ -35,6 +35,7 @@ from tests.support.ports import free_port
 
 BODY_SIZE = 128
 CONNECTIONS = 4
+STARTS = 3
 QUEUED = 20_000  # messages in each queue before pulls begin
 LANE = ("laneSends", "lanePulls")
 ORDINARY = ("ordinarySends", "ordinaryPulls")
@@ -100,15 +101,30 @@ def compile_load(scratch: Path) -> Path:
 def servers(directory: Path, flush: str, *, ours_only: bool) -> Iterator[list[Server]]:
     started: list[Server] = []
     try:
-        started.append(start("ours", directory / "ours", flush, our_command))
+        started.append(quick_start("ours", directory / "ours", flush, our_command))
         if not ours_only:
-            started.append(start("Apache", directory / "apache", flush, apache_command))
+            started.append(quick_start("Apache", directory / "apache", flush, apache_command))
         yield started
     finally:
         for server in started:
             server.process.kill()
             server.process.wait()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def quick_start(
+    name: str, directory: Path, flush: str, command: Callable[[Path, Path], list[str]]
+) -> Server:
+    """The last of three starts with nothing there yet, and the time of the best."""
+    times_s = []
+    for turn in range(STARTS):
+        server = start(name, directory / str(turn), flush, command)
+        times_s.append(server.start_s)
+        if turn < STARTS - 1:
+            server.process.kill()
+            server.process.wait()
+    server.start_s = min(times_s)
+    return server
 
 
 def start(
