@@ -34,7 +34,7 @@ async def _soak(directory: Path, seed: int, count: int) -> Findings:
         findings = await on.settled()
     findings.counts["seconds"] = count
     findings.figures["grown by MB"] = growth / _MEGABYTE
-    findings.figures["more descriptors"] = more
+    findings.figures["more descriptors"] = float(more)
     if growth > _GROWTH_MAX:
         findings.violations.append(f"the broker has grown by {growth:,} bytes")
     return findings
