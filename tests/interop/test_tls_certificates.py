@@ -9,6 +9,7 @@ import pytest
 
 from roquet import Admin, ClientError, Message, Producer, TlsConfig
 from tests.support.certificates import DAY, Authority, Holder
+from tests.support.encrypting_brokers import broker_showing
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaProducer, JavaPushConsumer, Outgoing, Subscription
@@ -46,17 +47,6 @@ def checking_java(
 def names_showing(directory: Path, holder: Holder) -> OurNameServer:
     files = ("--tls-cert", str(holder.certificate), "--tls-key", str(holder.key))
     return OurNameServer(directory, "--tls", "enforcing", *files)
-
-
-def broker_showing(directory: Path, names: str, holder: Holder, authority: Authority) -> OurBroker:
-    configuration = {
-        "tls.server.mode": "enforcing",
-        "tls.server.certPath": str(holder.certificate),
-        "tls.server.keyPath": str(holder.key),
-        "tls.enable": "true",
-        "tls.client.trustCertPath": str(authority.certificate),
-    }
-    return OurBroker(directory, names, configuration=configuration)
 
 
 @pytest.mark.parametrize("what", ["expired", "of another authority"])

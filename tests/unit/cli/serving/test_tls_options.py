@@ -12,11 +12,12 @@ from roquet import Admin, Message, Producer, PushConsumer, StartFrom, TlsConfig
 from roquet.cli.broker import define as define_broker
 from roquet.cli.serving.tls_options import tls_from_file, tls_given
 from roquet.client.errors import ClientError
-from tests.support.certificates import Authority, Holder
+from tests.support.certificates import Authority
 from tests.support.command_line import roquet
+from tests.support.encrypting_brokers import broker_showing
 from tests.support.eventually import wait_until
 from tests.support.golden_replication import log_bytes
-from tests.support.our_cluster import OurBroker, OurCluster, OurNameServer
+from tests.support.our_cluster import OurCluster, OurNameServer
 
 
 def settings_of(*words: str) -> dict[str, str]:
@@ -67,17 +68,6 @@ def test_files_that_cannot_be_used_are_one_line(tmp_path: Path, command: str) ->
     assert finished.stderr.count("\n") == 1
 
 
-def broker_of(directory: Path, names: str, holder: Holder, authority: Authority) -> OurBroker:
-    configuration = {
-        "tls.server.mode": "enforcing",
-        "tls.server.certPath": str(holder.certificate),
-        "tls.server.keyPath": str(holder.key),
-        "tls.enable": "true",
-        "tls.client.trustCertPath": str(authority.certificate),
-    }
-    return OurBroker(directory, names, configuration=configuration)
-
-
 @pytest.mark.slow
 def test_a_cluster_that_only_encrypts_reloads_under_traffic(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
@@ -87,7 +77,7 @@ def test_a_cluster_that_only_encrypts_reloads_under_traffic(tmp_path: Path) -> N
     received: list[bytes] = []
     with (
         OurNameServer(tmp_path / "names", *options, "--tls-key", str(holder.key)) as names,
-        broker_of(tmp_path / "broker", names.address, holder, authority) as broker,
+        broker_showing(tmp_path / "broker", names.address, holder, authority) as broker,
         Admin(names.address, tls=tls) as admin,
         Producer(names.address, "shop", tls=tls) as producer,
     ):
