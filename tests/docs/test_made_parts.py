@@ -6,7 +6,7 @@ import pytest
 
 from roquet.broker.settings.apache_keys import TREATMENTS, Treatment
 from roquet.namesrv.config import NameServerConfig, config_texts
-from roquet.net.tls_settings import TLS_KEYS
+from roquet.net.tls.settings import TLS_KEYS
 from roquet.protocol.host import Address
 from scripts.pages import setting_effects
 from scripts.pages.regions import MADE, names_in, refreshed

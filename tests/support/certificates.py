@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from roquet.net.tls_settings import TlsFiles
+from roquet.net.tls.settings import TlsFiles
 
 DAY = timedelta(days=1)
 

@@ -11,8 +11,8 @@ from roquet.net.errors import Refused
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import Parked, Reply, Request, Router, on
 from roquet.net.serving import Server
-from roquet.net.tls import ServerTls
-from roquet.net.tls_settings import TlsSettings
+from roquet.net.tls.contexts import ServerTls
+from roquet.net.tls.settings import TlsSettings
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.fields import Header, field_texts, fields_of

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from roquet.net.tls import CallingTls
-from roquet.net.tls_settings import TlsFiles
+from roquet.net.tls.contexts import CallingTls
+from roquet.net.tls.settings import TlsFiles
 from tests.support.eventually import wait_until
 from tests.support.ports import free_port
 

@@ -15,7 +15,7 @@ from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.clock import SystemClock
 from roquet.net.ports import free_port
 from roquet.net.service import OnFailure, Services
-from roquet.net.tls import ServerTls
+from roquet.net.tls.contexts import ServerTls
 from roquet.store.log_copy import Grown
 from roquet.store.message_store import MessageStore
 from tests.support.quick_disk import QuickDisk

@@ -28,7 +28,7 @@ from roquet.disk import Disk
 from roquet.net.connection import Connection
 from roquet.net.crowd import Crowd
 from roquet.net.service import Services
-from roquet.net.tls import ServerTls
+from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
 from roquet.settings.changes import ChangedSettings

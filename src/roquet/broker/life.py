@@ -32,7 +32,7 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
 from roquet.net.service import OnFailure, Services
-from roquet.net.tls import CallingTls
+from roquet.net.tls.contexts import CallingTls
 from roquet.store.checksummed import NO_END
 
 if TYPE_CHECKING:

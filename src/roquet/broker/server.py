@@ -56,7 +56,7 @@ from roquet.net.ports import at_free_port
 from roquet.net.router import RequestRoute, Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
-from roquet.net.tls import ServerTls
+from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode

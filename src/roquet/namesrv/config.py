@@ -17,7 +17,7 @@ from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.errors import BadAddress
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.listening_place import read_place
-from roquet.net.tls_settings import TLS_KEYS, TlsSettings, read_tls
+from roquet.net.tls.settings import TLS_KEYS, TlsSettings, read_tls
 from roquet.protocol.host import Address
 from roquet.settings import log_level
 from roquet.settings.log_level import LogLevel

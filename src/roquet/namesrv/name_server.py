@@ -8,7 +8,7 @@ from roquet.namesrv.kv_config import KvConfig
 from roquet.namesrv.route_table import RouteTable
 from roquet.namesrv.saving import Saving
 from roquet.net.crowd import Crowd
-from roquet.net.tls import ServerTls
+from roquet.net.tls.contexts import ServerTls
 from roquet.settings.changes import ChangedSettings
 
 

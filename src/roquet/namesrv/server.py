@@ -24,7 +24,7 @@ from roquet.net.own_addresses import ip_of
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
-from roquet.net.tls import ServerTls
+from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.host import Address
 from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings

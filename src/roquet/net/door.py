@@ -15,10 +15,10 @@ from typing import Protocol, cast, final
 from roquet.net.connection import Connection
 from roquet.net.errors import TlsNotUsable, TlsRefused
 from roquet.net.limits import ConnectionLimits
-from roquet.net.tls import ServerTls, is_encrypted
-from roquet.net.tls_reasons import TlsSide, tls_failure
-from roquet.net.tls_settings import TlsMode
-from roquet.net.tls_transport import TlsSession, TlsTransport
+from roquet.net.tls.contexts import ServerTls, is_encrypted
+from roquet.net.tls.reasons import TlsSide, tls_failure
+from roquet.net.tls.settings import TlsMode
+from roquet.net.tls.transport import TlsSession, TlsTransport
 from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
 from roquet.protocol.host import Address
 

@@ -13,7 +13,7 @@ from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import BadAddress, ConnectFailed, ConnectionLost
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.tls_reasons import TlsSide, tls_failure
+from roquet.net.tls.reasons import TlsSide, tls_failure
 from roquet.net.watch import Watch
 from roquet.protocol.command import Command
 from roquet.protocol.frame import Frame

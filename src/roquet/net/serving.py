@@ -14,7 +14,7 @@ from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.listening import Listener, is_scarce
 from roquet.net.ports import at_free_port
 from roquet.net.router import Router
-from roquet.net.tls import ServerTls
+from roquet.net.tls.contexts import ServerTls
 from roquet.net.watch import Watch
 
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, final
 
 from roquet.net.errors import TlsRefused
-from roquet.net.tls import ServerTls, is_encrypted
-from roquet.net.tls_reasons import TlsSide, tls_failure
-from roquet.net.tls_transport import TlsSession
+from roquet.net.tls.contexts import ServerTls, is_encrypted
+from roquet.net.tls.reasons import TlsSide, tls_failure
+from roquet.net.tls.transport import TlsSession
 
 # So much is encrypted at a time, and may lie here until the network takes it.
 _ENCRYPTED_SIZE_MAX: Final = 256 * 1024

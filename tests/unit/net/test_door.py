@@ -16,8 +16,8 @@ from roquet.net.errors import ConnectFailed, ConnectionLost, NetError
 from roquet.net.limits import ConnectionLimits
 from roquet.net.peers import Peers
 from roquet.net.router import Router
-from roquet.net.tls import calling_context
-from roquet.net.tls_settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
+from roquet.net.tls.contexts import calling_context
+from roquet.net.tls.settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 from tests.support.certificates import DAY, Authority
 from tests.support.echo_server import EchoServer, echo_request, echoed_text, running_echo_server
 from tests.support.eventually import eventually

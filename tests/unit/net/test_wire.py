@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from roquet.clock import SystemClock
 from roquet.net.errors import TlsRefused
-from roquet.net.tls import ServerTls
-from roquet.net.tls_settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
+from roquet.net.tls.contexts import ServerTls
+from roquet.net.tls.settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 from roquet.net.wire import Wire, accepted_wire, calling_wire
 from tests.support.certificates import Authority
 

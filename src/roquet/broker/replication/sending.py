@@ -17,7 +17,7 @@ from roquet.clock import Clock
 from roquet.net.complaints import Complaints
 from roquet.net.errors import AddressTaken, TlsNotUsable, TlsRefused
 from roquet.net.service import OnFailure, Services
-from roquet.net.tls import ServerTls
+from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.host import Address
 from roquet.store.message_store import MessageStore
 

@@ -16,7 +16,7 @@ from roquet.broker.replication.outgoing import OutgoingFrames
 from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
-from roquet.net.tls import ServerTls
+from roquet.net.tls.contexts import ServerTls
 from roquet.net.wire import PlainWire, Wire, accepted_wire
 from roquet.store.message_store import MessageStore
 

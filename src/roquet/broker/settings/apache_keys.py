@@ -21,7 +21,7 @@ from roquet.broker.settings.harmless import HARMLESS, THREADS
 from roquet.broker.settings.kinds import SettingKind
 from roquet.broker.settings.promises import PROMISES
 from roquet.broker.settings.replication import check_replication
-from roquet.net.tls_settings import TLS_KEYS, read_tls
+from roquet.net.tls.settings import TLS_KEYS, read_tls
 from roquet.settings.log_level import LogLevel
 from roquet.settings.promises import refuse_what_is_not_kept
 from roquet.settings.truth import is_plain_truth

@@ -17,7 +17,7 @@ from roquet.broker.ports import HA_PORT_DISTANCE
 from roquet.broker.replication.acknowledging import AckPolicy, copies_needed
 from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.tls_settings import TlsFiles, TlsSettings
+from roquet.net.tls.settings import TlsFiles, TlsSettings
 from roquet.protocol.codes import Permission
 from roquet.protocol.host import Address
 from roquet.protocol.names import TRACE_TOPIC

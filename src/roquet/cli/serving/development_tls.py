@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from roquet.net.self_signed import self_signed
-from roquet.net.tls_settings import TlsFiles, TlsMode, TlsSettings
+from roquet.net.tls.self_signed import self_signed
+from roquet.net.tls.settings import TlsFiles, TlsMode, TlsSettings
 
 
 def development_tls(directory: Path, hosts: Iterable[str], now_ms: int) -> TlsSettings:

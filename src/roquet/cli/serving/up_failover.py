@@ -29,7 +29,7 @@ from roquet.namesrv.server import serve_names
 from roquet.net.loop import stop_signals
 from roquet.net.own_addresses import local_host, reachable_host
 from roquet.net.ports import free_port
-from roquet.net.tls_settings import TlsSettings
+from roquet.net.tls.settings import TlsSettings
 from roquet.protocol.host import Address
 
 log = logging.getLogger(__name__)

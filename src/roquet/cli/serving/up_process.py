@@ -24,7 +24,7 @@ from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.net.own_addresses import local_host, reachable_host
-from roquet.net.tls_settings import TlsSettings
+from roquet.net.tls.settings import TlsSettings
 from roquet.protocol.host import Address
 from roquet.temporary import remove_leftovers, temporary_directory
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from roquet.client.errors import BadArgument
-from roquet.net.tls import calling_context
-from roquet.net.tls_settings import TlsFiles
+from roquet.net.tls.contexts import calling_context
+from roquet.net.tls.settings import TlsFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from roquet.broker.replication.epoch_file import EpochFile
 from roquet.broker.replication.frames import encode_report
 from roquet.broker.replication.trust import Trust
-from roquet.net.tls_settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
+from roquet.net.tls.settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 from tests.support.certificates import Authority, Holder
 from tests.support.drafts import draft
 from tests.support.eventually import eventually

@@ -12,7 +12,7 @@ import aiohttp
 
 from roquet.broker.replication.failover.records import KeyValue
 from roquet.errors import RoquetError
-from roquet.net.tls import CallingTls
+from roquet.net.tls.contexts import CallingTls
 
 _OK: Final = 200
 # By a part of what is wrong, the first that fits.

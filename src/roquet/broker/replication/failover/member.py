@@ -32,7 +32,7 @@ from roquet.broker.replication.lease import Lease
 from roquet.broker.replication.replication import Rebirth
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
-from roquet.net.tls import CallingTls
+from roquet.net.tls.contexts import CallingTls
 from roquet.state_file import StateNotSaved
 from roquet.store.errors import StoreUnavailable
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from roquet.errors import RoquetError
-from roquet.net.tls_settings import TlsFiles
+from roquet.net.tls.settings import TlsFiles
 
 # On the same host: where it would talk to other servers, seen from where it talks to clients.
 PEERS_DISTANCE: Final = 1

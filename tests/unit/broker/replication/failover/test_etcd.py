@@ -14,8 +14,8 @@ from roquet.broker.replication.failover.etcd import (
     Modified,
     Put,
 )
-from roquet.net.tls import CallingTls
-from roquet.net.tls_settings import TlsFiles
+from roquet.net.tls.contexts import CallingTls
+from roquet.net.tls.settings import TlsFiles
 from tests.support.certificates import Authority
 from tests.support.etcd import RealEtcd
 from tests.support.ports import free_port

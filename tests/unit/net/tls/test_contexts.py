@@ -8,8 +8,8 @@ import pytest
 
 from roquet.clock import SystemClock
 from roquet.net.errors import TlsNotUsable, TlsRefused
-from roquet.net.tls import ServerTls, is_encrypted
-from roquet.net.tls_settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
+from roquet.net.tls.contexts import ServerTls, is_encrypted
+from roquet.net.tls.settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 from tests.support.certificates import Authority
 
 CLOCK = SystemClock()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from roquet.net.tls import calling_context
-from roquet.net.tls_reasons import TlsSide, tls_failure
-from roquet.net.tls_settings import TlsFiles
-from roquet.net.tls_transport import TlsSession
+from roquet.net.tls.contexts import calling_context
+from roquet.net.tls.reasons import TlsSide, tls_failure
+from roquet.net.tls.settings import TlsFiles
+from roquet.net.tls.transport import TlsSession
 from tests.support.certificates import DAY, Authority
 
 

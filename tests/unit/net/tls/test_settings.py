@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roquet.net.errors import BadTlsSetting
-from roquet.net.tls_settings import (
+from roquet.net.tls.settings import (
     TLS_KEYS,
     ClientCertificates,
     TlsFiles,

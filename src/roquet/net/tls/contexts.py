@@ -10,7 +10,7 @@ from typing import Final, final
 
 from roquet.clock import Clock
 from roquet.net.errors import TlsNotUsable, TlsRefused
-from roquet.net.tls_settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
+from roquet.net.tls.settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class ServerTls:
 
     def _self_signed_context(self) -> ssl.SSLContext:
         # Servers seldom need it, and start faster without it.
-        from roquet.net.self_signed import self_signed  # noqa: PLC0415
+        from roquet.net.tls.self_signed import self_signed  # noqa: PLC0415
         from roquet.temporary import temporary_directory  # noqa: PLC0415
 
         made = self_signed((), self._clock.now_ms())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from roquet.net.tls import calling_context
-from roquet.net.tls_settings import TlsFiles, TlsMode, TlsSettings
+from roquet.net.tls.contexts import calling_context
+from roquet.net.tls.settings import TlsFiles, TlsMode, TlsSettings
 from roquet.protocol.command import encode_command
 from tests.support.certificates import Authority
 from tests.support.echo_server import EchoServer, echo_request, running_echo_server

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 from cryptography import x509
 
-from roquet.net.self_signed import self_signed
+from roquet.net.tls.self_signed import self_signed
 from tests.support.fake_clock import START_MS
 
 

@@ -1,0 +1,1 @@
+"""Encrypted connections: their settings, certificates, handshakes, and why they fail."""
