@@ -1,7 +1,7 @@
 """A cluster whose brokers step in for each other: each is a process that may be killed.
 
-An etcd is started with it, and a broker that is gone is started again a little later, so that
-anybody can see it return as a slave.
+An etcd is started beside the name server, and a broker that is gone is started again a little
+later, so that anybody can see it return as a slave.
 """
 
 import asyncio
@@ -22,11 +22,6 @@ from roquet.cli.serving.development_tls import development_settings
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.cluster.tls import TlsConfig
-from roquet.clock import SystemClock
-from roquet.disk import SystemDisk
-from roquet.namesrv.config import NameServerConfig
-from roquet.namesrv.server import serve_names
-from roquet.net.loop import stop_signals
 from roquet.net.own_addresses import local_host, reachable_host
 from roquet.net.ports import free_port
 from roquet.net.tls.settings import TlsSettings
@@ -97,47 +92,35 @@ class _Child:
             await process.wait()
 
 
-async def serve_failover(plan: FailoverPlan, directory: Path) -> None:
-    """Until SIGINT or SIGTERM. Raises EtcdMissing, OSError, and what name servers raise."""
+async def serve_failover(plan: FailoverPlan, directory: Path, stop: asyncio.Event) -> None:
+    """Until it has to stop. Raises EtcdMissing and OSError."""
     etcd_port = free_port(_ETCD_HOST, PEERS_DISTANCE)
     etcd = _etcd(plan, directory, etcd_port)
-    with stop_signals() as stop:
-        async with AsyncExitStack() as stack:
-            names = await stack.enter_async_context(
-                serve_names(
-                    NameServerConfig(
-                        host=plan.host,
-                        port=plan.name_server_port,
-                        kv_config_path=directory / "namesrv" / "kvConfig.json",
-                        tls=plan.tls,
-                    ),
-                    SystemClock(),
-                    SystemDisk(),
-                )
-            )
-            children = [etcd, *_brokers(plan, directory, names.config.port, etcd_port)]
-            for child in children:
-                await child.start()
-                stack.push_async_callback(child.stop)
-            keeping = [asyncio.ensure_future(child.keep_running()) for child in children]
-            try:
-                await _serve(plan, names.config.port, stop)
-            finally:
-                for task in keeping:
-                    task.cancel()
-                await asyncio.gather(*keeping, return_exceptions=True)
+    children = [etcd, *_brokers(plan, directory, etcd_port)]
+    async with AsyncExitStack() as stack:
+        for child in children:
+            await child.start()
+            stack.push_async_callback(child.stop)
+        keeping = [asyncio.ensure_future(child.keep_running()) for child in children]
+        try:
+            await _serve(plan, stop)
+        finally:
+            for task in keeping:
+                task.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
 
 
-async def _serve(plan: FailoverPlan, name_server_port: int, stop: asyncio.Event) -> None:
+async def _serve(plan: FailoverPlan, stop: asyncio.Event) -> None:
     """Says when a slave could step in for every master, and goes on."""
     tls = plan.certificate is not None and TlsConfig(ca_file=plan.certificate)
-    names = str(Address(local_host(plan.host), name_server_port))
+    names = str(Address(local_host(plan.host), plan.name_server_port))
     async with AsyncAdmin(names, tls=tls) as admin:
         brokers = await _brokers_in_sync(plan, admin, stop)
     if brokers:
         masters = ",".join(each.address for each in brokers if each.is_master)
         slaves = ",".join(each.address for each in brokers if not each.is_master)
-        name_server = Address(plan.advertised_host or reachable_host(plan.host), name_server_port)
+        host = plan.advertised_host or reachable_host(plan.host)
+        name_server = Address(host, plan.name_server_port)
         line = f"ready name-server={name_server} broker={masters} slave={slaves}"
         print(line + (f" tls-ca={plan.certificate}" if tls else ""), flush=True)
     await stop.wait()
@@ -170,16 +153,14 @@ def _etcd(plan: FailoverPlan, directory: Path, port: int) -> _Child:
     return _Child("etcd", words, home / "etcd.log")
 
 
-def _brokers(
-    plan: FailoverPlan, directory: Path, name_server_port: int, etcd_port: int
-) -> list[_Child]:
+def _brokers(plan: FailoverPlan, directory: Path, etcd_port: int) -> list[_Child]:
     secret = directory / "replication.secret"
     if not secret.exists():
         secret.touch(0o600)
         secret.write_text(secrets.token_hex(32))
     host = local_host(plan.host)
     settings = SMALL_FILES | {
-        "namesrvAddr": str(Address(host, name_server_port)),
+        "namesrvAddr": str(Address(host, plan.name_server_port)),
         "bindAddress": plan.host,
         "replication.secretFile": str(secret),
         "replication.acknowledge": "quorum",

@@ -1,5 +1,6 @@
 """A process that is a whole cluster: one name server and some brokers on one event loop."""
 
+import asyncio
 import logging
 import string
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -65,23 +66,7 @@ def run_cluster(plan: ClusterPlan) -> None:
     log_to_stderr(plan.log_form)
     raise_file_limit()
     with _directory(plan) as directory:
-        run(_serve_failover(plan, directory) if plan.has_failover else _serve(plan, directory))
-
-
-async def _serve_failover(plan: ClusterPlan, directory: Path) -> None:
-    # Only who wants it pays for loading what runs processes.
-    from roquet.cli.serving.up_failover import FailoverPlan, serve_failover  # noqa: PLC0415
-
-    failover_plan = FailoverPlan(
-        host=plan.host,
-        advertised_host=plan.advertised_host,
-        name_server_port=plan.name_server_port,
-        broker_port=plan.broker_port,
-        broker_count=plan.broker_count,
-        replica_count=plan.replica_count,
-        tls=_tls(plan, directory, SystemClock().now_ms()),
-    )
-    await serve_failover(failover_plan, directory)
+        run(_serve(plan, directory))
 
 
 @contextmanager
@@ -99,34 +84,56 @@ def _directory(plan: ClusterPlan) -> Iterator[Path]:
 async def _serve(plan: ClusterPlan, directory: Path) -> None:
     clock, disk = SystemClock(), SystemDisk()
     tls = _tls(plan, directory, clock.now_ms())
+    names_config = NameServerConfig(
+        host=plan.host,
+        port=plan.name_server_port,
+        kv_config_path=directory / "namesrv" / "kvConfig.json",
+        tls=tls,
+    )
     with stop_signals() as stop:
-        async with AsyncExitStack() as stack:
-            names = await stack.enter_async_context(
-                serve_names(
-                    NameServerConfig(
-                        host=plan.host,
-                        port=plan.name_server_port,
-                        kv_config_path=directory / "namesrv" / "kvConfig.json",
-                        tls=tls,
-                    ),
-                    clock,
-                    disk,
-                )
-            )
-            # Brokers need no way around that others may have to take.
-            name_server = str(Address(local_host(plan.host), names.config.port))
-            configs = _broker_configs(plan, directory, name_server)
-            tell_disk_use(configs)
-            brokers = [
-                await stack.enter_async_context(
-                    living_broker(replace(config, tls=tls), clock, disk)
-                )
-                for config in configs
-            ]
-            http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
-            relax_garbage_collection()
-            print(_ready_line(plan, names.config.port, brokers, tls) + http, flush=True)
-            await until_stopped(stop, brokers)
+        async with serve_names(names_config, clock, disk) as names:
+            if plan.has_failover:
+                await _serve_processes(plan, directory, names, stop)
+            else:
+                await _serve_brokers(plan, directory, names, stop)
+
+
+async def _serve_processes(
+    plan: ClusterPlan, directory: Path, names: NameServer, stop: asyncio.Event
+) -> None:
+    # Only who wants it pays for loading what runs processes.
+    from roquet.cli.serving.up_failover import FailoverPlan, serve_failover  # noqa: PLC0415
+
+    failover_plan = FailoverPlan(
+        host=plan.host,
+        advertised_host=plan.advertised_host,
+        name_server_port=names.config.port,
+        broker_port=plan.broker_port,
+        broker_count=plan.broker_count,
+        replica_count=plan.replica_count,
+        tls=names.config.tls,
+    )
+    await serve_failover(failover_plan, directory, stop)
+
+
+async def _serve_brokers(
+    plan: ClusterPlan, directory: Path, names: NameServer, stop: asyncio.Event
+) -> None:
+    clock, disk = SystemClock(), SystemDisk()
+    tls = names.config.tls
+    # Brokers need no way around that others may have to take.
+    name_server = str(Address(local_host(plan.host), names.config.port))
+    configs = _broker_configs(plan, directory, name_server)
+    tell_disk_use(configs)
+    async with AsyncExitStack() as stack:
+        brokers = [
+            await stack.enter_async_context(living_broker(replace(config, tls=tls), clock, disk))
+            for config in configs
+        ]
+        http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
+        relax_garbage_collection()
+        print(_ready_line(plan, names.config.port, brokers, tls) + http, flush=True)
+        await until_stopped(stop, brokers)
 
 
 @asynccontextmanager
