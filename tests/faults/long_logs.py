@@ -1,6 +1,7 @@
 """A broker with a long log is killed, and how long it takes until the next one serves.
 
-Nothing was marked as safe when it died, and as much as there is has to be looked at again.
+It died before its first checkpoint, and as much as there is has to be looked at again. Its files
+have the usual sizes, and it synced its log as often as any broker does.
 """
 
 import time
@@ -9,6 +10,7 @@ from random import Random
 from typing import Final
 
 from roquet.clock import SystemClock
+from roquet.disk import SystemDisk
 from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import StoreConfig
 from roquet.store.message_store import MessageStore
@@ -17,7 +19,6 @@ from tests.faults.rig import Rig
 from tests.support.drafts import draft
 from tests.support.our_cluster import OurBroker
 from tests.support.process_time import work_s
-from tests.support.quick_disk import QuickDisk
 from tests.support.stores import crash
 
 _MEBIBYTE: Final = 1 << 20
@@ -26,14 +27,14 @@ _BATCH_COUNT: Final = 500
 _QUEUE_COUNT: Final = 8
 _RESTARTS: Final = 10
 LOG_FILE_SIZE: Final = 1 << 30
+# Longer than any of this takes.
+_NO_CHECKPOINT_MS: Final = 3_600_000
 
 
 def restart(directory: Path, seed: int, count: int) -> Findings:
     """`count` is the size of the log in MiB."""
     findings = Findings()
-    broker = OurBroker(
-        directory / "broker", configuration={"mappedFileSizeCommitLog": str(LOG_FILE_SIZE)}
-    )
+    broker = OurBroker(directory / "broker", configuration=_usual_sizes(directory))
     findings.counts["MiB of log"] = count
     findings.counts["messages"] = fill(broker.store_directory, Random(seed), count * _MEBIBYTE)
     times_s, works_s = [], []
@@ -51,8 +52,13 @@ def restart(directory: Path, seed: int, count: int) -> Findings:
 
 def fill(root: Path, chance: Random, size: int) -> int:
     """How many messages make a log of this size, whose owner died."""
-    config = StoreConfig(root=root, commit_log_file_size=LOG_FILE_SIZE)
-    store = MessageStore.open(config, SystemClock(), QuickDisk())
+    config = StoreConfig(
+        root=root,
+        commit_log_file_size=LOG_FILE_SIZE,
+        queue_flush_interval_ms=_NO_CHECKPOINT_MS,
+    )
+    store = MessageStore.open(config, SystemClock(), SystemDisk())
+    store.start()
     number = 0
     while store.log_end < size:
         queue_id = chance.randrange(_QUEUE_COUNT)
@@ -69,6 +75,17 @@ def fill(root: Path, chance: Random, size: int) -> int:
         number += _BATCH_COUNT
     crash(store)
     return number
+
+
+def _usual_sizes(directory: Path) -> dict[str, str]:
+    """What `OurBroker` sets smaller than it is by default, and files are filled with."""
+    usual = StoreConfig(root=directory)
+    return {
+        "mappedFileSizeCommitLog": str(LOG_FILE_SIZE),
+        "mappedFileSizeConsumeQueue": str(usual.queue_file_size),
+        "maxHashSlotNum": str(usual.index_slot_count),
+        "maxIndexNum": str(usual.index_entry_count),
+    }
 
 
 LONG_LOG: Final = Rig(

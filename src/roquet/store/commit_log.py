@@ -28,10 +28,12 @@ from roquet.store.files.mapped_run import MappedRun
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,
     LogRecord,
+    Places,
     Stretch,
     find_record,
     read_log_record,
     scan_file,
+    scan_file_places,
     scan_stretches,
 )
 from roquet.store.tails import LogTail
@@ -222,6 +224,13 @@ class CommitLog(LogTail):
             last = min(end - file.start, file.size)
             yield from scan_stretches(file, position, last, checksummed)
 
+    def places(self, start: int, end: int, count_max: int) -> Iterator[Places]:
+        """Where the same records begin, up to `count_max` at a time. Raises as `scan` does."""
+        for file in self._run.files_between(start, end):
+            position = max(start - file.start, 0)
+            last = min(end - file.start, file.size)
+            yield from scan_file_places(file, position, last, count_max, self.checksummed)
+
     def find_record(self, physical_offset: int) -> LogRecord | None:
         """The first good record at or after an offset, in whichever file."""
         for file in self._run.files_between(physical_offset, self.files_end):
@@ -264,9 +273,12 @@ class CommitLog(LogTail):
                 if file.start + first < end:
                     yield file.start + first, file.mapping[first : min(last, end - file.start)]
 
-    def cut(self, end: int) -> None:
-        """Let the log end here. Nothing after it is left."""
-        self._run.cut(end)
+    def cut(self, end: int, *, is_zero_behind: bool = False) -> None:
+        """Let the log end here. Nothing after it is left.
+
+        To look for it takes time, and can be spared if somebody has.
+        """
+        self._run.cut(end, is_zero_behind=is_zero_behind)
         self.end = end
 
     def write_again(self, start: int) -> None:

@@ -29,7 +29,7 @@ from roquet.protocol.messages.record import (
 from roquet.store.checksummed import NOTHING_KNOWN, ChecksummedRanges
 from roquet.store.errors import BadRecord
 from roquet.store.files.mapped_file import MappedFile
-from roquet.store.record_scan import scan_heads, scan_runs
+from roquet.store.record_scan import scan_heads, scan_places, scan_runs
 
 RECORD_SIZE_MIN: Final = LAYOUTS[0].size + 3
 BLANK_SIZE_MIN: Final = 8
@@ -85,6 +85,13 @@ class Stretch(NamedTuple):
     latest_timestamp: int
     runs: Sequence[QueueRun]
     others: Sequence[LogRecord]
+
+
+class Places(NamedTuple):
+    """Where good records begin that lie one after another, and where the last of them ends."""
+
+    physical_offsets: list[int]
+    end: int
 
 
 def scan_file(
@@ -143,6 +150,43 @@ def scan_stretches(
             stored_at = record.store_timestamp
             yield Stretch(start, start + record.size, 1, stored_at, stored_at, (), (record,))
             position += record.size
+    _check_rest(file, position, end)
+
+
+def scan_file_places(
+    file: MappedFile,
+    position: int,
+    end: int,
+    count_max: int,
+    checksummed: ChecksummedRanges = NOTHING_KNOWN,
+) -> Iterator[Places]:
+    """The records that `scan_file` finds, up to `count_max` at a time; raises as it does.
+
+    Records of a file that is verified are not compared with their checksums once more.
+    """
+    while position + RECORD_SIZE_MIN <= end:
+        part = checksummed.part_at(file.start + position)
+        size_max = part.end - file.start - position
+        offsets, position, fault = scan_places(
+            file.mapping,
+            file.start,
+            position,
+            end,
+            size_max,
+            count_max,
+            not file.is_verified,
+            part.must_have,
+        )
+        if offsets:
+            yield Places(offsets, file.start + position)
+        if fault is not None:
+            raise BadRecord(file.start + position, fault)
+        if not offsets:
+            if is_blank(file, position):
+                return
+            record = read_log_record(file.mapping, position, file.start, part.must_have)
+            position += record.size
+            yield Places([record.physical_offset], file.start + position)
     _check_rest(file, position, end)
 
 

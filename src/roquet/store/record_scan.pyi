@@ -22,6 +22,16 @@ def scan_runs(
     size_max: int,
     must_have_checksum: bool = False,
 ) -> tuple[int, int, int, list[Run], list[Head], int, str | None]: ...
+def scan_places(
+    buffer: bytes | memoryview | mmap,
+    base: int,
+    position: int,
+    end: int,
+    size_max: int,
+    count_max: int,
+    with_checksums: bool,
+    must_have_checksum: bool = False,
+) -> tuple[list[int], int, str | None]: ...
 def scan_whole(
     buffer: bytes | memoryview | mmap,
     base: int,

@@ -1,8 +1,9 @@
 # cython: boundscheck=False, wraparound=False
-"""Records of the usual kind one after another, each one checked: one loop, three results.
+"""Records of the usual kind one after another, each one checked: one loop, four results.
 
     scan_heads   what is asked of each record
     scan_runs    what goes into the queues
+    scan_places  where each of them begins
     scan_whole   how far they go, for those who take them as they are
 
 The usual ones have magic V1 and short addresses, which is how `record.py` draws them. All
@@ -189,6 +190,46 @@ def scan_runs(
     finally:
         PyMem_Free(found.entries)
         PyMem_Free(found.runs)
+        PyBuffer_Release(&view)
+
+
+def scan_places(
+    buffer,
+    int64_t base,
+    Py_ssize_t position,
+    Py_ssize_t end,
+    Py_ssize_t size_max,
+    Py_ssize_t count_max,
+    bint with_checksums,
+    bint must_have_checksum=False,
+):
+    """Physical offsets of up to `count_max` of the same records.
+
+    Returns them, where the scan stopped, and why. Without checksums a record is good when its
+    sizes add up and it lies where it claims to.
+    """
+    cdef Py_ssize_t start = position
+    cdef Py_buffer view
+    cdef RecordParts record
+    cdef Verdict verdict = GOOD
+    cdef list places = []
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        end = min(end, view.len)
+        while (
+            0 <= position <= end - RECORD_SIZE_MIN
+            and position - start < size_max
+            and len(places) < count_max
+        ):
+            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &record)
+            if verdict == GOOD and with_checksums:
+                verdict = _check_sums(&record, position, must_have_checksum)
+            if verdict != GOOD:
+                break
+            places.append(base + position)
+            position += record.size
+        return places, position, _reason(verdict, <const uint8_t*>view.buf + position)
+    finally:
         PyBuffer_Release(&view)
 
 

@@ -15,6 +15,7 @@ from roquet.store.log_scan import (
     find_record,
     read_log_record,
     scan_file,
+    scan_file_places,
     scan_stretches,
 )
 from tests.support.drafts import draft
@@ -44,7 +45,20 @@ def write_blank(file: MappedFile, position: int) -> None:
 
 
 def scanned(file: MappedFile, position: int = 0, end: int = SIZE) -> list[LogRecord]:
-    return list(scan_file(file, position, end))
+    """As they are found one by one; where they begin is found many at a time as well."""
+    try:
+        records = list(scan_file(file, position, end))
+    except BadRecord:
+        with pytest.raises(BadRecord):
+            placed(file, position, end)
+        raise
+    assert placed(file, position, end) == [each.physical_offset for each in records]
+    return records
+
+
+def placed(file: MappedFile, position: int = 0, end: int = SIZE, count_max: int = 2) -> list[int]:
+    places = scan_file_places(file, position, end, count_max)
+    return [offset for each in places for offset in each.physical_offsets]
 
 
 @pytest.mark.parametrize("has_checksum", [False, True])
@@ -134,6 +148,36 @@ def test_every_flipped_byte_of_a_record_with_checksum_is_noticed(file: MappedFil
         file.mapping[position] ^= 0xFF
     assert len(scanned(file, end=end)) == 1
     assert read_log_record(file.mapping, 0, BASE).size == end
+
+
+def test_where_records_begin_is_found_a_few_at_a_time(file: MappedFile) -> None:
+    size = draft(b"1").size
+    write(file, 0, *[draft(b"1")] * 5)
+    found = list(scan_file_places(file, 0, 5 * size, count_max=2))
+    assert [len(each.physical_offsets) for each in found] == [2, 2, 1]
+    assert [each.end for each in found] == [BASE + count * size for count in (2, 4, 5)]
+
+
+def test_no_checksum_is_made_again_of_records_that_are_verified(file: MappedFile) -> None:
+    end = write(file, 0, draft(b"some body"), draft(b"another"))
+    file.mapping[90] ^= 1
+    file.is_verified = True
+    assert placed(file, end=end) == [BASE, BASE + draft(b"some body").size]
+
+
+@pytest.mark.parametrize("position", [3, 31, 87])
+def test_no_wrong_size_or_place_leads_astray_even_in_what_is_verified(
+    file: MappedFile, position: int
+) -> None:
+    end = write(file, 0, *[draft(b"some body")] * 4)
+    file.is_verified = True
+    # As if the first record went on to the end of the second, among others.
+    for bit in range(8):
+        file.mapping[position] ^= 1 << bit
+        with pytest.raises(BadRecord) as caught:
+            placed(file, end=end)
+        assert caught.value.physical_offset == BASE
+        file.mapping[position] ^= 1 << bit
 
 
 def test_a_flipped_byte_in_the_body_is_noticed_without_checksum(file: MappedFile) -> None:

@@ -129,9 +129,10 @@ class MappedFile:
     def write_again(self, start: int, end: int) -> None:
         """Write what is there already, so that the next sync has to. Raises OSError."""
         descriptor = self._open()
-        for position in range(start, end, _CHUNK_SIZE):
-            chunk = self.mapping[position : min(position + _CHUNK_SIZE, end)]
-            self._disk.write(descriptor, position, chunk)
+        with memoryview(self.mapping) as whole:
+            for position in range(start, end, _CHUNK_SIZE):
+                with whole[position : min(position + _CHUNK_SIZE, end)] as chunk:
+                    self._disk.write_parts(descriptor, position, (chunk,))
 
     def data_ranges(self) -> list[tuple[int, int]]:
         """Where there may be something other than zeros; see `Disk.data_ranges`."""

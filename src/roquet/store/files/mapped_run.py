@@ -59,8 +59,8 @@ class MappedRun:
         path = self.directory / file_name(start)
         return create_file(self._disk, path, start, self.file_size, allocated_size=allocated_size)
 
-    def cut(self, end: int) -> None:
-        """Remove the files from `end` on and zero what follows it in its file.
+    def cut(self, end: int, *, is_zero_behind: bool = False) -> None:
+        """Remove the files from `end` on and zero what follows it in its file, unless it is.
 
         The tail is zeroed because records of equal size line up: bytes that stay could come
         back to life after the next crash.
@@ -72,7 +72,7 @@ class MappedRun:
         if gone:
             # Files that come back after a power cut would be taken for what follows.
             self._disk.sync_directory(self.directory)
-        if self.files and end < self.files[-1].end:
+        if self.files and end < self.files[-1].end and not is_zero_behind:
             self.files[-1].zero_from(end - self.files[-1].start)
 
     def sync(self, start: int, end: int) -> None:

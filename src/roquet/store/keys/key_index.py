@@ -32,8 +32,9 @@ from roquet.store.keys.packed_keys import KeyBatch
 BATCH_COUNT: Final = 1024
 # At most this many of a backlog, which should be gone soon: milliseconds for whoever waits.
 BACKLOG_COUNT: Final = 8 * BATCH_COUNT
-# When a store is opened nobody waits yet; more at once would only take more memory.
-_LOADED_COUNT: Final = 64 * BATCH_COUNT
+# When a store is opened: few enough for their records to be in the processor's cache when their
+# keys are looked for, and for lists not to take new memory every time.
+_LOADED_COUNT: Final = 2 * BATCH_COUNT
 
 
 class KeyIndexConfig(NamedTuple):
@@ -97,7 +98,7 @@ class KeyIndex:
                 pass
 
     def catch_up(self, log: CommitLog, count_max: int = BACKLOG_COUNT) -> bool:
-        """File up to `count_max` records that the log has and the index has not.
+        """File about `count_max` records that the log has and the index has not.
 
         Returns whether these were all. Raises OSError, for lack of space too.
         """
@@ -108,11 +109,11 @@ class KeyIndex:
         offsets: list[int] = []
         next_offset = end
         try:
-            for record in log.scan(self.next_offset, end):
-                if len(offsets) == count_max:
-                    next_offset = record.physical_offset
+            for places in log.places(self.next_offset, end, count_max):
+                offsets += places.physical_offsets
+                if len(offsets) >= count_max:
+                    next_offset = places.end
                     break
-                offsets.append(record.physical_offset)
         except BadRecord as bad:
             # What is damaged is not handed out, so nobody can be looking for it.
             after = log.find_record(bad.physical_offset + 1)

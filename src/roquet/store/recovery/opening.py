@@ -19,9 +19,9 @@ from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.keeping_aside import keep_aside
 from roquet.store.recovery.ownership import Ownership
-from roquet.store.recovery.recovery import Cutting, RecoveryReport, recover
+from roquet.store.recovery.recovery import Cutting, LastOwner, RecoveryReport, recover
 
-# A store that is opened waits at most this long for keys to be filed, a million or two a second.
+# A store that is opened waits at most this long for keys to be filed, some millions a second.
 _FILING_S_MAX: Final = 10.0
 
 
@@ -56,8 +56,8 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
         log,
         parts.queues,
         parts.deletions,
-        checkpoint,
-        was_clean=was_clean,
+        # Another owner may have cut the log and written something else there.
+        LastOwner(was_clean, checkpoint, checkpoint.durable_end if ownership.was_ours else 0),
         delay_levels_ms=parts.config.delay_levels_ms,
         distrust_queues=lambda: checkpoints.save(replace(checkpoints.value, queue_timestamp=0)),
         cutting=Cutting(lambda end: _keep_aside(parts, end, is_wanted=end == cut_end), cut_end),

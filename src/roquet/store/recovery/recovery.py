@@ -48,6 +48,15 @@ class RecoveryReport(msgspec.Struct, frozen=True):
     lost_notes: str = ""
 
 
+class LastOwner(NamedTuple):
+    """What is known of the one who had the store before."""
+
+    was_clean: bool
+    checkpoint: Checkpoint
+    # What lies before it was synced by one of us, and nobody else wrote to it since.
+    synced_end: int
+
+
 class Cutting(NamedTuple):
     """`keep_aside` is told the end of the log before what lies behind it is cut off.
 
@@ -63,9 +72,8 @@ def recover(
     log: CommitLog,
     queues: ConsumeQueues,
     deletions: Deletions,
-    checkpoint: Checkpoint,
+    last_owner: LastOwner,
     *,
-    was_clean: bool,
     delay_levels_ms: tuple[int, ...],
     distrust_queues: Callable[[], None],
     cutting: Cutting,
@@ -74,6 +82,7 @@ def recover(
 
     `distrust_queues` takes back what the checkpoint says of the queues.
     """
+    was_clean, checkpoint, synced_end = last_owner
     cut_end = cutting.end
     is_cut = cut_end < log.files_end
     suspect_from = queues.load()
@@ -103,10 +112,13 @@ def recover(
                     _check_dropped(log, queue, tail.end, start, was_clean=was_clean and not is_cut)
             break
         except EntriesMissing as missing:
+            # Likewise: the checkpoint may have the next one begin later than this one has to.
+            distrust_queues()
             start = _file_start(log, missing.physical_offset)
     cut_size = log.written_end(tail.end) - tail.end
     cut_path = cutting.keep_aside(tail.end) if cut_size else None
-    _keep_what_was_found(log, queues, tail, start)
+    log.cut(tail.end, is_zero_behind=not cut_size)
+    _keep_what_was_found(log, queues, tail, start, synced_end)
     return RecoveryReport(
         was_clean=was_clean,
         log_start=log.start,
@@ -290,25 +302,25 @@ def _drop_strays(log: CommitLog, queue: ConsumeQueue) -> None:
 
 
 def _keep_what_was_found(
-    log: CommitLog, queues: ConsumeQueues, tail: _TailPass, start: int
+    log: CommitLog, queues: ConsumeQueues, tail: _TailPass, start: int, synced_end: int
 ) -> None:
-    """Cut the log, and make sure that what was found stays."""
+    """Make sure that what was found stays; the log is cut."""
     for file in log.files:
         file.is_verified = file.start >= start and not any(
             file.start < damage.end and damage.start < file.end for damage in tail.damages
         )
-    log.cut(tail.end)
     # A killed process leaves much that is in memory only; it counts as stored from now on.
     if tail.unsafe_from is not None:
-        log.write_again(tail.unsafe_from)
+        log.write_again(max(tail.unsafe_from, synced_end))
     log.synced_end = start
     log.sync()
     log.last_store_timestamp = tail.last_timestamp
+    # Queues are synced later, by the one who flushes: until then, the checkpoint has the next
+    # recovery begin where this one did.
     for queue in queues:
         queue.wipe_dropped()
         for gone in queue.forget(log.start):
             gone.remove()
-    queues.sync()
 
 
 def _missing_files(log: CommitLog) -> list[DamagedRange]:

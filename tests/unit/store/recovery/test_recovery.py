@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from shutil import rmtree
 
@@ -13,6 +13,7 @@ from roquet.store.recovery.recovery import RecoveryReport, first_file_to_scan, i
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.quick_disk import QuickDisk
 from tests.support.stores import bodies, crash, messages, open_store, opened
 
 BODIES = [b"message %d" % number for number in range(60)]
@@ -222,6 +223,70 @@ def test_what_was_synced_in_files_that_are_gone_makes_nothing_safe(tmp_path: Pat
         assert store.log_end == offsets[20]
 
 
+class WatchedDisk(QuickDisk):
+    """Notes where in the log something is written, not through a mapping, and what is synced."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, int]] = []
+        self.synced: list[str] = []
+
+    def write_parts(self, descriptor: int, position: int, parts: Sequence[memoryview]) -> None:
+        self.written += [(self._path(descriptor), position)] if any(parts) else []
+        super().write_parts(descriptor, position, parts)
+
+    def sync(self, descriptor: int) -> None:
+        self.synced.append(self._path(descriptor))
+
+    def _path(self, descriptor: int) -> str:
+        return Path(f"/proc/self/fd/{descriptor}").readlink().parent.name
+
+
+def test_after_a_crash_only_what_was_not_synced_is_written_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
+    fill(store)
+    store._flusher.tick()
+    synced_end = store.log_end
+    crash(store)
+    disk = WatchedDisk()
+    store = open_store(tmp_path, disk=disk)
+    assert [each for each in disk.written if each[0] == "commitlog"] == []
+    store.append(draft(b"in memory only"))
+    crash(store)
+    disk = WatchedDisk()
+    crash(open_store(tmp_path, disk=disk))
+    assert [each for each in disk.written if each[0] == "commitlog"] == [
+        ("commitlog", synced_end % 4096)
+    ]
+
+
+def test_what_was_synced_is_written_again_if_somebody_else_had_the_store(tmp_path: Path) -> None:
+    store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
+    fill(store)
+    store._flusher.tick()
+    crash(store)
+    # Apache leaves four letters of its own.
+    (tmp_path / "lock").write_bytes(b"lock")
+    disk = WatchedDisk()
+    crash(open_store(tmp_path, disk=disk))
+    assert ("commitlog", 0) in disk.written
+
+
+def test_queues_are_synced_by_the_one_who_flushes_and_not_before_the_store_serves(
+    tmp_path: Path,
+) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    crash(store)
+    disk = WatchedDisk()
+    store = open_store(tmp_path, disk=disk)
+    assert "commitlog" in disk.synced
+    # The directories of queues are named after their ids.
+    assert "0" not in disk.synced
+    store.flush()
+    assert "0" in disk.synced
+    crash(store)
+
+
 def test_what_is_cut_off_is_kept_aside(tmp_path: Path) -> None:
     for number in (1, 2):
         store = open_store(tmp_path)
@@ -303,6 +368,30 @@ def test_the_last_entry_of_an_idle_queue_is_repaired_though_its_message_is_old(
     with opened(tmp_path) as store:
         assert bodies(store) == expected("TopicA")
         assert store.append(draft(b"new")).queue_offset == 45
+
+
+def test_a_queue_that_was_made_again_and_not_synced_is_whole_after_a_power_cut(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock()
+    store = open_store(tmp_path, clock=clock)
+    fill(store, clock=clock)
+    for _ in range(120):
+        clock.advance(1)
+        store.append(draft(b"other", topic="TopicC"))
+    store.append(draft(b"last"))
+    store.close()
+    whole = [*expected("TopicA"), b"last"]
+    _, second, *later = sorted((tmp_path / "consumequeue" / "TopicA" / "0").iterdir())
+    for path in (second, *later):
+        path.unlink()
+    store = open_store(tmp_path, clock=clock)
+    assert bodies(store) == whole
+    crash(store)
+    # The later ones reached the disk, and are all that is looked at when a queue is loaded.
+    second.write_bytes(bytes(200))
+    with opened(tmp_path, clock=clock) as store:
+        assert bodies(store) == whole
 
 
 def test_a_message_that_a_crash_lost_does_not_make_the_whole_log_be_read(tmp_path: Path) -> None:
