@@ -56,7 +56,6 @@ class CommitLog(LogTail):
         "_next_file",
         "_run",
         "checksummed",
-        "written_from",
     )
 
     def __init__(self, disk: Disk, directory: Path, file_size: int) -> None:
@@ -67,8 +66,6 @@ class CommitLog(LogTail):
         self.confirmed_end = _NOTHING_HELD_BACK
         # Where records must have checksums; see `expect_checksums`.
         self.checksummed = NOTHING_KNOWN
-        # What lies before it was read from disk; what follows was written by this process.
-        self.written_from = 0
 
     @property
     def files(self) -> Sequence[MappedFile]:
@@ -313,7 +310,7 @@ class CommitLog(LogTail):
 
     def close(self) -> None:
         """An unused next file is removed, as Apache does: it would be taken for written."""
-        self.mapping = None
+        self.file = self.mapping = None
         if self._next_file is not None:
             self._next_file.remove()
             self._next_file = None
@@ -363,6 +360,7 @@ class CommitLog(LogTail):
         return file
 
     def _write_to(self, file: MappedFile) -> None:
+        self.file = file
         self.mapping = file.mapping
         self.file_start = file.start
         self.used_end = file.end - BLANK_SIZE_MIN

@@ -8,8 +8,10 @@ cdef class LogTail:
     cdef public int64_t synced_end, last_store_timestamp
     # What lies behind it may not be read yet, whatever the disk has: nobody else has a copy of it.
     cdef public int64_t confirmed_end
+    # What lies before it was read from disk; what follows was written by this process.
+    cdef public int64_t written_from
     # The file that is written to, and the end of what records may use of it.
-    cdef public object mapping
+    cdef public object file, mapping
     cdef public int64_t file_start, used_end
 
 

@@ -1,10 +1,14 @@
 from mmap import mmap
 
+from roquet.store.files.mapped_file import MappedFile
+
 class LogTail:
     end: int
     synced_end: int
     last_store_timestamp: int
     confirmed_end: int
+    written_from: int
+    file: MappedFile | None
     mapping: mmap | None
     file_start: int
     used_end: int

@@ -8,7 +8,7 @@ without leading zeros, and texts of printable ASCII in which nothing is escaped 
 properties, 0x01 and 0x02. Whatever else JSON allows is not usual, and is read by `command.py`.
 """
 
-from libc.string cimport memcmp, strlen
+from libc.string cimport memcmp
 
 from roquet.protocol.binary cimport Span, bytes_of, int64_t, uint8_t, uint32_t
 
@@ -101,12 +101,6 @@ cdef bint read_bool(Span text, bint* truth) noexcept nogil:
     """Whether the text is one of the two that Java writes."""
     truth[0] = is_text(text, b"true")
     return truth[0] or is_text(text, b"false")
-
-
-cdef bint is_text(Span text, const char* wanted) noexcept nogil:
-    return text.size == <Py_ssize_t>strlen(wanted) and not memcmp(
-        text.start, wanted, <size_t>text.size
-    )
 
 
 cdef Py_ssize_t unescape(Span text, uint8_t* target) noexcept nogil:

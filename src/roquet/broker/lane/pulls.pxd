@@ -25,7 +25,7 @@ cdef class PlainPulls:
     cdef object _broker, _find_topic, _find_group, _find_members, _offsets, _statistics
     cdef UsualReads _reads
     cdef Tally _gets
-    cdef dict _known
+    cdef dict _known, _resets, _pulled_to
     cdef PlainPull _last
 
     cdef Py_ssize_t take(self, connection, const PlainHeader* header, list replies) except -2

@@ -48,6 +48,8 @@ cdef class PlainPulls:
         self._find_group = broker.groups.find
         self._find_members = broker.consumers.find
         self._offsets = broker.offsets
+        self._resets = broker.offsets.resets
+        self._pulled_to = broker.offsets.pulled_to
         self._statistics = broker.statistics
         self._gets = broker.statistics.gets
         self._reads = broker.store.usual_reads
@@ -64,7 +66,7 @@ cdef class PlainPulls:
         pull = self._pull(&pulled)
         if pull is None or not 0 <= pulled.queue_id < pull.queue_count:
             return -1
-        if not self._offsets.has_resets:
+        if not self._resets:
             found = self._reads.find(
                 pull.encoded_topic, pulled.queue_id, pulled.queue_offset, pull.limits, &bounds
             )
@@ -88,7 +90,7 @@ cdef class PlainPulls:
             self._offsets.advance(pull.group, pull.topic, pulled.queue_id, pulled.commit_offset)
         found.min_offset = bounds.min_offset
         found.max_offset = bounds.max_offset
-        self._offsets.note_pulled(pull.group, pull.topic, pulled.queue_id, gathering.offset)
+        self._pulled_to[pull.group, pull.topic, pulled.queue_id] = gathering.offset
         found.broker_id = 0  # Ours: we are the master.
         found.next_begin_offset = gathering.offset
         found.opaque = opaque

@@ -51,15 +51,17 @@ class OwnOffset(NamedTuple):
 class OffsetTable:
     """Counts its changes, so that whoever saves it leaves the disk alone when there are none."""
 
-    __slots__ = ("_by_group", "_is_slave", "_name", "_own", "_pulled", "_resets", "change_count")
+    __slots__ = ("_by_group", "_is_slave", "_name", "_own", "change_count", "pulled_to", "resets")
 
     def __init__(self, *, is_slave: bool = False) -> None:
         self._is_slave = is_slave
         # Of a slave: what was committed here and not at the master.
         self._own: set[_QueueOfGroup] = set()
         self._by_group: dict[str, dict[str, dict[int, int]]] = {}
-        self._resets: dict[_QueueOfGroup, int] = {}
-        self._pulled: dict[tuple[str, str, int], int] = {}
+        # What a pull has to hear of, by group, topic and queue.
+        self.resets: Final[dict[tuple[str, str, int], int]] = {}
+        # What a group pulls next, whatever it committed, by the same.
+        self.pulled_to: Final[dict[tuple[str, str, int], int]] = {}
         self.change_count = 0
         # No other table has it, nor this one after a restart.
         self._name = os.urandom(_NAME_SIZE).hex()
@@ -81,7 +83,7 @@ class OffsetTable:
         """Takes the offset as it is; whether it went back. Raises BadOffset."""
         if offset < 0 or queue_id < 0:
             raise BadOffset(topic, queue_id, offset)
-        if self._resets and (group, topic, queue_id) in self._resets:
+        if self.resets and (group, topic, queue_id) in self.resets:
             return False
         if self._is_slave:
             self._own.add(_QueueOfGroup(group, topic, queue_id))
@@ -96,13 +98,12 @@ class OffsetTable:
             self.commit(group, topic, queue_id, offset)
 
     def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """What a group pulls next, whatever it committed."""
-        self._pulled[group, topic, queue_id] = next_offset
+        self.pulled_to[group, topic, queue_id] = next_offset
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
         """How far a group has pulled, as far as known; never less than what it committed."""
         committed = self.queues(group, topic).get(queue_id, 0)
-        return max(committed, self._pulled.get((group, topic, queue_id), 0))
+        return max(committed, self.pulled_to.get((group, topic, queue_id), 0))
 
     def cut_back(self, max_offset_of: Callable[[str, int], int]) -> None:
         """No group is further than its queue, which has lost its end: what is stored there next
@@ -120,20 +121,15 @@ class OffsetTable:
         """What an operator wants; `take_reset` hands it to the next pull. Raises BadOffset."""
         if offset < 0 or queue_id < 0:
             raise BadOffset(topic, queue_id, offset)
-        self._resets[_QueueOfGroup(group, topic, queue_id)] = offset
-        self._pulled.pop((group, topic, queue_id), None)
+        self.resets[_QueueOfGroup(group, topic, queue_id)] = offset
+        self.pulled_to.pop((group, topic, queue_id), None)
         self._put(group, topic, queue_id, offset)
-
-    @property
-    def has_resets(self) -> bool:
-        """Whether there is one that a pull has to hear of."""
-        return bool(self._resets)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the puller of this queue has to go on instead, told once."""
-        if not self._resets:  # Nearly always, and every pull asks.
+        if not self.resets:  # Nearly always, and every pull asks.
             return None
-        return self._resets.pop(_QueueOfGroup(group, topic, queue_id), None)
+        return self.resets.pop(_QueueOfGroup(group, topic, queue_id), None)
 
     def queues(self, group: str, topic: str) -> Mapping[int, int]:
         """Queue id -> offset, as far as known."""
@@ -246,8 +242,8 @@ class OffsetTable:
         return known is not None and offset < known
 
     def _forget(self, is_gone: Callable[[tuple[str, str, int]], bool]) -> None:
-        for queue in [queue for queue in self._resets if is_gone(queue)]:
-            del self._resets[queue]
+        for queue in [queue for queue in self.resets if is_gone(queue)]:
+            del self.resets[queue]
         self._own = {queue for queue in self._own if not is_gone(queue)}
-        for place in [place for place in self._pulled if is_gone(place)]:
-            del self._pulled[place]
+        for place in [place for place in self.pulled_to if is_gone(place)]:
+            del self.pulled_to[place]

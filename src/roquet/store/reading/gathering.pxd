@@ -17,7 +17,9 @@ cdef class Gathering:
     cdef Py_ssize_t count_max
     cdef int64_t size_max
     cdef object matches_code, matches_record
-    cdef bytes entries
+    # Nobody may look for more of them when whoever lent them has taken them back.
+    cdef Span entries
+    cdef bytes own_entries
     cdef Py_ssize_t position
     cdef int32_t queue_id
     cdef bytes topic
@@ -25,7 +27,7 @@ cdef class Gathering:
 
     # The two halves of making one: how many entries there have to be depends on what is asked for.
     cdef int ask_for(self, limits) except -1
-    cdef int begin(self, bytes entries, int64_t offset, queue) except -1
+    cdef int begin(self, Span entries, int64_t offset, bytes topic, int64_t queue_id) except -1
     cpdef bint take_usual(
         self,
         mapping,

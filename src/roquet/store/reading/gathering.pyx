@@ -46,7 +46,15 @@ cdef enum:
     _LINE_SIZE = 64
 
 cdef extern from *:
-    void prefetch "__builtin_prefetch"(const void* at) noexcept nogil
+    """
+    /* A function that does nothing but fetch has no effect that compilers know of, and is left out.
+     * What may be assembler has one. */
+    static inline void roquet_prefetch(const void *at) {
+        __builtin_prefetch(at);
+        __asm__ volatile("");
+    }
+    """
+    void prefetch "roquet_prefetch"(const void* at) noexcept nogil
 
 @cython.final
 cdef class Gathering:
@@ -59,7 +67,8 @@ cdef class Gathering:
     def __init__(self, limits, bytes entries not None, int64_t offset, queue):
         """`offset` is that of the first entry."""
         self.ask_for(limits)
-        self.begin(entries, offset, queue)
+        self.own_entries = entries
+        self.begin(span_of(entries), offset, queue.topic, queue.queue_id)
 
     cdef int ask_for(self, limits) except -1:
         self.count_max = limits.count_max
@@ -67,11 +76,11 @@ cdef class Gathering:
         self.matches_code = limits.matches_code
         self.matches_record = limits.matches_record
 
-    cdef int begin(self, bytes entries, int64_t offset, queue) except -1:
+    cdef int begin(self, Span entries, int64_t offset, bytes topic, int64_t queue_id) except -1:
         self.entries = entries
         self.offset = offset
-        self.queue_id = queue.queue_id
-        self.topic = queue.topic
+        self.topic = topic
+        self.queue_id = <int32_t>queue_id
         self.pieces = []
 
     def limit(self, count_max, size_max):
@@ -141,8 +150,8 @@ cdef class Gathering:
         """Passes over the entries that the filter drops; NULL at the end and at the limits."""
         cdef const uint8_t* entry
         cdef int64_t code
-        while PyBytes_GET_SIZE(self.entries) - self.position >= ENTRY_SIZE:
-            entry = <const uint8_t*>PyBytes_AS_STRING(self.entries) + self.position
+        while self.entries.size - self.position >= ENTRY_SIZE:
+            entry = self.entries.start + self.position
             if self.count and (
                 self.count >= self.count_max or self.size + entry_size(entry) > self.size_max
             ):
@@ -199,11 +208,9 @@ cdef class Gathering:
         where the next one lies, and most of the time would be spent waiting for it.
         """
         cdef Py_ssize_t position = self.position + _AHEAD_COUNT * ENTRY_SIZE
-        if PyBytes_GET_SIZE(self.entries) - position < ENTRY_SIZE:
+        if self.entries.size - position < ENTRY_SIZE:
             return
-        cdef Span record = _place_of(
-            <const uint8_t*>PyBytes_AS_STRING(self.entries) + position, file
-        )
+        cdef Span record = _place_of(self.entries.start + position, file)
         cdef Py_ssize_t line = 0
         while line < record.size and line < _FETCHED_SIZE_MAX:
             prefetch(record.start + line)

@@ -6,9 +6,9 @@ left to `MessageReader`, which says what is the matter; then nothing has happene
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
-from roquet.protocol.binary cimport int64_t, uint8_t
+from roquet.protocol.binary cimport Span, int64_t, uint8_t
 from roquet.store.queue_entry cimport ENTRY_SIZE, entry_offset
 from roquet.store.reading.gathering cimport Gathering
 from roquet.store.tails cimport LogTail, QueueTail
@@ -49,8 +49,8 @@ cdef class UsualReads:
         """What was found; None if that is not usual."""
         cdef QueueTail queue = self._queues.get((topic, queue_id))
         cdef Gathering found
-        cdef bytes entries
-        cdef int64_t first
+        cdef Py_buffer view
+        cdef int64_t start, count
         if queue is None:
             return None
         bounds.min_offset = queue.min_offset
@@ -59,17 +59,42 @@ cdef class UsualReads:
             return None
         found = Gathering.__new__(Gathering)
         found.ask_for(limits)
-        entries = _entries(queue, offset, min(_scan_count(found), bounds.max_offset - offset))
-        if not PyBytes_GET_SIZE(entries):
-            return None
-        first = entry_offset(<const uint8_t*>PyBytes_AS_STRING(entries))
-        file = self._log.file_at(first)
-        if file is None:
-            return None
-        found.begin(entries, offset, queue)
-        self._limit(found, first, limits.is_bulk)
+        count = min(_scan_count(found), bounds.max_offset - offset)
+        # Nearly always they are in the file that is written to, whose place is known.
+        entries = queue.mapping
+        start = queue.position - (queue.max_offset - offset) * ENTRY_SIZE
+        if entries is None or start < 0:
+            entries = queue.entries(offset, count)
+            start = 0
+        PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+        try:
+            found.begin(
+                Span(
+                    <const uint8_t*>view.buf + start, min(count * ENTRY_SIZE, view.len - start)
+                ),
+                offset,
+                topic,
+                queue_id,
+            )
+            return found if self._gather(found, limits.is_bulk) else None
+        finally:
+            found.entries = Span(NULL, 0)
+            PyBuffer_Release(&view)
+
+    cdef bint _gather(self, Gathering found, bint is_bulk) except -1:
+        """Whether everything that was asked for is there, and usual."""
+        cdef int64_t first
+        if found.entries.size < ENTRY_SIZE:
+            return False
+        first = entry_offset(found.entries.start)
+        file = self._log.file
+        if file is None or first < self._log.file_start:
+            file = self._log.file_at(first)
+            if file is None:
+                return False
+        self._limit(found, first, is_bulk)
         found.take_usual(
-            file.mapping,
+            self._log.mapping if file is self._log.file else file.mapping,
             file.start,
             self._log.end,
             file.is_verified,
@@ -78,7 +103,7 @@ cdef class UsualReads:
             if self._check_reads
             else 0,
         )
-        return found if found.count and found._find_entry() is NULL else None
+        return found.count and found._find_entry() is NULL
 
     cdef int64_t _max_offset(self, QueueTail queue) except -1:
         """As `MessageStore` does: what is not safe yet is not there yet."""
@@ -104,10 +129,3 @@ cdef Py_ssize_t _scan_count(Gathering found) noexcept:
         return max(1, found.count_max)
     return max(_SCAN_COUNT_MIN, found.count_max)
 
-
-cdef bytes _entries(QueueTail queue, int64_t offset, int64_t count):
-    """Nearly always they are in the file that is written to, whose place is known."""
-    cdef int64_t start = queue.position - (queue.max_offset - offset) * ENTRY_SIZE
-    if queue.mapping is None or start < 0:
-        return queue.entries(offset, count)
-    return queue.mapping[start : start + count * ENTRY_SIZE]
