@@ -7,6 +7,7 @@ process and the event loop that opened it. Its links may be shared with others o
 import asyncio
 import secrets
 import socket
+from threading import get_ident
 from typing import Final, NamedTuple, final
 
 from roquet.client.cluster.links import ClientIdentity, Links, LinkSettings, Participant
@@ -58,6 +59,7 @@ class ClientInstance:
         self._what = participant.what
         self._is_open = False
         self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
         identity = _identity(name, self._process, clock)
         self._key: _SharingKey | None = None
         if name.is_shared:
@@ -108,6 +110,14 @@ class ClientInstance:
 
     def check_usable(self) -> None:
         """Raises NotOpen, UsedAfterFork or WrongLoop."""
+        # Every send asks. Of one thread only one loop runs, and to ask which takes longer.
+        if (
+            self._is_open
+            and own_process_id() == self._process
+            and get_ident() == self._thread
+            and self._loop.is_running()
+        ):
+            return
         if own_process_id() != self._process:
             raise UsedAfterFork(self._what, self._process, own_process_id())
         if not self._is_open:

@@ -7,9 +7,10 @@ from copy import copy
 from typing import Final, final
 
 from roquet.client.errors import ClientError, NotYetSafe, SendUnknown
+from roquet.client.producer.gathered import Gathered
 from roquet.client.producer.outgoing import BATCH_COUNT_MAX, Ready
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import Target
+from roquet.client.producer.sending import ANYWHERE, Target
 from roquet.net.service import Services
 
 # Beyond this a larger request saves nothing more.
@@ -17,7 +18,7 @@ GATHERED_COUNT_MAX: Final = 1000
 GATHERED_SIZE_MAX: Final = 256 * 1024
 
 # Sizes of a message in a batch, besides its body and its properties.
-_ITEM_SIZE: Final = 22
+ITEM_SIZE: Final = 22
 
 SendResult = SendReceipt | ClientError
 
@@ -55,28 +56,17 @@ def size_of(ready: Ready) -> int:
     """How much of a batch it takes."""
     text = ready.properties
     properties_size = len(text) if text.isascii() else len(text.encode())
-    return _ITEM_SIZE + len(ready.message.body) + properties_size
-
-
-class _Gathered:
-    """Messages that will share a request, and those who wait for them."""
-
-    __slots__ = ("deadline_s", "messages", "size", "waiting")
-
-    def __init__(self) -> None:
-        self.messages: list[Ready] = []
-        self.waiting: list[asyncio.Future[SendReceipt]] = []
-        self.size = 0
-        self.deadline_s = float("inf")  # the earliest of all
+    return ITEM_SIZE + len(ready.message.body) + properties_size
 
 
 class _Lane:
     """Messages that may share a request."""
 
-    __slots__ = ("gathered", "timer", "turn")
+    __slots__ = ("gathered", "timer", "topic", "turn")
 
-    def __init__(self) -> None:
-        self.gathered = _Gathered()
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.gathered = Gathered()
         self.timer: asyncio.TimerHandle | None = None
         self.turn = asyncio.Lock()
 
@@ -91,29 +81,31 @@ class Gatherer:
         self._send = send
         self._services = services
         self._linger_s = linger_s
-        self._size_max = min(size_max, GATHERED_SIZE_MAX)
+        self.size_max = min(size_max, GATHERED_SIZE_MAX)
+        # What waits for more, by topic: of messages for any queue.
+        self.begun: dict[str, Gathered] = {}
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[tuple[str, Target], _Lane] = {}
 
     def add(self, message: Ready, target: Target, deadline_s: float) -> asyncio.Future[SendReceipt]:
         """What becomes of it: a receipt or a SendError."""
-        key = (message.message.topic, target)
+        topic = message.message.topic
+        key = (topic, target)
         size = size_of(message)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane()
-        if lane.gathered.size + size > self._size_max:
+            lane = self._lanes[key] = _Lane(topic)
+        if lane.gathered.size + size > self.size_max:
             self._flush(lane, target)
         waiting: asyncio.Future[SendReceipt] = self._loop.create_future()
         gathered = lane.gathered
-        gathered.messages.append(message)
-        gathered.waiting.append(waiting)
-        gathered.size += size
-        gathered.deadline_s = min(gathered.deadline_s, deadline_s)
+        gathered.add(message, waiting, size, deadline_s)
         if len(gathered.messages) >= GATHERED_COUNT_MAX:
             self._flush(lane, target)
         elif lane.timer is None:
             lane.timer = self._loop.call_later(self._linger_s, self._flush, lane, target)
+            if target is ANYWHERE:
+                self.begun[topic] = gathered
         return waiting
 
     def flush(self) -> None:
@@ -126,31 +118,21 @@ class Gatherer:
             lane.timer.cancel()
             lane.timer = None
         if lane.gathered.messages:
-            gathered, lane.gathered = lane.gathered, _Gathered()
+            gathered, lane.gathered = lane.gathered, Gathered()
+            if target is ANYWHERE:
+                self.begun.pop(lane.topic, None)
             self._services.once("send gathered", lambda: self._send_off(lane, target, gathered))
 
-    async def _send_off(self, lane: _Lane, target: Target, gathered: _Gathered) -> None:
+    async def _send_off(self, lane: _Lane, target: Target, gathered: Gathered) -> None:
         messages = gathered.messages
         try:
             # In a fixed queue one request must not overtake the other.
             async with lane.turn if target.is_fixed else nullcontext():
                 sending = self._send(messages, target, gathered.deadline_s)
                 results = await results_of(sending, len(messages))
-            for waiting, result in zip(gathered.waiting, results, strict=True):
-                _hand_out(waiting, result)
+            gathered.hand_out(results)
         except BaseException:
             # Cancelled, or a mistake of ours: nobody may be left waiting for ever.
-            topic = messages[0].message.topic
-            for waiting in gathered.waiting:
-                _hand_out(waiting, SendUnknown(topic, "the producer was closed meanwhile"))
+            reason = "the producer was closed meanwhile"
+            gathered.hand_out([SendUnknown(lane.topic, reason) for _ in messages])
             raise
-
-
-def _hand_out(waiting: asyncio.Future[SendReceipt], result: SendResult) -> None:
-    if waiting.done():
-        return  # Its sender may have given up.
-    if type(result) is SendReceipt:
-        waiting.set_result(result)
-    else:
-        assert isinstance(result, ClientError)
-        waiting.set_exception(result)

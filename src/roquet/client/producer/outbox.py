@@ -31,6 +31,8 @@ from roquet.client.producer.outgoing import (
     plain_ready,
     property_text,
 )
+from roquet.client.producer.plain_gathering import PlainGathering
+from roquet.client.producer.plain_messages import END, PlainMessages
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.sending import ANYWHERE, Sender, Target
 from roquet.client.producer.statistics import ProducerStatistics
@@ -61,6 +63,7 @@ class Opened:
     sender: Sender
     window: Window
     gatherer: Gatherer | None
+    plain_messages: PlainMessages
     loop: asyncio.AbstractEventLoop
 
 
@@ -105,6 +108,8 @@ class Outbox:
             if type(hook).added_properties is not SendHook.added_properties
         ]
         self._statistics = ProducerStatistics()
+        # While it is open, and if there is nothing that each message has to be asked for.
+        self.plain_gathering: PlainGathering | None = None
         self._open: Opened | None = None
         self._is_closed = False
 
@@ -148,13 +153,19 @@ class Outbox:
                 config.linger_ms / 1000,
                 config.message_size_max,
             )
+        loop = asyncio.get_running_loop()
+        window = Window(config.in_flight_max, config.in_flight_size_max)
+        plain_messages = PlainMessages(config, instance.unique_ids, self.clock)
         self._open = Opened(
             instance,
             Sender(config, instance, self.clock, self._statistics, self.hooks),
-            Window(config.in_flight_max, config.in_flight_size_max),
+            window,
             gatherer,
-            asyncio.get_running_loop(),
+            plain_messages,
+            loop,
         )
+        if gatherer is not None and not self.property_sources:
+            self.plain_gathering = PlainGathering(plain_messages, gatherer, window, instance, loop)
         await instance.open()
         if self._tracer is not None:
             await self._tracer.open()
@@ -166,6 +177,7 @@ class Outbox:
         was_closed, self._is_closed = self._is_closed, True
         if was_closed or self._open is None:
             return
+        self.plain_gathering = None
         if self._open.gatherer is not None:
             self._open.gatherer.flush()
         with contextlib.suppress(TimeoutError):
@@ -336,48 +348,45 @@ def parts_to_share(
     """Neighbours that share a request, as many as fit, or what is wrong with a message."""
     part: list[Ready] = []
     part_size = 0
-    part_topic = ""
     is_shared = False
     size_max = min(size_max, GATHERED_SIZE_MAX)
-    config = outbox.config
-    # With its properties it is smaller than a body that would be compressed.
-    surely_shared_size = size_max if config.compress_over is None else config.compress_over
-    for message in messages:
+    source: Iterator[Any] = iter(messages)
+    message: Any = next(source, END)
+    while message is not END:
         try:
             if not part:
                 # Once for each part: nobody closes the outbox while one is made.
-                make_id = outbox.usable().instance.unique_ids.make
-                now_ms = outbox.clock.now_ms()
-            if outbox.property_sources:
-                ready = outbox.ready(message, {})
-            else:
-                ready = plain_ready(message, make_id(now_ms), config)
+                plain_messages = outbox.usable().plain_messages
+            ready = outbox.ready(message, {})
         except ClientError as error:
             if part:
                 yield part
                 part, part_size = [], 0
             yield error
+            message = next(source, END)
             continue
         size = size_of(ready)
-        is_like_last = message.topic == part_topic and type(message) is Message
-        if is_like_last and is_shared and size < surely_shared_size:
-            may_share = True
-        else:
-            may_share = can_share(message, config)
+        may_share = outbox.can_share(ready)
         if part and not (
             is_shared
             and may_share
-            and message.topic == part_topic
+            and message.topic == part[0].message.topic
             and part_size + size <= size_max
             and len(part) < GATHERED_COUNT_MAX
         ):
             yield part
             part, part_size = [], 0
         if not part:
-            part_topic = message.topic
             is_shared = may_share
         part.append(ready)
         part_size += size
+        if is_shared and not outbox.property_sources:
+            message, size = plain_messages.fill(
+                part, source, size_max - part_size, GATHERED_COUNT_MAX
+            )
+            part_size += size
+        else:
+            message = next(source, END)
     if part:
         yield part
 

@@ -10,6 +10,7 @@ from roquet.client.config import ProducerConfig
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import MessageKind
 from roquet.client.names import check_topic, wrapped
+from roquet.client.producer.each_ready import batch_body
 from roquet.client.producer.request_reply import ReplyMessage
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.codes import RequestCode
@@ -17,7 +18,6 @@ from roquet.protocol.compression import compress
 from roquet.protocol.errors import BadMessage, ProtocolError
 from roquet.protocol.headers.sending import SendMessageHeaderV2
 from roquet.protocol.messages.batch import decode_batch
-from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property, SysFlag
 from roquet.protocol.messages.properties import (
     PROPERTIES_SIZE_MAX,
@@ -220,9 +220,7 @@ def outgoing_batch(batch: Sequence[Ready], config: ProducerConfig) -> Outgoing:
         batch,
         topic,
         wrapped(config.namespace, topic),
-        encode_batch(
-            [(each.message.flag, each.message.body, each.properties.encode()) for each in batch]
-        ),
+        batch_body(batch),
         _BATCH_PROPERTIES,
         _BATCH,
     )

@@ -97,6 +97,15 @@ class AsyncProducer(Openable):
         """
         if timeout_s is not TIMEOUT_S:  # A call for nothing is not cheap.
             check_timeout("timeout_s", timeout_s)
+        if queue is None and order_key is None and delay is None and delay_level is None:
+            plain = self._outbox.plain_gathering
+            waiting = None if plain is None else plain.add(message, timeout_s)
+            if plain is not None and waiting is not None:
+                size = len(message.body)
+                try:
+                    return await waiting
+                finally:
+                    plain.leave(size)
         target = _target(message, queue, order_key)
         if delay is None and delay_level is None:
             ready = self._outbox.ready(message, _NO_EXTRA)

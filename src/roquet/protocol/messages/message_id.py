@@ -14,14 +14,13 @@ from typing import Final, NamedTuple, final
 
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.host import Address, unpack_host
+from roquet.protocol.messages.numbered_ids import NumberedIds
 
 _OFFSET: Final = Struct(">q")
 _PROCESS: Final = Struct(">HI")
 _MOMENT: Final = Struct(">IH")
 _IP_SIZES: Final = (4, 16)
 _ID_SIZES: Final = (16, 28)
-# Bytes as they are written: formatting costs more than anything else in making an id.
-_HEX: Final = tuple(f"{byte:02X}" for byte in range(256))
 
 
 class OffsetId(NamedTuple):
@@ -69,39 +68,28 @@ def parse_unique_id(text: str) -> UniqueId:
 class UniqueIdMaker:
     """Makes the ids of one process. The salt tells processes apart that share IP and number."""
 
-    __slots__ = (
-        "_counter",
-        "_month_end_ms",
-        "_month_start_ms",
-        "_now_ms",
-        "_prefix",
-        "_stem",
-        "_zone",
-    )
+    __slots__ = ("_month_end_ms", "_month_start_ms", "_prefix", "_zone", "id_size", "of_moment")
 
     def __init__(self, ip: bytes, process: int, salt: int, zone: tzinfo | None = None) -> None:
         assert len(ip) in _IP_SIZES
         self._prefix = (ip + _PROCESS.pack(process & 0xFFFF, salt & 0xFFFFFFFF)).hex().upper()
         self._zone = zone
-        self._counter = 0
+        self.id_size = len(self._prefix) + 2 * _MOMENT.size
         self._month_start_ms = self._month_end_ms = 0
-        # All but the counter, and the moment that is in it.
-        self._stem = ""
-        self._now_ms = -1
+        # Whoever knows that the moment is still the same may take ids from here.
+        self.of_moment = NumberedIds()
 
     def make(self, now_ms: int) -> str:
-        if now_ms != self._now_ms:
+        if now_ms != self.of_moment.now_ms:
             self._note_moment(now_ms)
-        counter = self._counter
-        self._counter = counter + 1 & 0xFFFF
-        return f"{self._stem}{_HEX[counter >> 8]}{_HEX[counter & 0xFF]}"
+        return self.of_moment.next()
 
     def _note_moment(self, now_ms: int) -> None:
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._month_start_ms = month_start_ms(now_ms, self._zone)
             self._month_end_ms = next_month_start_ms(now_ms, self._zone)
-        self._stem = f"{self._prefix}{now_ms - self._month_start_ms:08X}"
-        self._now_ms = now_ms
+        stem = f"{self._prefix}{now_ms - self._month_start_ms:08X}"
+        self.of_moment.move_to(now_ms, stem.encode())
 
 
 def month_start_ms(now_ms: int, zone: tzinfo | None = None) -> int:
