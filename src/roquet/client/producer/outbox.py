@@ -266,8 +266,10 @@ class Outbox:
                 return receipt
             outgoing = outgoing_of(ready, self.config)
             return (await opened.sender.send(outgoing, ANYWHERE, deadline_s, first))[0]
+        except BaseException:
+            first.end()  # Maybe cancelled while it waited; what was answered has ended.
+            raise
         finally:
-            first.end()
             opened.window.leave(size)
 
     async def _send_inside(
