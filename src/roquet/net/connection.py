@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
         if self._writable is not None:
             await self.until_writable(code, timeout_s)
         self._check_open()
-        if len(self._calls) >= self._limits.call_count_max:
+        if len(self._calls.by_opaque) >= self._limits.call_count_max:
             raise TooManyInFlight(self.peer, self._limits.call_count_max)
         call = self._begin_call(code, frame_of, timeout_s, deadline_s)
         try:
@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
         if (
             self._writable is not None
             or self._close_reason is not None
-            or len(self._calls) >= self._limits.call_count_max
+            or len(self._calls.by_opaque) >= self._limits.call_count_max
         ):
             return None
         return self._begin_call(code, frame_of, timeout_s, now_s + timeout_s)
@@ -410,7 +410,7 @@ class Connection(asyncio.Protocol):
             self._calls.end(call)
             raise
         # Alone it has nothing to wait for, and the peer can begin with the first of many.
-        is_alone = len(self._calls) == 1
+        is_alone = len(self._calls.by_opaque) == 1
         self.send(frame, at_once=is_alone or self._outgoing_size > _KEPT_BACK_SIZE_MAX)
         return call
 

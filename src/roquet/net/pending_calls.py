@@ -31,7 +31,7 @@ class PendingCall(msgspec.Struct):
 class PendingCalls:
     """`on_expired` hears of each call that is past its deadline, once."""
 
-    __slots__ = ("_calls", "_look_s", "_loop", "_on_expired", "_opaques", "_timer")
+    __slots__ = ("_look_s", "_loop", "_on_expired", "_opaques", "_timer", "by_opaque")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_expired: Callable[[PendingCall], None]
@@ -39,12 +39,9 @@ class PendingCalls:
         self._loop = loop
         self._on_expired = on_expired
         self._opaques = count()
-        self._calls: dict[int, PendingCall] = {}
+        self.by_opaque: dict[int, PendingCall] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._look_s = 0.0  # when the timer fires
-
-    def __len__(self) -> int:
-        return len(self._calls)
 
     def next_opaque(self) -> int:
         return next(self._opaques) & _OPAQUE_MASK
@@ -55,16 +52,16 @@ class PendingCalls:
         """`deadline_s` is in the time of the loop."""
         response: asyncio.Future[Command] = self._loop.create_future()
         call = PendingCall(self.next_opaque(), code, timeout_s, deadline_s, heard_count, response)
-        self._calls[call.opaque] = call
+        self.by_opaque[call.opaque] = call
         self._look_at(deadline_s)
         return call
 
     def end(self, call: PendingCall) -> None:
-        self._calls.pop(call.opaque, None)
+        self.by_opaque.pop(call.opaque, None)
 
     def accept(self, response: Command) -> bool:
         """Whether somebody waited for it."""
-        call = self._calls.pop(response.opaque, None)
+        call = self.by_opaque.pop(response.opaque, None)
         if call is None or call.response.done():
             return False
         call.response.set_result(response)
@@ -74,7 +71,7 @@ class PendingCalls:
         """Each caller gets an error of its own, because raising one changes it."""
         if self._timer is not None:
             self._timer.cancel()
-        for call in self._calls.values():
+        for call in self.by_opaque.values():
             if not call.response.done():
                 call.response.set_exception(new_error())
 
@@ -89,11 +86,11 @@ class PendingCalls:
     def _expire(self) -> None:
         self._timer = None
         now_s = self._loop.time()
-        overdue = [each for each in self._calls.values() if each.deadline_s <= now_s]
+        overdue = [each for each in self.by_opaque.values() if each.deadline_s <= now_s]
         # A busy loop may find several at once.
         for call in sorted(overdue, key=attrgetter("deadline_s")):
             self.end(call)
             if not call.response.done():
                 self._on_expired(call)
-        if self._calls:
-            self._look_at(min(each.deadline_s for each in self._calls.values()))
+        if self.by_opaque:
+            self._look_at(min(each.deadline_s for each in self.by_opaque.values()))

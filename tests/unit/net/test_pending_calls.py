@@ -30,7 +30,7 @@ async def test_a_response_finds_its_call_whatever_the_order() -> None:
     assert held.calls.accept(Command(0, first.opaque, remark="first"))
     assert (await first.response).remark == "first"
     assert (await second.response).remark == "second"
-    assert len(held.calls) == 0
+    assert len(held.calls.by_opaque) == 0
 
 
 async def test_a_response_is_accepted_once() -> None:
@@ -55,7 +55,7 @@ async def test_calls_expire_in_the_order_of_their_deadlines(apart_s: float) -> N
     held.calls.end(ended)
     await eventually(lambda: len(held.expired) == 2)
     assert held.expired == [early, late]
-    assert len(held.calls) == 0
+    assert len(held.calls.by_opaque) == 0
 
 
 async def test_all_fail_together_and_nothing_expires_later() -> None:

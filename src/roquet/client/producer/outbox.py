@@ -16,7 +16,7 @@ from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials, ProducerConfig
 from roquet.client.errors import ClientError, NotOpen, SendFailed
 from roquet.client.hooks import MessageKind, SendHook
-from roquet.client.names import wrapped
+from roquet.client.names import check_topic, wrapped
 from roquet.client.producer.batching import GATHERED_COUNT_MAX, GATHERED_SIZE_MAX, Gatherer, size_of
 from roquet.client.producer.delay import needs_timers
 from roquet.client.producer.first_attempts import FirstAttempt, first_receipt
@@ -206,10 +206,17 @@ class Outbox:
 
         Raises BadArgument, NotOpen or UsedAfterFork.
         """
-        message_id = self.usable().instance.unique_ids.make(self.clock.now_ms())
+        opened = self.usable()
         if self.property_sources:
             message = self._with_added(message)
-        if not extra and kind is _NORMAL and not is_request:
+        is_bare = not extra and kind is _NORMAL and not is_request
+        if is_bare and type(message) is Message:
+            check_topic(message.topic)
+            ready = opened.plain_messages.ready(message, message.topic)
+            if ready is not None:
+                return ready
+        message_id = opened.instance.unique_ids.make(self.clock.now_ms())
+        if is_bare:
             return plain_ready(message, message_id, self.config)
         check_message(message, self.config)
         text = property_text(message, message_id, extra, self.config.namespace)
@@ -259,8 +266,10 @@ class Outbox:
                 return receipt
             outgoing = outgoing_of(ready, self.config)
             return (await opened.sender.send(outgoing, ANYWHERE, deadline_s, first))[0]
+        except BaseException:
+            first.end()  # Maybe cancelled while it waited; what was answered has ended.
+            raise
         finally:
-            first.end()
             opened.window.leave(size)
 
     async def _send_inside(

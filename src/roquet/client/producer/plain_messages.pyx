@@ -55,21 +55,25 @@ cdef class PlainMessages:
         self._make_id = unique_ids.make
         self._of_moment = unique_ids.of_moment
 
-    def ready(self, message, str topic not None):
+    def ready(self, message, topic):
         """None unless it is plain, and of this topic, to which messages may be sent."""
-        return None if self.body_size(message, topic) < 0 else self.made(message, self.now_ms())
+        if type(topic) is not str or self.body_size(message, <str>topic) < 0:
+            return None
+        return self.made(message, self.now_ms())
 
     def fill(self, list part not None, source, Py_ssize_t size_max, Py_ssize_t count_max):
         """Adds plain messages of the same topic to a part, as many as follow each other and fit.
 
         Returned are the first message that was not added, or END, and the size of all that were.
         """
-        cdef str topic = part[0].message.topic
+        topic = part[0].message.topic
+        if type(topic) is not str:
+            return next(source, END), 0
         cdef int64_t now_ms = self.now_ms()
         cdef Py_ssize_t size = 0
         cdef Py_ssize_t body_size
         for message in source:
-            body_size = self.body_size(message, topic)
+            body_size = self.body_size(message, <str>topic)
             if (
                 body_size < 0
                 or size + self.bare_size + body_size > size_max

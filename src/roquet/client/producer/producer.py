@@ -106,6 +106,9 @@ class AsyncProducer(Openable):
                     return await waiting
                 finally:
                     plain.leave(size)
+            if type(message) is Message:
+                ready = self._outbox.ready(message, _NO_EXTRA)
+                return await self._outbox.send(ready, ANYWHERE, timeout_s)
         target = _target(message, queue, order_key)
         if delay is None and delay_level is None:
             ready = self._outbox.ready(message, _NO_EXTRA)

@@ -7,6 +7,8 @@ Workers call the listener. Everything happens in the event loop, but the listene
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol, final
 
+import msgspec
+
 from roquet.client.hooks import Consuming
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -22,16 +24,13 @@ class Feed(Protocol):
 
 
 @final
-class Delivery:
+class Delivery(msgspec.Struct, eq=False):
     """What one call of a listener gets."""
 
-    __slots__ = ("consuming", "feed", "messages")
-
-    def __init__(self, feed: Feed, messages: list[ReceivedMessage]) -> None:
-        self.feed = feed
-        self.messages = messages
-        # Only for hooks.
-        self.consuming: Consuming | None = None
+    feed: Feed
+    messages: list[ReceivedMessage]
+    # Only for hooks.
+    consuming: Consuming | None = None
 
 
 class Running(NamedTuple):

@@ -24,6 +24,18 @@ Listen = Callable[[Any], Awaitable[object]]
 
 
 @final
+class _Worker:
+    """A task, and what its listener has now, since when."""
+
+    __slots__ = ("begin_s", "delivery", "task")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        self.delivery: Delivery | None = None
+        self.begin_s = 0.0
+
+
+@final
 class TaskWorkers:
     """`listener` gets a message, or a list of them if `is_batch`."""
 
@@ -48,7 +60,7 @@ class TaskWorkers:
         self._is_waking = False
         self._is_paused = False
         self._is_stopping = False
-        self._running: dict[asyncio.Task[Any], Running] = {}
+        self._workers: list[_Worker] = []
         self._given_up: dict[Delivery, float] = {}
         self._has_stopped = asyncio.Event()
 
@@ -71,18 +83,22 @@ class TaskWorkers:
 
     @property
     def running(self) -> list[Running]:
-        return list(self._running.values())
+        return [
+            Running(worker.delivery, worker.begin_s)
+            for worker in self._workers
+            if worker.delivery is not None
+        ]
 
     def give_up(self, running: Running, timeout_s: float) -> None:
-        for task, each in self._running.items():
-            if each is running:
+        for worker in self._workers:
+            if worker.delivery is running.delivery:
                 self._given_up[running.delivery] = timeout_s
-                task.cancel()
+                worker.task.cancel()
 
     async def stop(self, timeout_s: float) -> None:
         self._is_stopping = True
         self._backlog.clear()
-        if self._running:
+        if self.running:
             # Those that still run then are cancelled with everything else.
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
@@ -91,33 +107,46 @@ class TaskWorkers:
     async def _work(self) -> None:
         task = asyncio.current_task()
         assert task is not None
+        worker = _Worker(task)
+        self._workers.append(worker)
+        try:
+            await self._work_off(worker)
+        finally:
+            self._workers.remove(worker)
+
+    async def _work_off(self, worker: "_Worker") -> None:
         backlog = self._backlog
         hooks = self._hooks
         now_s = self._clock.monotonic_s
-        slice_end_s = 0.0
+        begin_s = slice_end_s = 0.0
         while True:
             if not backlog or self._is_paused:
                 await self._rest()
-                slice_end_s = now_s() + _SLICE_S
+                begin_s = now_s()
+                slice_end_s = begin_s + _SLICE_S
                 continue
             delivery = backlog.popleft()
-            if delivery.feed.is_dropped:
-                delivery.feed.ended(delivery, NotBegun(), 0.0)
+            feed = delivery.feed
+            if feed.is_dropped:
+                feed.ended(delivery, NotBegun(), 0.0)
                 continue
-            if backlog:
+            if backlog and self._resting:
                 self._wake_one()
-            begin_s = now_s()
-            self._running[task] = Running(delivery, begin_s)
-            error = await self._call(task, delivery)
+            worker.begin_s = begin_s
+            worker.delivery = delivery
+            error = await self._call(worker, delivery)
             end_s = now_s()
             if hooks is not None:
                 hooks.after(delivery, error, end_s - begin_s)
-            delivery.feed.ended(delivery, error, end_s - begin_s)
+            feed.ended(delivery, error, end_s - begin_s)
+            # What comes next begins where this one ended, unless hooks took their time.
+            begin_s = end_s if hooks is None else now_s()
             if end_s > slice_end_s:
                 await asyncio.sleep(0)
-                slice_end_s = now_s() + _SLICE_S
+                begin_s = now_s()
+                slice_end_s = begin_s + _SLICE_S
 
-    async def _call(self, task: asyncio.Task[Any], delivery: Delivery) -> BaseException | None:
+    async def _call(self, worker: "_Worker", delivery: Delivery) -> BaseException | None:
         """What the listener raised."""
         hooks = self._hooks
         messages = delivery.messages
@@ -132,17 +161,17 @@ class TaskWorkers:
                 with hooks.around(delivery):
                     await self._listener(argument)
         except asyncio.CancelledError as error:
-            if delivery not in self._given_up and task.cancelling():
+            if delivery not in self._given_up and worker.task.cancelling():
                 raise  # Everything ends.
             # Else something that the listener waited for was cancelled, and nobody else.
-            return self._judged(task, delivery, error)
+            return self._judged(worker.task, delivery, error)
         except Exception as error:  # noqa: BLE001  Nobody knows what a listener raises.
-            return self._judged(task, delivery, error)
+            return self._judged(worker.task, delivery, error)
         finally:
-            del self._running[task]
-            if self._is_stopping and not self._running:
+            worker.delivery = None
+            if self._is_stopping and not self.running:
                 self._has_stopped.set()
-        return None if not self._given_up else self._judged(task, delivery, None)
+        return None if not self._given_up else self._judged(worker.task, delivery, None)
 
     def _judged(
         self, task: asyncio.Task[Any], delivery: Delivery, error: BaseException | None

@@ -1,5 +1,6 @@
 """Messages with nothing but a body: ready as the ordinary way makes them, or left to that."""
 
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -95,6 +96,17 @@ def test_a_body_for_a_topic_is_plain() -> None:
 )
 def test_everything_else_is_left_to_the_ordinary_way(message: Any) -> None:
     assert plain_messages().ready(message, TOPIC) is None
+
+
+class Topic(StrEnum):
+    ORDERS = "orders"
+
+
+def test_a_topic_that_is_more_than_a_text_is_left_to_the_ordinary_way() -> None:
+    message = Message(Topic.ORDERS, b"x")
+    assert plain_messages().ready(message, Topic.ORDERS) is None
+    part = [plain_ready(message, "1", CONFIGS[0])]
+    assert plain_messages().fill(part, iter([message]), 10_000, 1000) == (message, 0)
 
 
 def test_a_namespace_beyond_ascii_leaves_nothing_plain() -> None:
