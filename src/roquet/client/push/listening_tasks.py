@@ -114,7 +114,7 @@ class TaskWorkers:
         finally:
             self._workers.remove(worker)
 
-    async def _work_off(self, worker: "_Worker") -> None:
+    async def _work_off(self, worker: _Worker) -> None:
         backlog = self._backlog
         hooks = self._hooks
         now_s = self._clock.monotonic_s
@@ -146,7 +146,7 @@ class TaskWorkers:
                 begin_s = now_s()
                 slice_end_s = begin_s + _SLICE_S
 
-    async def _call(self, worker: "_Worker", delivery: Delivery) -> BaseException | None:
+    async def _call(self, worker: _Worker, delivery: Delivery) -> BaseException | None:
         """What the listener raised."""
         hooks = self._hooks
         messages = delivery.messages
