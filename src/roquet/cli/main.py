@@ -144,7 +144,10 @@ def whole_parser() -> ArgumentParser:
 
 
 def _root_parser(modules: Mapping[str, Sequence[str]]) -> ArgumentParser:
-    """`modules` are loaded, by the name of the command that they are for."""
+    """`modules` are loaded, by the name of the command that they are for.
+
+    Commands that have none are left out, unless there is none at all: then help names every one.
+    """
     root = ArgumentParser(
         prog="roquet",
         description="RocketMQ in Python: name server, broker, client and tools.",
@@ -154,10 +157,9 @@ def _root_parser(modules: Mapping[str, Sequence[str]]) -> ArgumentParser:
         "--version", action=_SayVersion, nargs=0, help="Say version and commit, and end."
     )
     commands = root.add_subparsers(metavar="COMMAND", required=True)
-    for name, command in _COMMANDS.items():
-        parser = commands.add_parser(
-            name, help=command.summary, description=command.summary, allow_abbrev=False
-        )
+    for name in modules or _COMMANDS:
+        summary = _COMMANDS[name].summary
+        parser = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         for module in modules.get(name, ()):
             import_module(module).define(parser)
     return root

@@ -60,7 +60,9 @@ def local_host(bind_host: str) -> str:
 def ip_of(host: str) -> str:
     """The address of a host that may be a name. Raises UnknownHost."""
     try:
-        found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)
+        # Most are ASCII; to encode others, Python loads tables of a megabyte.
+        name = host.encode() if host.isascii() else host
+        found = socket.getaddrinfo(name or None, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise UnknownHost(host) from None
     # What servers listen on by default comes first, whatever order names are looked up in.

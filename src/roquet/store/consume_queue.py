@@ -59,7 +59,10 @@ class QueueEntry(NamedTuple):
 
 @final
 class ConsumeQueue(QueueTail):
-    """Entries are appended by the one owner of the store; `sync` may run in another thread."""
+    """Entries are appended by the one owner of the store.
+
+    `sync` and `give_back_memory` may run in another thread.
+    """
 
     __slots__ = (
         "_disk",
@@ -165,6 +168,12 @@ class ConsumeQueue(QueueTail):
             self._has_new_file |= has_new_file
             raise
         self._synced_offset = end
+
+    def give_back_memory(self) -> None:
+        """Keep only the last file, which is read most, in the memory of this process."""
+        for file in self._run.files[:-1]:
+            if file.is_touched:
+                file.give_back_memory(file.size)
 
     # Reading
 
@@ -353,6 +362,7 @@ class ConsumeQueue(QueueTail):
             file.read_ahead(is_wanted=False)
             for full in self._run.files_between(file.start - 1, file.start):
                 full.read_ahead(is_wanted=True)
+                full.give_back_memory(full.size)
         self.position = self.max_offset * ENTRY_SIZE - file.start
         self.reserved_position = file.reserved_size - file.reserved_size % ENTRY_SIZE
 

@@ -163,6 +163,8 @@ class Flusher:
         if now - self._memory_given_back_at >= _MEMORY_INTERVAL_S:
             self._memory_given_back_at = now
             self._log.give_back_memory()
+            if self._index is not None:
+                self._index.give_back_memory()
 
     def _sync_everything(self) -> None:
         self._sync_log()
@@ -192,6 +194,7 @@ class Flusher:
         timestamp = self._log.last_store_timestamp
         for queue in self._queues:
             queue.sync()
+            queue.give_back_memory()
             if self._is_wanted.is_set():
                 # There may be thousands of queues, and an append is waiting.
                 self._sync_log()

@@ -60,6 +60,11 @@ with TemporaryDirectory() as root:
             assert len(store.query("TopicA", key, 10, 0, 2**62).records) == 1
 """
 
+ADDRESSES = """
+from roquet.net.own_addresses import ip_of
+assert ip_of("127.0.0.1") == ip_of("localhost") == "127.0.0.1"
+"""
+
 
 def loaded_by(program: str) -> set[str]:
     finished = subprocess.run(
@@ -98,3 +103,7 @@ def test_help_loads_no_command() -> None:
 
 def test_messages_with_keys_are_stored_and_found_without_numpy() -> None:
     assert "numpy" not in loaded_by(STORE_WITH_KEYS)
+
+
+def test_addresses_are_looked_up_without_tables_for_names_of_all_scripts() -> None:
+    assert loaded_by(ADDRESSES).isdisjoint({"encodings.idna", "stringprep", "unicodedata"})

@@ -15,6 +15,7 @@ from roquet.store.consume_queue import (
     unpack_entries,
 )
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.mapped_memory import resident_size
 
 FILE_SIZE = 200  # ten entries
 BLANK = (0, BLANK_SIZE, 0)
@@ -394,3 +395,19 @@ def test_a_detached_queue_hands_over_its_files(queue: ConsumeQueue) -> None:
     assert (queue.min_offset, queue.max_offset) == (0, 0)
     for file in files:
         file.close()
+
+
+def test_only_the_last_file_counts_as_memory_of_this_process(tmp_path: Path) -> None:
+    count = 50_000
+    queue = ConsumeQueue(SystemDisk(), tmp_path / "TopicA" / "0", count * ENTRY_SIZE, b"TopicA", 0)
+    append(queue, *range(count))
+    full = queue._run.files[0].path
+    assert resident_size(full) > 900_000
+    append(queue, count)
+    assert resident_size(full) == 0
+    assert all_entries(queue) == entries_of(*range(count + 1))
+    assert resident_size(full) > 900_000
+    queue.give_back_memory()
+    assert resident_size(full) == 0
+    assert resident_size(queue._run.files[1].path) > 0
+    queue.close()

@@ -91,16 +91,18 @@ class MappedFile:
         """Return when everything written before the call survives a power cut."""
         self._disk.sync(self._open())
 
-    def give_back_memory(self, end: int) -> None:
-        """Have the first `end` bytes no longer count as memory of this process.
+    def give_back_memory(self, end: int, *, start: int = 0) -> None:
+        """Have the bytes before `end` no longer count as memory of this process.
 
         They stay in the memory of the kernel as long as it likes, written to disk or not, and
         come back from there when they are looked at.
         """
         self.is_touched = False
         if self._mapping is not None:
-            for start in range(0, end - _GIVEN_BACK_SIZE + 1, _GIVEN_BACK_SIZE):
-                self._mapping.madvise(mmap.MADV_DONTNEED, start, _GIVEN_BACK_SIZE)
+            first = start + -start % mmap.PAGESIZE
+            for each in range(first, end, _GIVEN_BACK_SIZE):
+                size = min(_GIVEN_BACK_SIZE, end - each)
+                self._mapping.madvise(mmap.MADV_DONTNEED, each, size)
 
     def read_ahead(self, *, is_wanted: bool) -> None:
         """Whether the kernel brings pages around the one that is missed, as it does at first.

@@ -56,7 +56,7 @@ def index_file_size(slot_count: int, entry_count: int) -> int:
 
 @final
 class IndexFile:
-    """Written by one owner; `sync` may run in another thread."""
+    """Written by one owner; `sync` and `give_back_memory` may run in another thread."""
 
     def __init__(self, file: MappedFile, slot_count: int, entry_count: int) -> None:
         self.file = file
@@ -176,6 +176,15 @@ class IndexFile:
         if header != self._synced_header:
             self.file.sync()
             self._synced_header = header
+
+    def give_back_memory(self) -> None:
+        """Keep the slots, as long as there is more to file: any of them may be next.
+
+        Entries are written one behind the other, and seldom read.
+        """
+        if self.file.is_touched:
+            end = self._entries_start + self.header.next_number * _ENTRY.size
+            self.file.give_back_memory(end, start=0 if self.is_full else self._entries_start)
 
     def _set_header(self, batch: KeyBatch, count: int, new_slots: int) -> None:
         header = self.header

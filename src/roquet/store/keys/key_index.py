@@ -45,7 +45,7 @@ class KeyIndexConfig(NamedTuple):
 
 @final
 class KeyIndex:
-    """Written by one owner; `sync` may run in another thread."""
+    """Written by one owner; `sync` and `give_back_memory` may run in another thread."""
 
     def __init__(self, disk: Disk, directory: Path, clock: Clock, config: KeyIndexConfig) -> None:
         self._disk = disk
@@ -204,6 +204,11 @@ class KeyIndex:
             self._has_new_file |= has_new_file
             raise
         return timestamp
+
+    def give_back_memory(self) -> None:
+        """Keep only what is written to in the memory of this process."""
+        for file in tuple(self._files):
+            file.give_back_memory()
 
     @property
     def _boundary_timestamp(self) -> int:

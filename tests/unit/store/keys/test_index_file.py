@@ -9,6 +9,7 @@ from roquet.protocol.java_hash import index_hash
 from roquet.store.keys.index_file import IndexFile, create_index_file, index_file_size
 from roquet.store.keys.packed_keys import Key, KeyBatch, pack_keys
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.mapped_memory import resident_size
 
 SLOTS = 5
 ENTRIES = 12
@@ -167,3 +168,23 @@ def test_batches_make_the_same_file_as_single_keys(
     assert many.file.mapping[:] == single.file.mapping[:]
     for each in (many, single):
         each.file.close()
+
+
+def test_slots_count_as_memory_of_this_process_and_all_else_only_when_it_is_used(
+    tmp_path: Path,
+) -> None:
+    slots, entries = 100_000, 50_001
+    path = tmp_path / "1"
+    file = create_index_file(SystemDisk(), path, slots, entries)
+    file.put(batch(*((2 * number, number, 1000) for number in range(entries - 2))))
+    assert resident_size(path) >= 20 * (entries - 2)
+    file.give_back_memory()
+    assert resident_size(path) < 500_000
+    # It was not on disk yet, and is there all the same.
+    assert find(file, 84) == [42]
+    file.put(batch((7, 43, 1000)))
+    assert file.is_full
+    file.give_back_memory()
+    assert resident_size(path) == 0
+    assert find(file, 7) == [43]
+    file.file.close()
