@@ -8,7 +8,7 @@ cimport cython
 
 from roquet.client.producer.gathered cimport Gathered
 from roquet.client.producer.plain_messages cimport PlainMessages
-from roquet.client.producer.room cimport Room
+from roquet.client.producer.occupancy cimport Occupancy
 
 from roquet.client.producer.batching import GATHERED_COUNT_MAX
 
@@ -17,7 +17,7 @@ from roquet.client.producer.batching import GATHERED_COUNT_MAX
 cdef class PlainGathering:
     """Of one producer, between `open` and `close`."""
 
-    cdef Room _room
+    cdef Occupancy _occupancy
     cdef PlainMessages _messages
     cdef dict _begun
     cdef Py_ssize_t _size_max, _count_max
@@ -31,7 +31,7 @@ cdef class PlainGathering:
         self._size_max = gatherer.size_max
         self._count_max = GATHERED_COUNT_MAX
         self._check_usable = instance.check_usable
-        self._room = window.room
+        self._occupancy = window.occupancy
         self._look = window.look
         self._now_s = loop.time
         self._new_future = loop.create_future
@@ -51,13 +51,13 @@ cdef class PlainGathering:
         cdef Py_ssize_t size = self._messages.bare_size + body_size
         if (
             body_size < 0
-            or self._room.is_watched
+            or self._occupancy.is_watched
             or gathered.size + size > self._size_max
             or len(gathered.messages) + 1 >= self._count_max
         ):
             return None
         self._check_usable()
-        if not self._room.try_enter(body_size):
+        if not self._occupancy.try_enter(body_size):
             return None
         waiting = self._new_future()
         cdef double now_s = self._now_s()
@@ -68,6 +68,6 @@ cdef class PlainGathering:
 
     def leave(self, Py_ssize_t size):
         """It makes room for others."""
-        self._room.leave(size)
-        if self._room.is_watched:
+        self._occupancy.leave(size)
+        if self._occupancy.is_watched:
             self._look()

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from typing import NamedTuple, final
 
-from roquet.client.producer.room import Room
+from roquet.client.producer.occupancy import Occupancy
 
 
 class _Waiting(NamedTuple):
@@ -19,10 +19,10 @@ class Window:
     Something larger than the window enters when that is empty, or it could never.
     """
 
-    __slots__ = ("_is_empty", "_waiting", "room")
+    __slots__ = ("_is_empty", "_waiting", "occupancy")
 
     def __init__(self, count_max: int, size_max: int) -> None:
-        self.room = Room(count_max, size_max)
+        self.occupancy = Occupancy(count_max, size_max)
         self._waiting: deque[_Waiting] = deque()
         self._is_empty: asyncio.Event | None = None  # while somebody waits for that
 
@@ -31,11 +31,11 @@ class Window:
 
     @property
     def count(self) -> int:
-        return self.room.count
+        return self.occupancy.count
 
     @property
     def size(self) -> int:
-        return self.room.size
+        return self.occupancy.size
 
     @property
     def waiting_count(self) -> int:
@@ -43,7 +43,7 @@ class Window:
 
     def try_enter(self, size: int) -> bool:
         """Whether there was room at once, which is taken then."""
-        return not self._waiting and self.room.try_enter(size)
+        return not self._waiting and self.occupancy.try_enter(size)
 
     async def enter(self, size: int, timeout_s: float) -> None:
         """Returns when there is room, which is taken then. Raises TimeoutError."""
@@ -51,7 +51,7 @@ class Window:
             return
         waiting = _Waiting(size, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
-        self.room.is_watched = True
+        self.occupancy.is_watched = True
         try:
             async with asyncio.timeout(timeout_s):
                 await waiting.may_enter
@@ -60,7 +60,7 @@ class Window:
             raise
 
     def leave(self, size: int) -> None:
-        room = self.room
+        room = self.occupancy
         room.leave(size)
         if room.is_watched:
             self.look()
@@ -75,17 +75,17 @@ class Window:
         while self.count:
             self._is_empty = self._is_empty or asyncio.Event()
             self._is_empty.clear()
-            self.room.is_watched = True
+            self.occupancy.is_watched = True
             await self._is_empty.wait()
 
     def _let_in(self) -> None:
-        while self._waiting and self.room.has_room(self._waiting[0].size):
+        while self._waiting and self.occupancy.has_room(self._waiting[0].size):
             size, may_enter = self._waiting.popleft()
             if not may_enter.done():
                 # The room is taken here: whoever is awoken may run much later.
-                self.room.try_enter(size)
+                self.occupancy.try_enter(size)
                 may_enter.set_result(None)
-        self.room.is_watched = bool(self._waiting) or self._is_empty is not None
+        self.occupancy.is_watched = bool(self._waiting) or self._is_empty is not None
 
     def _give_up(self, waiting: _Waiting) -> None:
         if waiting.may_enter.done() and not waiting.may_enter.cancelled():

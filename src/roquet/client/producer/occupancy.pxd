@@ -1,4 +1,4 @@
-cdef class Room:
+cdef class Occupancy:
     cdef readonly Py_ssize_t count, size
     # Whoever leaves has to tell the window: somebody waits for that.
     cdef public bint is_watched

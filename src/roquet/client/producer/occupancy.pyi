@@ -1,4 +1,4 @@
-class Room:
+class Occupancy:
     count: int
     size: int
     is_watched: bool

@@ -4,7 +4,7 @@ cimport cython
 
 
 @cython.final
-cdef class Room:
+cdef class Occupancy:
     """Bounded in count and bytes. Something larger enters when it is empty, or it could never."""
 
     def __init__(self, Py_ssize_t count_max, Py_ssize_t size_max):
