@@ -29,6 +29,7 @@ class MappedFile:
         "_disk",
         "_is_writable",
         "_mapping",
+        "_rests",
         "end",
         "is_touched",
         "is_verified",
@@ -46,6 +47,8 @@ class MappedFile:
         self._is_writable = is_writable
         self._descriptor: int | None = None
         self._mapping: mmap.mmap | None = None
+        # Whether it takes the place of one that was synced; until it is opened.
+        self._rests = False
         self.path = path
         self.start = start
         self.end = start + size
@@ -87,9 +90,28 @@ class MappedFile:
         """
         self._disk.write_parts(self._open(), position, parts)
 
+    @property
+    def is_open(self) -> bool:
+        return self._mapping is not None
+
     def sync(self) -> None:
         """Return when everything written before the call survives a power cut."""
+        if self._descriptor is None and self._rests:
+            # Nobody wrote to it; and its name may be gone, which is the owner's business.
+            return
         self._disk.sync(self._open())
+
+    def unopened(self) -> "MappedFile":
+        """The same file once more, to take the place of this one, which can be closed then.
+
+        This one is synced, and nobody writes to it any more.
+        """
+        file = MappedFile(
+            self._disk, self.path, self.start, self.size, is_writable=self._is_writable
+        )
+        file.reserved_size = self.reserved_size
+        file._rests = True
+        return file
 
     def give_back_memory(self, end: int) -> None:
         """Have the first `end` bytes no longer count as memory of this process.
@@ -178,6 +200,7 @@ class MappedFile:
                 self._disk.close(descriptor)
                 raise
             self._descriptor = descriptor
+            self._rests = False
         return self._descriptor
 
 
