@@ -345,6 +345,12 @@ class ConsumeQueue(QueueTail):
             if not entry.is_directory:
                 self._disk.remove(directory / entry.name)
 
+    def close_files(self) -> None:
+        """They are opened again when they are wanted. Only while nobody else uses the queue."""
+        self._leave_file()
+        for file in self._run.files:
+            file.close()
+
     def close(self) -> None:
         self.mapping = None
         self._run.close()
@@ -365,6 +371,12 @@ class ConsumeQueue(QueueTail):
         """Add the file in which the byte `start` of the queue lies."""
         file_size = self._run.file_size
         file = self._run.create(start - start % file_size, min(RESERVE_STEP, file_size))
+        try:
+            _ = file.mapping
+        except OSError:
+            # There are no descriptors left, and it could not be synced either.
+            file.remove()
+            raise
         self._has_new_file = True
         self._run.files.append(file)
 

@@ -1,5 +1,8 @@
+import errno
+import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from mmap import mmap
 from pathlib import Path
 
 import pytest
@@ -446,3 +449,18 @@ def test_the_sync_of_a_file_that_was_let_go_of_does_not_want_its_name(queue: Con
     (file,) = queue.detach()
     file.unlink()
     file.sync()
+
+
+def test_a_file_that_cannot_be_opened_is_not_part_of_the_queue(tmp_path: Path) -> None:
+    class NoMapping(FaultyDisk):
+        def map(self, *_: object, **_options: object) -> mmap:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    disk = NoMapping(tmp_path)
+    queue = open_queue(tmp_path, disk)
+    with pytest.raises(OSError, match="Too many open files"):
+        queue.reserve()
+    assert list((tmp_path / "TopicA" / "0").iterdir()) == []
+    # Nothing is left that could not be synced, and there are descriptors for others.
+    queue.sync()
+    queue.close()

@@ -96,10 +96,10 @@ class MappedFile:
 
     def sync(self) -> None:
         """Return when everything written before the call survives a power cut."""
-        if self._descriptor is None and self._rests:
-            # Nobody wrote to it; and its name may be gone, which is the owner's business.
-            return
-        self._disk.sync(self._open())
+        if self._descriptor is not None:
+            self._disk.sync(self._descriptor)
+        elif not self._rests:
+            self._sync_unopened()
 
     def unopened(self) -> "MappedFile":
         """The same file once more, to take the place of this one, which can be closed then.
@@ -190,6 +190,18 @@ class MappedFile:
     def unlink(self) -> None:
         """Take away the name. The space is given back by `close`, which may take its time."""
         self._disk.remove(self.path)
+
+    def _sync_unopened(self) -> None:
+        """It is not kept open: the owner may be opening it right now, in another thread."""
+        try:
+            descriptor = self._disk.open(self.path, writable=self._is_writable)
+        except FileNotFoundError:
+            # The owner has taken away its name: nobody will read it again.
+            return
+        try:
+            self._disk.sync(descriptor)
+        finally:
+            self._disk.close(descriptor)
 
     def _open(self) -> int:
         if self._descriptor is None:
