@@ -28,7 +28,7 @@ from roquet.store.files.mapped_run import MappedRun
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,
     LogRecord,
-    Places,
+    RecordPlaces,
     Stretch,
     find_record,
     read_log_record,
@@ -224,7 +224,7 @@ class CommitLog(LogTail):
             last = min(end - file.start, file.size)
             yield from scan_stretches(file, position, last, checksummed)
 
-    def places(self, start: int, end: int, count_max: int) -> Iterator[Places]:
+    def places(self, start: int, end: int, count_max: int) -> Iterator[RecordPlaces]:
         """Where the same records begin, up to `count_max` at a time. Raises as `scan` does."""
         for file in self._run.files_between(start, end):
             position = max(start - file.start, 0)

@@ -87,7 +87,7 @@ class Stretch(NamedTuple):
     others: Sequence[LogRecord]
 
 
-class Places(NamedTuple):
+class RecordPlaces(NamedTuple):
     """Where good records begin that lie one after another, and where the last of them ends."""
 
     physical_offsets: list[int]
@@ -159,7 +159,7 @@ def scan_file_places(
     end: int,
     count_max: int,
     checksummed: ChecksummedRanges = NOTHING_KNOWN,
-) -> Iterator[Places]:
+) -> Iterator[RecordPlaces]:
     """The records that `scan_file` finds, up to `count_max` at a time; raises as it does.
 
     Records of a file that is verified are not compared with their checksums once more.
@@ -178,7 +178,7 @@ def scan_file_places(
             part.must_have,
         )
         if offsets:
-            yield Places(offsets, file.start + position)
+            yield RecordPlaces(offsets, file.start + position)
         if fault is not None:
             raise BadRecord(file.start + position, fault)
         if not offsets:
@@ -186,7 +186,7 @@ def scan_file_places(
                 return
             record = read_log_record(file.mapping, position, file.start, part.must_have)
             position += record.size
-            yield Places([record.physical_offset], file.start + position)
+            yield RecordPlaces([record.physical_offset], file.start + position)
     _check_rest(file, position, end)
 
 
