@@ -314,12 +314,34 @@ class ConsumeQueue(QueueTail):
         del files[: len(gone)]
         return gone
 
+    def let_go_of_idle(self) -> list[MappedFile]:
+        """Take files out of use that nobody has used since the last call; the caller closes them.
+
+        They are opened again when they are wanted. Only what is synced: if the kernel cannot write
+        the rest, it says so to those who have the file open.
+        """
+        end = self.max_offset * ENTRY_SIZE
+        # Read once, as the thread that syncs moves it on.
+        synced_end = self._synced_offset * ENTRY_SIZE
+        files = self._run.files
+        gone = []
+        for index, file in enumerate(files):
+            if not file.is_open or min(file.end, end) > synced_end:
+                continue
+            if file.is_touched:
+                file.is_touched = False
+                continue
+            files[index] = file.unopened()
+            gone.append(file)
+        if gone and gone[-1].end >= end:
+            self._leave_file()
+        return gone
+
     def detach(self) -> list[MappedFile]:
         """Become empty. The files are handed to the caller, who removes them."""
         files, self._run.files = self._run.files, []
         self.min_offset = self.max_offset = self._synced_offset = 0
-        self.mapping = None
-        self.position = self.reserved_position = 0
+        self._leave_file()
         return files
 
     def clear(self) -> None:
@@ -331,6 +353,12 @@ class ConsumeQueue(QueueTail):
         for entry in self._disk.entries(directory):
             if not entry.is_directory:
                 self._disk.remove(directory / entry.name)
+
+    def close_files(self) -> None:
+        """They are opened again when they are wanted. Only while nobody else uses the queue."""
+        self._leave_file()
+        for file in self._run.files:
+            file.close()
 
     def close(self) -> None:
         self.mapping = None
@@ -352,6 +380,12 @@ class ConsumeQueue(QueueTail):
         """Add the file in which the byte `start` of the queue lies."""
         file_size = self._run.file_size
         file = self._run.create(start - start % file_size, min(RESERVE_STEP, file_size))
+        try:
+            _ = file.mapping
+        except OSError:
+            # There are no descriptors left, and it could not be synced either.
+            file.remove()
+            raise
         self._has_new_file = True
         self._run.files.append(file)
 
@@ -371,7 +405,10 @@ class ConsumeQueue(QueueTail):
         self._dropped_from = min(self._dropped_from, max_offset)
         # What comes is written over what was dropped, and all of it has to be synced.
         self._synced_offset = min(self._synced_offset, max_offset)
-        # The next entry has to find its file.
+        self._leave_file()
+
+    def _leave_file(self) -> None:
+        """The next entry has to find its file."""
         self.mapping = None
         self.position = self.reserved_position = 0
 

@@ -1,7 +1,7 @@
 """All consume queues of a store, by topic and queue id."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import final
 
 from roquet.disk import Disk
@@ -54,11 +54,22 @@ class ConsumeQueues:
         """Find all queues; from where the log has to be dispatched again, if at all."""
         suspect_from: int | None = None
         for topic, queue_id in queues_on_disk(self._disk, self._layout):
-            found = self.find_or_add(topic, queue_id).load()
+            queue = self.find_or_add(topic, queue_id)
+            found = queue.load()
+            # There may be more queues than a process can have files open.
+            queue.close_files()
             if found is not None:
                 suspect_from = found if suspect_from is None else min(suspect_from, found)
         # Without a single queue everything has to come from the log.
         return suspect_from if self.by_key else 0
+
+    def close_files(self, keys: Iterable[tuple[bytes, int]]) -> None:
+        """Of these queues, once they are synced. Only while nobody else uses them."""
+        for key in keys:
+            queue = self.by_key.get(key)
+            if queue is not None:
+                queue.sync()
+                queue.close_files()
 
     def remove(self, queue: ConsumeQueue) -> list[MappedFile]:
         """Forget a queue and its names; the files are handed over to be closed."""

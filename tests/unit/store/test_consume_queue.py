@@ -1,5 +1,8 @@
+import errno
+import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from mmap import mmap
 from pathlib import Path
 
 import pytest
@@ -410,4 +413,72 @@ def test_only_the_last_file_counts_as_memory_of_this_process(tmp_path: Path) -> 
     queue.give_back_memory()
     assert resident_size(full) == 0
     assert resident_size(queue._run.files[1].path) > 0
+    queue.close()
+
+
+def close_idle(queue: ConsumeQueue) -> int:
+    gone = queue.let_go_of_idle()
+    for file in gone:
+        file.close()
+    return len(gone)
+
+
+def test_files_that_nobody_uses_are_let_go_of_once_they_are_synced(queue: ConsumeQueue) -> None:
+    append(queue, *range(0, 2500, 100))
+    assert (close_idle(queue), close_idle(queue)) == (0, 0)
+    queue.sync()
+    # The last one is written to: it was used since the last call, and was not since this one.
+    assert (close_idle(queue), close_idle(queue)) == (2, 1)
+    assert queue.mapping is None
+    assert all_entries(queue) == entries_of(*range(0, 2500, 100))
+    # They were used since the last call, but not since this one.
+    assert (close_idle(queue), close_idle(queue)) == (0, 3)
+
+
+@pytest.mark.parametrize("count", [19, 20, 21])
+def test_a_queue_goes_on_in_a_file_that_was_let_go_of(queue: ConsumeQueue, count: int) -> None:
+    append(queue, *range(0, count * 100, 100))
+    queue.sync()
+    while not close_idle(queue):
+        pass
+    append(queue, *range(count * 100, 4000, 100))
+    assert all_entries(queue) == entries_of(*range(0, 4000, 100))
+
+
+def test_what_is_written_to_a_file_that_was_let_go_of_is_synced(tmp_path: Path) -> None:
+    disk = FaultyDisk(tmp_path)
+    queue = open_queue(tmp_path, disk)
+    append(queue, 0, 100)
+    queue.sync()
+    while not close_idle(queue):
+        pass
+    append(queue, 200)
+    assert disk.unsynced() != []
+    queue.sync()
+    assert disk.unsynced() == []
+    queue.close()
+
+
+def test_the_sync_of_a_file_that_was_let_go_of_does_not_want_its_name(queue: ConsumeQueue) -> None:
+    append(queue, 0)
+    queue.sync()
+    while not close_idle(queue):
+        pass
+    (file,) = queue.detach()
+    file.unlink()
+    file.sync()
+
+
+def test_a_file_that_cannot_be_opened_is_not_part_of_the_queue(tmp_path: Path) -> None:
+    class NoMapping(FaultyDisk):
+        def map(self, *_: object, **_options: object) -> mmap:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    disk = NoMapping(tmp_path)
+    queue = open_queue(tmp_path, disk)
+    with pytest.raises(OSError, match="Too many open files"):
+        queue.reserve()
+    assert list((tmp_path / "TopicA" / "0").iterdir()) == []
+    # Nothing is left that could not be synced, and there are descriptors for others.
+    queue.sync()
     queue.close()

@@ -29,6 +29,7 @@ class MappedFile:
         "_disk",
         "_is_writable",
         "_mapping",
+        "_rests",
         "end",
         "is_touched",
         "is_verified",
@@ -46,6 +47,8 @@ class MappedFile:
         self._is_writable = is_writable
         self._descriptor: int | None = None
         self._mapping: mmap.mmap | None = None
+        # Whether it takes the place of one that was synced; until it is opened.
+        self._rests = False
         self.path = path
         self.start = start
         self.end = start + size
@@ -87,9 +90,28 @@ class MappedFile:
         """
         self._disk.write_parts(self._open(), position, parts)
 
+    @property
+    def is_open(self) -> bool:
+        return self._mapping is not None
+
     def sync(self) -> None:
         """Return when everything written before the call survives a power cut."""
-        self._disk.sync(self._open())
+        if self._descriptor is not None:
+            self._disk.sync(self._descriptor)
+        elif not self._rests:
+            self._sync_unopened()
+
+    def unopened(self) -> "MappedFile":
+        """The same file once more, to take the place of this one, which can be closed then.
+
+        This one is synced, and nobody writes to it any more.
+        """
+        file = MappedFile(
+            self._disk, self.path, self.start, self.size, is_writable=self._is_writable
+        )
+        file.reserved_size = self.reserved_size
+        file._rests = True
+        return file
 
     def give_back_memory(self, end: int, *, start: int = 0) -> None:
         """Have the bytes before `end` no longer count as memory of this process.
@@ -171,6 +193,18 @@ class MappedFile:
         """Take away the name. The space is given back by `close`, which may take its time."""
         self._disk.remove(self.path)
 
+    def _sync_unopened(self) -> None:
+        """It is not kept open: the owner may be opening it right now, in another thread."""
+        try:
+            descriptor = self._disk.open(self.path, writable=self._is_writable)
+        except FileNotFoundError:
+            # The owner has taken away its name: nobody will read it again.
+            return
+        try:
+            self._disk.sync(descriptor)
+        finally:
+            self._disk.close(descriptor)
+
     def _open(self) -> int:
         if self._descriptor is None:
             descriptor = self._disk.open(self.path, writable=self._is_writable)
@@ -180,6 +214,7 @@ class MappedFile:
                 self._disk.close(descriptor)
                 raise
             self._descriptor = descriptor
+            self._rests = False
         return self._descriptor
 
 

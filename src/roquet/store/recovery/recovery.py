@@ -19,7 +19,7 @@ from roquet.store.commit_log import CommitLog
 from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.damage import DamagedRange
 from roquet.store.errors import BadRecord
-from roquet.store.log_scan import LogRecord
+from roquet.store.log_scan import LogRecord, Stretch
 from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.checkpoint import Checkpoint
 from roquet.store.recovery.deletions import Deletions
@@ -28,6 +28,8 @@ from roquet.store.recovery.dispatch import Dispatcher, EntriesMissing
 # A store that was closed is complete: only its end has to be found. Apache reads three files,
 # which would take us ten seconds; what is not read here is checked when it is used.
 CLEAN_SCAN_FILES: Final = 1
+# This many queues have files open at once: entries of more are synced, and their files closed.
+OPEN_QUEUE_COUNT_MAX: Final = 1000
 
 
 class RecoveryReport(msgspec.Struct, frozen=True):
@@ -92,6 +94,7 @@ def recover(
     for queue in queues:
         if queue.last_physical_end() <= deletions.end_of(queue.topic, queue.queue_id):
             queue.clear()
+        queue.close_files()
     start = _scan_start(log, checkpoint, was_clean=was_clean, suspect_from=suspect_from)
     if is_cut:
         start = min(start, _file_start(log, cut_end))
@@ -101,10 +104,13 @@ def recover(
         for queue in queues:
             queue.cut(start)
             _drop_strays(log, queue)
+            queue.close_files()
         dispatcher = Dispatcher(
             queues, deletions, delay_levels_ms, log_start=log.start, dispatched_from=start
         )
-        tail = _TailPass(log, dispatcher, durable_timestamp, checkpoint.durable_end, cut_end)
+        tail = _TailPass(
+            log, queues, dispatcher, durable_timestamp, checkpoint.durable_end, cut_end
+        )
         try:
             tail.run(start)
             for queue in queues:
@@ -167,6 +173,7 @@ class _TailPass:
     def __init__(
         self,
         log: CommitLog,
+        queues: ConsumeQueues,
         dispatcher: Dispatcher,
         durable_timestamp: int | None,
         durable_end: int,
@@ -175,6 +182,9 @@ class _TailPass:
         self._log = log
         self._end_max = min(cut_end, log.files_end)
         self._durable_end = min(durable_end, self._end_max)
+        self._queues = queues
+        # Those with entries that are not synced.
+        self.open_queues: set[tuple[bytes, int]] = set()
         self._dispatch_all = dispatcher.dispatch_all
         self._durable_timestamp = durable_timestamp
         self.end = 0
@@ -226,11 +236,20 @@ class _TailPass:
         durable_timestamp = inf if self._durable_timestamp is None else self._durable_timestamp
         for stretch in self._log.stretches(start, self._end_max):
             self._dispatch_all(stretch)
+            self._limit_open_queues(stretch)
             self.last_timestamp = stretch.last_timestamp
             self.record_count += stretch.record_count
             if stretch.latest_timestamp >= durable_timestamp and self.unsafe_from is None:
                 # Some records before it may be durable: to write them again does no harm.
                 self.unsafe_from = stretch.start
+
+    def _limit_open_queues(self, stretch: Stretch) -> None:
+        used = self.open_queues
+        used.update((run.topic, run.queue_id) for run in stretch.runs)
+        used.update((each.topic, each.queue_id) for each in stretch.others)
+        if len(used) > OPEN_QUEUE_COUNT_MAX:
+            self._queues.close_files(used)
+            used.clear()
 
 
 def _scan_start(
@@ -321,6 +340,10 @@ def _keep_what_was_found(
         queue.wipe_dropped()
         for gone in queue.forget(log.start):
             gone.remove()
+        if len(queues.by_key) > OPEN_QUEUE_COUNT_MAX:
+            if (queue.topic, queue.queue_id) in tail.open_queues:
+                queue.sync()
+            queue.close_files()
 
 
 def _missing_files(log: CommitLog) -> list[DamagedRange]:

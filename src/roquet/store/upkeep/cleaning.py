@@ -84,6 +84,9 @@ class Cleaner:
             is_hour=is_requested or local.hour in config.delete_hours,
         )
         message_count = self._forget(files.file_count) if files.file_count else 0
+        # There may be more queues than a process can have files open.
+        for queue in self._queues:
+            self._flusher.retire(queue.let_go_of_idle())
         alarm = alarm_of(used_percent, self._limits, is_disk_full=self._is_disk_full)
         return CleanReport(
             used_percent, alarm, files.file_count, files.young_count, message_count, self._log.start

@@ -8,6 +8,7 @@ from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode
 from roquet.store.log_scan import LogRecord
 from roquet.store.message_store import MessageStore
+from roquet.store.recovery import recovery
 from roquet.store.recovery.keeping_aside import keep_aside
 from roquet.store.recovery.recovery import RecoveryReport, first_file_to_scan, is_lost_in_between
 from tests.support.drafts import draft
@@ -285,6 +286,27 @@ def test_queues_are_synced_by_the_one_who_flushes_and_not_before_the_store_serve
     store.flush()
     assert "0" in disk.synced
     crash(store)
+
+
+def test_more_queues_than_files_can_be_open_are_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "OPEN_QUEUE_COUNT_MAX", 5)
+    store = open_store(tmp_path)
+    for number in range(25):
+        for queue_id in range(40):
+            store.append(draft(b"%d" % number, queue_id=queue_id))
+    crash(store)
+    for lost in (False, True):
+        if lost:
+            rmtree(tmp_path / "consumequeue")
+        store = open_store(tmp_path)
+        links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+        queues = f"{tmp_path}/consumequeue/"
+        assert not any(str(each.readlink()).startswith(queues) for each in links)
+        for queue_id in range(40):
+            assert bodies(store, queue_id=queue_id) == [b"%d" % number for number in range(25)]
+        crash(store)
 
 
 def test_what_is_cut_off_is_kept_aside(tmp_path: Path) -> None:

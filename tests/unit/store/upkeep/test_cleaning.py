@@ -150,3 +150,26 @@ def test_queues_whose_messages_are_all_gone_can_be_deleted(
         assert store.max_offset("Idle", 7) == 0
         assert not (tmp_path / "consumequeue" / "Idle").exists()
         assert store.queues().keys() == {"TopicA", *FOLLOWED_TOPICS}
+
+
+def open_count(root: Path) -> int:
+    """Descriptors of queue files that this process has."""
+    links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return sum(str(each.readlink()).startswith(f"{root}/consumequeue/") for each in links)
+
+
+def test_queues_that_nobody_uses_hold_no_descriptors(tmp_path: Path, clock: FakeClock) -> None:
+    with opened(tmp_path, clock=clock) as store:
+        for queue_id in range(50):
+            for number in range(25):
+                store.append(draft(b"%d" % number, queue_id=queue_id))
+        assert open_count(tmp_path) >= 150
+        # Twice: what was used since the last round is left alone.
+        for _ in range(2):
+            store.flush()
+            store.clean()
+        store.flush()
+        assert open_count(tmp_path) == 0
+        assert bodies(store, queue_id=49) == [b"%d" % number for number in range(25)]
+        assert store.append(draft(b"more", queue_id=7)).queue_offset == 25
+        assert bodies(store, queue_id=7)[-1] == b"more"
