@@ -137,6 +137,59 @@ def test_regular_records_decode_as_one_by_one(pieces: list[bytes], form: Propert
     assert rows_in(decode_records(data, properties=form)) == rows_of(data, form)
 
 
+# Texts of a few parts: most have the names of the one before, or nearly.
+NAME_PARTS = st.sampled_from(
+    ["a", "ab", "TAGS", "TAGSX", "UNIQ_KEY", "UNIQ_KEYS", "a long name 1", "a long name 2", ""]
+)
+VALUE_PARTS = st.sampled_from(["", "v", "7 bytes", "8 bytes.", "more than a word", "one\x01two"])
+ALIKE_PAIRS = st.builds(
+    "{}{}{}".format, NAME_PARTS, st.sampled_from(["\x01"] * 7 + [""]), VALUE_PARTS
+)
+ALIKE_TEXTS = st.builds(
+    lambda pairs, end: ("\x02".join(pairs) + end).encode(),
+    st.lists(ALIKE_PAIRS, min_size=1, max_size=4),
+    st.sampled_from(["", "\x02"]),
+)
+
+
+@st.composite
+def alike_texts(draw: st.DrawFn) -> list[bytes]:
+    """A text again and again, with one or another value changed, and others between them."""
+    names = draw(st.lists(NAME_PARTS.filter(bool), min_size=1, max_size=70))
+    values = st.lists(VALUE_PARTS, min_size=len(names), max_size=len(names))
+    ends = st.sampled_from(["", "\x02", "\x02x", "\x02\x02"])
+    alike = st.builds(
+        lambda given, end: ("\x02".join(map("{}\x01{}".format, names, given)) + end).encode(),
+        values,
+        ends,
+    )
+    return draw(st.lists(alike | ALIKE_TEXTS, max_size=8))
+
+
+@given(texts=alike_texts(), form=FORMS)
+def test_texts_that_are_nearly_alike_decode_as_one_by_one(
+    texts: list[bytes], form: PropertiesForm
+) -> None:
+    pieces: list[bytes] = []
+    for text in texts:
+        draft = RecordDraft(
+            queue_id=0,
+            flag=0,
+            sys_flag=0,
+            born_timestamp=0,
+            born_host=bytes(8),
+            store_host=bytes(8),
+            body=b"",
+            topic=b"t",
+            properties=text,
+        )
+        piece = bytearray(draft.size)
+        draft.write(piece, 0, 0, 0, 0)
+        pieces.append(bytes(piece))
+    data = b"".join(pieces)
+    assert rows_in(decode_records(data, properties=form)) == rows_of(data, form)
+
+
 @given(pieces=st.lists(ANY, max_size=12), form=FORMS)
 def test_mixed_records_decode_as_one_by_one_and_in_order(
     pieces: list[bytes], form: PropertiesForm

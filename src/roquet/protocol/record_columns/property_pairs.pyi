@@ -1,6 +1,5 @@
-from roquet.protocol.record_columns.arrays import Bytes, Pairs, RowBounds, Spans
+from roquet.protocol.record_columns.arrays import Bytes, Spans
 
 def find_pairs(
     data: Bytes, texts: Spans, names: tuple[bytes, ...], keep_all: bool
 ) -> tuple[bytearray, bytes, list[bytes]]: ...
-def find_repeats(data: Bytes, pairs: Pairs, bounds: RowBounds) -> bytearray | None: ...

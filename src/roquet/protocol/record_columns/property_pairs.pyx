@@ -10,28 +10,23 @@ from libc.string cimport memcmp, memcpy
 
 from roquet.protocol.binary cimport Span, bytes_of, int32_t, span_of, uint8_t, uint64_t
 from roquet.protocol.messages.record_layout cimport SEPARATOR
-
-cdef extern from "<endian.h>":
-    uint64_t le64toh(uint64_t) noexcept nogil
-
-cdef extern from *:
-    int __builtin_ctzll(unsigned long long) noexcept nogil
+from roquet.protocol.record_columns.text_shape cimport (
+    EQUALS,
+    Pair,
+    Shape,
+    __builtin_ctzll,
+    le64toh,
+    split_alike,
+    take_shape,
+)
 
 cdef enum:
-    _EQUALS = 1
     # A name, a value and what is between them; the last pair may lack the separator after it.
     _PAIR_TEXT_SIZE_MIN = 4
     _PAIRS_MIN = 1024
     # Up to here it is quicker to compare names than to hash them.
     _FEW_PAIRS = 64
     _NAMES_MAX = 8
-
-
-cdef struct Pair:
-    int32_t name_start
-    int32_t name_end
-    int32_t value_start
-    int32_t value_end
 
 
 def find_pairs(
@@ -43,20 +38,24 @@ def find_pairs(
     """The pairs of all texts, bounds, and the values of some names.
 
     Pairs are in a bytearray; text i has those from bounds[i] up to bounds[i + 1], which are int32.
-    What is no property is passed over; equal names are all there. Without `keep_all` there are
-    none. Values are two int32 for each text and name: where the last one of it lies, or -1 twice.
+    What is no property is passed over; of equal names in a text only the last is there. Without
+    `keep_all` there are no pairs. Values are two int32 for each text and name: where the last one
+    of it lies, or -1 twice.
     """
     cdef Py_ssize_t text_count = texts.shape[0]
     cdef bytes bounds = PyBytes_FromStringAndSize(NULL, (text_count + 1) * sizeof(int32_t))
     cdef int32_t* bound_at = <int32_t*>PyBytes_AS_STRING(bounds)
     cdef bytearray pairs = bytearray()
     cdef WantedNames wanted = WantedNames(names, text_count)
+    cdef Shape shape
+    cdef Repeats repeats = Repeats()
     cdef Pair* row
     cdef Py_ssize_t capacity = 0
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t index, row_count, row_count_max
     cdef int32_t start, end
     bound_at[0] = 0
+    shape.count = 0
     for index in range(text_count):
         start = texts[index, 0]
         end = texts[index, 1]
@@ -67,21 +66,30 @@ def find_pairs(
             capacity = max(_PAIRS_MIN, 2 * count + row_count_max)
             PyByteArray_Resize(pairs, capacity * sizeof(Pair))
         row = <Pair*>PyByteArray_AS_STRING(pairs) + count
-        row_count = _split(&data[0], start, end, row, row_count_max)
-        wanted.note(&data[0], row, row_count, index)
+        row_count = split_alike(
+            &shape, &data[0], data.shape[0], start, end, row, row_count_max
+        )
+        if not row_count:
+            row_count = _split(&data[0], start, end, row, row_count_max)
+            take_shape(&shape, &data[0], row, row_count)
+            wanted.look_for(&data[0], row, row_count)
+            if keep_all:
+                repeats.look_for(&data[0], row, row_count)
+        wanted.note(row, index)
         if keep_all:
-            count += row_count
+            count += repeats.dropped(row, row_count)
         bound_at[index + 1] = <int32_t>count
     PyByteArray_Resize(pairs, count * sizeof(Pair))
     return pairs, bounds, wanted.values
 
 
 cdef class WantedNames:
-    """Names that are looked for, and the places of their values."""
+    """Names that are looked for, which pairs have them, and the places of their values."""
 
     cdef readonly list values
     cdef tuple kept
     cdef Span names[_NAMES_MAX]
+    cdef Py_ssize_t pairs[_NAMES_MAX]  # negative if there is none
     cdef int32_t* places[_NAMES_MAX]
     cdef Py_ssize_t count
 
@@ -102,18 +110,23 @@ cdef class WantedNames:
             self.places[self.count] = <int32_t*>PyBytes_AS_STRING(places)
             self.count += 1
 
-    cdef inline void note(
-        self, const uint8_t* data, const Pair* pairs, Py_ssize_t pair_count, Py_ssize_t text
-    ) noexcept:
+    cdef void look_for(self, const uint8_t* data, const Pair* pairs, Py_ssize_t pair_count) noexcept:
+        """Of equal names the last one counts."""
         cdef Py_ssize_t index, pair
         for index in range(self.count):
-            self.places[index][2 * text] = -1
-            self.places[index][2 * text + 1] = -1
+            self.pairs[index] = -1
         for pair in range(pair_count):
             for index in range(self.count):
                 if _is_name(data, &pairs[pair], self.names[index]):
-                    self.places[index][2 * text] = pairs[pair].value_start
-                    self.places[index][2 * text + 1] = pairs[pair].value_end
+                    self.pairs[index] = pair
+
+    cdef inline void note(self, const Pair* pairs, Py_ssize_t text) noexcept:
+        """Of pairs that have their names where `look_for` found them."""
+        cdef Py_ssize_t index, pair
+        for index in range(self.count):
+            pair = self.pairs[index]
+            self.places[index][2 * text] = -1 if pair < 0 else pairs[pair].value_start
+            self.places[index][2 * text + 1] = -1 if pair < 0 else pairs[pair].value_end
 
 
 cdef inline bint _is_name(const uint8_t* data, const Pair* pair, Span name) noexcept:
@@ -161,7 +174,7 @@ cdef inline void _take(Splitter* splitter, const uint8_t* data, int32_t at) noex
         _close(splitter, at)
         splitter.name_start = at + 1
         splitter.name_end = at
-    elif data[at] == _EQUALS and splitter.name_end < splitter.name_start:
+    elif data[at] == EQUALS and splitter.name_end < splitter.name_start:
         splitter.name_end = at
 
 
@@ -174,76 +187,71 @@ cdef inline void _close(Splitter* splitter, int32_t end) noexcept:
         splitter.count += 1
 
 
-def find_repeats(
-    const uint8_t[::1] data not None,
-    const int32_t[:, ::1] pairs not None,
-    const int32_t[::1] bounds not None,
-):
-    """A byte for each pair, 1 if a later one of its text has the same name; None if no pair has."""
-    cdef Py_ssize_t count = pairs.shape[0]
-    cdef bytearray is_repeat = bytearray(count)
-    cdef uint8_t* is_repeat_at = <uint8_t*>PyByteArray_AS_STRING(is_repeat)
-    cdef Py_ssize_t index, begin, end, repeat_count = 0
-    for index in range(bounds.shape[0] - 1):
-        begin = bounds[index]
-        end = bounds[index + 1]
-        _check_row(pairs, begin, end)
-        if end - begin <= _FEW_PAIRS:
-            repeat_count += _note_few(data, <const Pair*>&pairs[0, 0], begin, end, is_repeat_at)
+cdef class Repeats:
+    """Which pairs of a text are followed by another one of the same name."""
+
+    cdef bytearray marks
+    cdef Py_ssize_t count
+
+    cdef int look_for(self, const uint8_t* data, const Pair* pairs, Py_ssize_t count) except -1:
+        self.marks = bytearray(count)
+        cdef uint8_t* marks = <uint8_t*>PyByteArray_AS_STRING(self.marks)
+        if count <= _FEW_PAIRS:
+            self.count = _mark_few(data, pairs, count, marks)
         else:
-            repeat_count += _note_many(data, <const Pair*>&pairs[0, 0], begin, end, is_repeat_at)
-    return is_repeat if repeat_count else None
+            self.count = _mark_many(data, pairs, count, marks)
+        return 0
+
+    cdef inline Py_ssize_t dropped(self, Pair* pairs, Py_ssize_t count) noexcept:
+        """Takes them out of pairs that have the names `look_for` saw; returns how many are left."""
+        cdef Py_ssize_t index, kept = 0
+        if not self.count:
+            return count
+        cdef const uint8_t* marks = <const uint8_t*>PyByteArray_AS_STRING(self.marks)
+        for index in range(count):
+            # What is written too much is written over.
+            pairs[kept] = pairs[index]
+            kept += not marks[index]
+        return kept
 
 
-cdef Py_ssize_t _note_few(
-    const uint8_t[::1] data, const Pair* pairs, Py_ssize_t begin, Py_ssize_t end, uint8_t* is_repeat
-) except -1:
+cdef Py_ssize_t _mark_few(
+    const uint8_t* data, const Pair* pairs, Py_ssize_t count, uint8_t* marks
+) noexcept:
     cdef Py_ssize_t index, later, repeat_count = 0
     cdef uint64_t bit, seen = 0
     cdef Span name
-    for index in range(end - 1, begin - 1, -1):
+    for index in range(count - 1, -1, -1):
         name = _name_of(data, &pairs[index])
         bit = _print(name)
         if not seen & bit:
             # The usual case, and it takes no comparison.
             seen |= bit
             continue
-        for later in range(index + 1, end):
-            if _is_name(&data[0], &pairs[later], name):
-                is_repeat[index] = 1
+        for later in range(index + 1, count):
+            if _is_name(data, &pairs[later], name):
+                marks[index] = 1
                 repeat_count += 1
                 break
     return repeat_count
 
 
-cdef Py_ssize_t _note_many(
-    const uint8_t[::1] data, const Pair* pairs, Py_ssize_t begin, Py_ssize_t end, uint8_t* is_repeat
+cdef Py_ssize_t _mark_many(
+    const uint8_t* data, const Pair* pairs, Py_ssize_t count, uint8_t* marks
 ) except -1:
     cdef Py_ssize_t index, repeat_count = 0
     cdef set seen = set()
-    cdef Span name
-    for index in range(end - 1, begin - 1, -1):
-        name = _name_of(data, &pairs[index])
-        text = bytes_of(name)
+    for index in range(count - 1, -1, -1):
+        text = bytes_of(_name_of(data, &pairs[index]))
         if text in seen:
-            is_repeat[index] = 1
+            marks[index] = 1
             repeat_count += 1
         seen.add(text)
     return repeat_count
 
 
-cdef inline int _check_row(
-    const int32_t[:, ::1] pairs, Py_ssize_t begin, Py_ssize_t end
-) except -1:
-    if not 0 <= begin <= end <= pairs.shape[0] or pairs.shape[1] != 4:
-        raise IndexError(f"there are no pairs from {begin} to {end}")
-    return 0
-
-
-cdef inline Span _name_of(const uint8_t[::1] data, const Pair* pair) except *:
-    if not 0 <= pair.name_start < pair.name_end <= data.shape[0]:
-        raise IndexError(f"no name lies from {pair.name_start} to {pair.name_end}")
-    return Span(&data[pair.name_start], pair.name_end - pair.name_start)
+cdef inline Span _name_of(const uint8_t* data, const Pair* pair) noexcept:
+    return Span(data + pair.name_start, pair.name_end - pair.name_start)
 
 
 cdef inline uint64_t _print(Span name) noexcept:

@@ -23,7 +23,7 @@ from roquet.protocol.record_columns.arrays import (
     Spans,
     gathered,
 )
-from roquet.protocol.record_columns.property_pairs import find_pairs, find_repeats
+from roquet.protocol.record_columns.property_pairs import find_pairs
 from roquet.protocol.record_columns.surveying import (
     CHECK_BODY_CRC,
     CHECK_PROPERTY_TEXT,
@@ -71,20 +71,14 @@ NAMED_PROPERTIES: Final = (Property.TAGS, Property.KEYS, Property.UNIQUE_KEY)
 
 @dataclass(frozen=True)
 class PropertyPairs:
-    """The properties of all rows in their order, where they are wanted as maps."""
+    """The properties of all rows in their order, where they are wanted as maps.
+
+    Of equal names in a row there is only the last.
+    """
 
     pairs: Pairs
     bounds: RowBounds
     values: Mapping[str, Spans]  # of properties that have a column of their own
-
-    def without_repeats(self, data: Bytes) -> "PropertyPairs":
-        """Of equal names in a row only the last."""
-        found = find_repeats(data, self.pairs, self.bounds)
-        if found is None:
-            return self
-        is_kept = np.frombuffer(found, np.uint8) == 0
-        kept_before = np.concatenate(([0], np.cumsum(is_kept, dtype=np.int32)), dtype=np.int32)
-        return PropertyPairs(self.pairs[is_kept], kept_before[self.bounds], self.values)
 
 
 @dataclass(frozen=True)
@@ -129,7 +123,7 @@ class RegularRecords:
     @cached_property
     def property_maps(self) -> pa.Array:
         assert self.has_maps
-        found = self.property_pairs.without_repeats(self.data)
+        found = self.property_pairs
         names = gathered(self.data, found.pairs[:, :2], pa.string())
         values = gathered(self.data, found.pairs[:, 2:], pa.string())
         return pa.MapArray.from_arrays(pa.array(found.bounds), names, values)
