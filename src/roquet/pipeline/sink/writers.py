@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.transaction_producer import PreparedMessage
 from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.memory import keep_freed_memory
 from roquet.pipeline.options.writing import (
     REQUEST_COUNT_MAX,
     REQUEST_SIZE_MAX,
@@ -130,6 +131,7 @@ def write_rows(
     options: WriteOptions, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]
 ) -> WriteReport:
     """All rows of a task. Raises BadRow or SendError, and Spark tries the task again."""
+    keep_freed_memory()
     if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
         return _prepare(options, attempt, batches)
     return _send(options, attempt, batches)

@@ -11,6 +11,7 @@ from roquet.client.group.subscriptions import subscription_of
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
 from roquet.pipeline.connections import topic_reader
+from roquet.pipeline.memory import keep_freed_memory
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.planning import QueueRange
 from roquet.protocol.record_columns import decode_records
@@ -24,6 +25,7 @@ def read_ranges(
     options: ReadOptions, columns: Sequence[str], ranges: Sequence[QueueRange]
 ) -> Iterator[pa.RecordBatch]:
     """Batches of exactly these columns."""
+    keep_freed_memory()
     reader = topic_reader(options.cluster, pull_group(options))
     for each in ranges:
         subscription = subscription_of(

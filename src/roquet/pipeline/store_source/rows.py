@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from roquet.pipeline.errors import DamagedStore
+from roquet.pipeline.memory import keep_freed_memory
 from roquet.pipeline.options.store import OnDamage, StoreOptions
 from roquet.pipeline.store_source.keeping import RowRules
 from roquet.pipeline.store_source.portions import in_portions
@@ -36,6 +37,7 @@ def read_share(
     options: StoreOptions, columns: Sequence[str], share: StoreShare
 ) -> Iterator[pa.RecordBatch]:
     """Batches of exactly these columns. Raises DamagedStore at the end, with all damages."""
+    keep_freed_memory()
     return in_portions(_Reading(options, columns, share).batches())
 
 
