@@ -11,7 +11,12 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from roquet.pipeline import register
-from roquet.pipeline.jobs.session import QUICK_CHECKPOINTS, quick_python
+from roquet.pipeline.jobs.session import (
+    QUICK_CHECKPOINTS,
+    QUICK_VECTORS,
+    quick_python,
+    unix_sockets,
+)
 from tests.support.jars import JvmNotStarted
 
 # No second compiler: it takes as much of two cores as all the rest, and its code comes too late.
@@ -35,6 +40,7 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
     builder = SparkSession.Builder().master("local[2,3]").appName("roquet-tests")
     for name, value in {
         **QUICK_CHECKPOINTS,
+        **unix_sockets(directory),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -43,7 +49,7 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory}",
+        "spark.driver.extraJavaOptions": f"{QUICK_VECTORS} -Dderby.system.home={directory}",
     }.items():
         builder = builder.config(name, value)
     try:
