@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from roquet.pipeline import register
 from roquet.pipeline.jobs.session import (
     QUICK_CHECKPOINTS,
-    QUICK_VECTORS,
     quick_python,
     unix_sockets,
 )
@@ -44,7 +43,7 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
-        "spark.driver.extraJavaOptions": f"{QUICK_VECTORS} -Dderby.system.home={directory}",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory}",
     }.items():
         builder = builder.config(name, value)
     try:

@@ -30,11 +30,6 @@ _SITE: Final = "site"
 QUICK_CHECKPOINTS: Final = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs"
 }
-# Where tasks run in the JVM that is started here: vectors of Arrow, which Spark reads value by
-# value, do not check each time that it is inside of them and not null. Spark asks for nulls itself.
-QUICK_VECTORS: Final = (
-    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-)
 # Rows go through a socket between Python and the JVM: one of Unix costs both of them less.
 # Whoever may write to it is obeyed, so it lies where nobody else can look.
 _SOCKET_NAME_SIZE: Final = len("/.00000000-0000-0000-0000-000000000000.sock")
@@ -100,7 +95,6 @@ def settings_of(master: str, directory: Path, conf: Mapping[str, str]) -> dict[s
     if _is_local(master):
         # Whatever this machine is called: nobody else talks to it.
         settings["spark.driver.host"] = "127.0.0.1"
-        settings["spark.driver.extraJavaOptions"] = QUICK_VECTORS
         settings |= unix_sockets(directory)
     return settings | dict(conf)
 
