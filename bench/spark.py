@@ -31,6 +31,7 @@ from roquet import Admin, Message, Producer, QueueRef, TopicSettings
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
 from roquet.pipeline.jobs.query_failures import is_slow_start
 from roquet.pipeline.jobs.session import spark_session
+from roquet.pipeline.memory import keep_freed_memory
 from roquet.pipeline.schema import message_schema
 from roquet.protocol.record_columns import PropertiesForm, decode_records
 
@@ -83,6 +84,8 @@ def main() -> None:
 
 
 def print_decoding(place: Place, rounds: int) -> None:
+    # As tasks do it.
+    keep_freed_memory()
     data = records(place)
     fixed = ["topic", "queueId", "queueOffset", "body", "bornTimestamp", "storeTimestamp"]
     more = [*fixed, "tags", "keys", "msgId"]

@@ -11,7 +11,7 @@ import pytest
 from roquet import Message, Producer
 from roquet.testing.blocking import BlockingCluster
 from tests.support import connect_client
-from tests.support.spark_session import JVM_VARIABLE, QUICK_JVM
+from tests.support.class_archive import JVM_VARIABLE, quick_jvm
 
 PATIENCE_S = 500
 
@@ -37,7 +37,7 @@ def test_a_connect_client_reads_writes_and_streams(
         | {
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            JVM_VARIABLE: QUICK_JVM,
+            JVM_VARIABLE: quick_jvm(),
         },
         capture_output=True,
         text=True,

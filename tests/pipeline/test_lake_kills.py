@@ -18,12 +18,12 @@ from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.producer import Producer
 from roquet.pipeline.jobs.ingest import IngestPlan, IngestReport, ingest
 from roquet.protocol.messages.message import Message
+from tests.support.class_archive import quick_jvm
 from tests.support.descendants import descendants, has_words
 from tests.support.eventually import wait_until
 from tests.support.ingest_command import IngestCommand
 from tests.support.lake_rows import Found, found_by_arrow, found_by_duckdb
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.spark_session import QUICK_JVM
 
 COUNT = 60_000 if os.environ.get("ROQUET_LONG") else 3_000
 STEP = COUNT // 10
@@ -91,7 +91,7 @@ def survived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
                 "--max-offsets-per-trigger",
                 str(STEP),
                 "--master=local-cluster[2,1,1024]",
-                f"--conf=spark.executor.extraJavaOptions={QUICK_JVM}",
+                f"--conf=spark.executor.extraJavaOptions={quick_jvm()}",
             )
             shutil.rmtree(command.checkpoint)
             plan = IngestPlan(

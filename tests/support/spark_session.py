@@ -5,19 +5,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from roquet.pipeline import register
-from roquet.pipeline.jobs.session import QUICK_CHECKPOINTS, quick_python
+from roquet.pipeline.jobs.session import (
+    QUICK_CHECKPOINTS,
+    quick_python,
+    unix_sockets,
+)
+from tests.support.class_archive import JVM_VARIABLE, quick_jvm
 from tests.support.jars import JvmNotStarted
-
-# No second compiler: it takes as much of two cores as all the rest, and its code comes too late.
-QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-# What Spark reads it from, for the JVM of a driver.
-JVM_VARIABLE: Final = "SPARK_SUBMIT_OPTS"
 
 
 @contextmanager
@@ -31,10 +30,11 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Also for the commands that tests start.
-    os.environ[JVM_VARIABLE] = QUICK_JVM
+    os.environ[JVM_VARIABLE] = quick_jvm()
     builder = SparkSession.Builder().master("local[2,3]").appName("roquet-tests")
     for name, value in {
         **QUICK_CHECKPOINTS,
+        **unix_sockets(directory),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",

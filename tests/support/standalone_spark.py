@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.support.class_archive import JVM_VARIABLE, quick_jvm
 from tests.support.eventually import wait_until
 from tests.support.jars import START_TIMEOUT_S, JvmNotStarted
 from tests.support.ports import free_port
-from tests.support.spark_session import JVM_VARIABLE, QUICK_JVM
 
 HOST: Final = "127.0.0.1"
 _DEPLOY: Final = "org.apache.spark.deploy"
@@ -66,7 +66,7 @@ class StandaloneSpark:
     def driver_environment(self) -> dict[str, str]:
         """For a driver as a person starts it, from a shell with the Python of these tests."""
         kept = {key: value for key, value in os.environ.items() if not _is_of_tests(key)}
-        return kept | {"SPARK_LOCAL_IP": HOST, JVM_VARIABLE: QUICK_JVM}
+        return kept | {"SPARK_LOCAL_IP": HOST, JVM_VARIABLE: quick_jvm()}
 
     def log_tail(self) -> str:
         """What executors complained about last."""
@@ -98,7 +98,7 @@ class StandaloneSpark:
                     "SPARK_HOME": str(home),
                     "SPARK_LOCAL_IP": HOST,
                     "SPARK_DAEMON_MEMORY": "128m",
-                    "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+                    "SPARK_DAEMON_JAVA_OPTS": quick_jvm(),
                 },
                 # Executors belong to their worker's group, and end with it.
                 start_new_session=True,

@@ -30,6 +30,10 @@ _SITE: Final = "site"
 QUICK_CHECKPOINTS: Final = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs"
 }
+# Rows go through a socket between Python and the JVM: one of Unix costs both of them less.
+# Whoever may write to it is obeyed, so it lies where nobody else can look.
+_SOCKET_NAME_SIZE: Final = len("/.00000000-0000-0000-0000-000000000000.sock")
+_SOCKET_PATH_SIZE_MAX: Final = 107
 # Spark lets its Python processes import pyspark from a zip, where nothing is compiled; that takes
 # nearly twice as long, and they have ten seconds to start. The installed package is the same.
 _WORKER_PYTHON: Final = """\
@@ -79,24 +83,35 @@ def spark_session(
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def settings_of(master: str, warehouse: Path, conf: Mapping[str, str]) -> dict[str, str]:
-    """What the session is told; `conf` counts for more."""
+def settings_of(master: str, directory: Path, conf: Mapping[str, str]) -> dict[str, str]:
+    """What the session is told; `conf` counts for more. The directory is for this user alone."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
         **QUICK_CHECKPOINTS,
     }
     if _is_local(master):
         # Whatever this machine is called: nobody else talks to it.
         settings["spark.driver.host"] = "127.0.0.1"
+        settings |= unix_sockets(directory)
     return settings | dict(conf)
+
+
+def unix_sockets(directory: Path) -> dict[str, str]:
+    """Settings by which Spark's Python processes talk to it there, if the path is not too long."""
+    if len(os.fsencode(directory)) + _SOCKET_NAME_SIZE > _SOCKET_PATH_SIZE_MAX:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(directory),
+    }
 
 
 def _started(name: str, master: str, output: Path, conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in settings_of(master, output.with_name("warehouse"), conf).items():
+    for key, value in settings_of(master, output.parent, conf).items():
         builder = builder.config(key, value)
     with _stderr_of_children(output):
         try:

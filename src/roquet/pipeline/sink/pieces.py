@@ -15,6 +15,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from roquet.client.queue_ref import QueueRef
@@ -31,9 +33,13 @@ from roquet.protocol.record_columns import (
 
 _PIECE_SIZE: Final = 10  # bytes of an id
 _NO_TIME: Final = "00000000"
-_NUMBERS: Final = [f"{number:04X}" for number in range(1 << 16)]
-# As long as an id, so that it takes the same place.
+_NUMBER_SIZE: Final = 4
+_NUMBERS: Final = np.frombuffer(
+    "".join(f"{number:04X}" for number in range(1 << 16)).encode(), np.uint8
+).reshape(-1, _NUMBER_SIZE)
+# As long as an id, which is written over it.
 _PLACEHOLDER: Final = "0" * 32
+_ID_SIZE: Final = len(_PLACEHOLDER)
 _COLUMNS: Final = {Property.TAGS: "tags", Property.KEYS: "keys"}
 
 
@@ -82,7 +88,11 @@ class Cutter:
         """`extra` are properties that all messages get."""
         self._task = task
         self._cuts = cuts
-        self._extra = dict(extra)
+        self._extra = {name: value for name, value in extra.items() if value}
+        # Bytes that follow an id in a message; two more than letters for each property.
+        self._behind_id = sum(
+            2 + len(f"{name}{value}".encode()) for name, value in self._extra.items()
+        )
         self._first_row = 0
         self.piece_count = 0
 
@@ -94,7 +104,7 @@ class Cutter:
         for share in shares:
             mine = encodable(rows, share)
             for batch in self._encoded(mine, share):
-                yield self._piece(mine, share, batch)
+                yield self._piece(share, batch)
 
     def check(self, rows: pa.RecordBatch, chosen: Rows, first_row: int) -> None:
         """Raises BadRow for one of the chosen rows that could not be in a piece."""
@@ -103,17 +113,14 @@ class Cutter:
         for _ in self._encoded(encodable(rows, share), share):
             pass
 
-    def _piece(self, rows: pa.RecordBatch, share: Share, batch: EncodedBatch) -> SendPiece:
+    def _piece(self, share: Share, batch: EncodedBatch) -> SendPiece:
         stem = self._task.piece_id(self.piece_count, share.topic, batch.body)
         self.piece_count += 1
-        ids = [stem + number for number in _NUMBERS[: batch.row_count]]
-        (named,) = encode_batches(
-            rows.slice(batch.first_row, batch.row_count),
-            size_max=len(batch.body),
-            count_max=batch.row_count,
-            extra=self._properties(pa.array(ids)),
-        )
-        return SendPiece(share.topic, share.queue, named.body, batch.row_count, ids[0])
+        ids = np.empty((batch.row_count, _ID_SIZE), np.uint8)
+        ids[:, :-_NUMBER_SIZE] = np.frombuffer(stem.encode(), np.uint8)
+        ids[:, -_NUMBER_SIZE:] = _NUMBERS[: batch.row_count]
+        body = _with_ids(batch, ids, self._behind_id)
+        return SendPiece(share.topic, share.queue, body, batch.row_count, ids[0].tobytes().decode())
 
     def _encoded(self, rows: pa.RecordBatch, share: Share) -> Iterator[EncodedBatch]:
         """Cut to size; a row that is too large for that is alone."""
@@ -135,7 +142,8 @@ class Cutter:
                     rows.slice(begin, end - begin),
                     size_max=size_max,
                     count_max=self._cuts.count_max,
-                    extra=self._properties(_PLACEHOLDER),
+                    # The id comes first, so that what is behind it has the same size in all rows.
+                    extra={Property.UNIQUE_KEY: _PLACEHOLDER, **self._extra},
                 )
             except RowTooLarge as error:
                 if error.limit != size_max or size_max == REQUEST_SIZE_MAX:
@@ -154,5 +162,12 @@ class Cutter:
         number = self._first_row + int(share.rows[row])
         return row_error(self._task.place, number, column, reason)
 
-    def _properties(self, ids: pa.Array | str) -> dict[str, pa.Array | str]:
-        return {Property.UNIQUE_KEY: ids, **self._extra}
+
+def _with_ids(batch: EncodedBatch, ids: npt.NDArray[np.uint8], behind_id: int) -> bytes:
+    """The body, with an id in the place of each placeholder."""
+    body = np.frombuffer(batch.body, np.uint8).copy()
+    opaque = np.dtype((np.void, _ID_SIZE))
+    # Overlapping items, one for each byte that an id could begin at.
+    places = np.ndarray((body.size - _ID_SIZE + 1,), opaque, body, strides=(1,))
+    places[batch.ends - behind_id - _ID_SIZE] = ids.view(opaque)[:, 0]
+    return body.tobytes()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from roquet.protocol.messages.message import Property
+from roquet.protocol.record_columns.arrays import Positions
 from roquet.protocol.record_columns.row_errors import BadColumn, UnfitRow
 from roquet.protocol.record_columns.row_writing import Maps, NamedTexts, RowWriter, Texts
 
@@ -23,6 +24,7 @@ class EncodedBatch(NamedTuple):
     body: bytes
     first_row: int
     row_count: int
+    ends: Positions  # of the messages in the body
 
 
 def encode_batches(
@@ -58,7 +60,7 @@ def encode_batches(
         fitting = int(np.searchsorted(ends, written + size_max, "right"))
         last = min(fitting, first + count_max)
         body = writer.write(first, last, int(ends[last - 1]) - written)
-        batches.append(EncodedBatch(body, first, last - first))
+        batches.append(EncodedBatch(body, first, last - first, ends[first:last] - written))
         first, written = last, int(ends[last - 1])
     return batches
 

@@ -124,3 +124,15 @@ def test_what_is_given_counts_for_more_than_what_is_usual(tmp_path: Path) -> Non
 def test_only_a_session_on_this_machine_talks_to_nobody_else(tmp_path: Path) -> None:
     assert settings_of("local[1]", tmp_path, {})["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in settings_of("spark://elsewhere:7077", tmp_path, {})
+
+
+def test_pythons_talk_to_spark_where_only_this_user_looks(tmp_path: Path) -> None:
+    key = "spark.python.unix.domain.socket.dir"
+    assert settings_of("local[1]", tmp_path, {})[key] == str(tmp_path)
+    # Elsewhere there is no such directory.
+    assert key not in settings_of("spark://elsewhere:7077", tmp_path, {})
+
+
+def test_pythons_talk_over_tcp_where_a_path_is_too_long_for_a_socket(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100)
+    assert not [key for key in settings_of("local[1]", deep, {}) if "socket" in key]

@@ -55,6 +55,23 @@ def test_every_message_has_an_id_of_its_own_that_tools_can_read() -> None:
     assert {parse_unique_id(each).month_ms for each in found} == {0}
 
 
+def test_properties_that_all_messages_get_leave_their_ids_whole() -> None:
+    rows = pa.RecordBatch.from_pydict({"body": ["x", "longer", "x"], "tags": ["t", None, "täg"]})
+    batch = checked_rows(rows, "orders", TASK.place, 0)
+    extra = {"INSTANCE_ID": "plätze", "MARK": "run 1", "EMPTY": ""}
+    cutter = Cutter(TASK, CUTS, extra)
+    (piece,) = cutter.pieces(batch, sorted_out(batch, queues).shares, 0)
+    found = [properties for _, properties in messages(piece)]
+    assert [each["UNIQ_KEY"][-4:] for each in found] == ["0000", "0001", "0002"]
+    assert len({each["UNIQ_KEY"][:-4] for each in found}) == 1
+    assert found[0] == {
+        "TAGS": "t",
+        "UNIQ_KEY": piece.first_id,
+        "INSTANCE_ID": "plätze",
+        "MARK": "run 1",
+    }
+
+
 def test_the_same_rows_of_the_same_task_are_the_same_pieces() -> None:
     columns: dict[str, Any] = {
         "body": ["x"] * 25,
