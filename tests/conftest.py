@@ -11,6 +11,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from roquet.net import ports
+from tests.support.ports import any_ports
+
 pytest_plugins = ["tests.support.second_try"]
 
 # Shared machines are slow in bursts, so neither a slow example nor slow data generation is
@@ -27,6 +30,14 @@ settings.register_profile(
     "long", settings.get_profile("normal"), max_examples=20_000, derandomize=False
 )
 settings.load_profile("long" if os.environ.get("ROQUET_LONG") else "normal")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ports_are_nobody_elses() -> Iterator[None]:
+    """A server that a test stops and starts again finds its port free."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ports, "PORTS", any_ports())
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,10 @@
-"""Loopback ports for server processes that cannot be told to take any.
+"""Loopback ports of the tests.
 
 Every process of the tests has a block of ports for itself, so no two servers are given the same
-one, however long they take to start. The blocks are below the ports of our servers that may take
-any, and both are below the ports of outgoing connections.
+one, however long they take to start, and one that stops finds its port free when it comes back. A
+part of the block is for server processes that cannot be told to take any port, the other part for
+servers inside the process that may take any. The blocks are below the ports that our server
+processes choose from, and those are below the ports of outgoing connections.
 """
 
 import fcntl
@@ -15,8 +17,9 @@ from itertools import cycle
 from pathlib import Path
 
 _LOWEST = 10_000
-_BLOCK_SIZE = 200
-_BLOCK_COUNT = 50
+_BLOCK_SIZE = 400
+_BLOCK_COUNT = 25
+_NAMED_COUNT = 200
 # A broker takes the port two below its own, too, and the one above.
 _BROKER_PORTS = 4
 _BELOW = 2
@@ -24,7 +27,7 @@ _BELOW = 2
 
 def free_port() -> int:
     """A port that nobody has; a broker may have it."""
-    for _ in range(_BLOCK_SIZE // _BROKER_PORTS):
+    for _ in range(_NAMED_COUNT // _BROKER_PORTS):
         lowest = next(_turns())
         if all(map(_is_free, range(lowest, lowest + _BROKER_PORTS))):
             return lowest + _BELOW
@@ -33,11 +36,19 @@ def free_port() -> int:
 
 @cache
 def _turns() -> Iterator[int]:
-    """The ports of this process. A port that was given away has a long rest before its turn."""
+    """A port that was given away has a long rest before its turn."""
     block = _own_block()
-    return cycle(range(block, block + _BLOCK_SIZE, _BROKER_PORTS))
+    return cycle(range(block, block + _NAMED_COUNT, _BROKER_PORTS))
 
 
+def any_ports() -> range:
+    """What servers inside this process choose from when they may take any."""
+    block = _own_block()
+    # Not the outermost ones: a broker has neighbours.
+    return range(block + _NAMED_COUNT + _BROKER_PORTS, block + _BLOCK_SIZE - _BROKER_PORTS)
+
+
+@cache
 def _own_block() -> int:
     directory = Path(tempfile.gettempdir(), f"roquet-ports-{os.getuid()}")
     directory.mkdir(exist_ok=True)
