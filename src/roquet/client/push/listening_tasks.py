@@ -189,6 +189,8 @@ class TaskWorkers:
         self._resting.append(awake)
         try:
             await awake
+            # Readers that brought something ask for more first, so that brokers work while we do.
+            await asyncio.sleep(0)
         finally:
             self._is_waking = False
             if awake in self._resting:
