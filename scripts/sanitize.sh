@@ -12,6 +12,7 @@ tests=("$@")
 if [ ${#tests[@]} -eq 0 ]; then
     tests=(
         tests/unit/broker/lane
+        tests/unit/client/push/test_offset_book.py
         tests/unit/protocol/messages
         tests/unit/protocol/test_binary.py
         tests/unit/protocol/test_frame.py
@@ -20,6 +21,7 @@ if [ ${#tests[@]} -eq 0 ]; then
         tests/unit/store/test_golden_stores.py
         tests/property/test_hostile_input.py
         tests/property/test_lane.py
+        tests/property/test_offset_book.py
         tests/property/test_record_batches.py
         tests/property/test_record_parts.py
         tests/property/test_record_scan.py

@@ -16,7 +16,8 @@ from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.safety import Safety
 from roquet.broker.tables.queue_locks import LockTable, QueueKey
-from roquet.client.push.offset_book import OffsetBook
+from roquet.client.group.offsets import OffsetKeeper
+from roquet.client.queue_ref import QueueRef
 from roquet.net.connection import Connection
 from roquet.store.commit_log import CommitLog
 from roquet.store.flushing import Flusher
@@ -91,10 +92,12 @@ def lose_a_wake_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_one_too_many(patch: pytest.MonkeyPatch) -> None:
-    def too_far(self: OffsetBook) -> int:
-        return next(iter(self._sizes), self.next_offset) + 1
+    note = OffsetKeeper.note
 
-    patch.setattr(OffsetBook, "commit_offset", property(too_far))
+    def too_far(self: OffsetKeeper, queue: QueueRef, offset: int) -> None:
+        note(self, queue, offset + 1)
+
+    patch.setattr(OffsetKeeper, "note", too_far)
 
 
 def lock_for_everybody(patch: pytest.MonkeyPatch) -> None:

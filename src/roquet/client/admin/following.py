@@ -10,7 +10,7 @@ from typing import Final
 
 from roquet.client.admin.servers import AdminServers
 from roquet.client.errors import BadArgument, ClientError, Unreachable
-from roquet.client.group.pulling import PullOrder, PullStatus
+from roquet.client.group.pulling import SUSPEND_S, PullOrder, PullStatus, PullTerms
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.moments import timestamp_ms
 from roquet.client.queue_ref import QueueRef
@@ -52,7 +52,10 @@ async def follow(
     async def read(queue: QueueRef, offset: int) -> None:
         try:
             end = None if ends is None else ends.get(_user_queue(servers, queue), offset)
-            order = PullOrder(queue, subscription, offset, _PULL_COUNT, says_subscription=True)
+            # What is there need not be waited for.
+            suspend_s = SUSPEND_S if end is None else 0
+            terms = PullTerms(subscription, _PULL_COUNT, suspend_s, says_subscription=True)
+            order = PullOrder(queue, terms, offset)
             async with aclosing(_of_queue(servers, order, end)) as messages:
                 async for message in messages:
                     await ahead.put(message)
@@ -111,8 +114,6 @@ async def start_offset(servers: AdminServers, queue: QueueRef, start: FollowFrom
 async def _of_queue(
     servers: AdminServers, order: PullOrder, end: int | None
 ) -> AsyncGenerator[ReceivedMessage]:
-    if end is not None:
-        order = order._replace(suspend_s=0)  # What is there need not be waited for.
     while end is None or order.offset < end:
         try:
             pulled = await servers.puller.pull(order)

@@ -15,7 +15,7 @@ from roquet.client.errors import (
     TopicNotFound,
     Unreachable,
 )
-from roquet.client.group.pulling import PullOrder, PullStatus
+from roquet.client.group.pulling import PullOrder, PullStatus, PullTerms
 from roquet.client.group.subscriptions import subscription_of
 from roquet.client.moments import timestamp_ms
 from roquet.client.producer.outgoing import RESERVED_NAMES
@@ -275,11 +275,9 @@ async def _messages_from(
 ) -> AsyncGenerator[ReceivedMessage]:
     """All messages of a queue up to where it ends now."""
     everything = subscription_of(queue.topic)
+    terms = PullTerms(everything, _PULL_COUNT, suspend_s=0, says_subscription=True)
     while True:
-        order = PullOrder(
-            queue, everything, offset, _PULL_COUNT, suspend_s=0, says_subscription=True
-        )
-        pulled = await servers.puller.pull(order)
+        pulled = await servers.puller.pull(PullOrder(queue, terms, offset))
         for message in pulled.messages:
             yield message
         if pulled.status is PullStatus.NOTHING_NEW or pulled.next_offset <= offset:

@@ -4,8 +4,9 @@ A pull that may wait is parked by the broker until a message comes or its time i
 there is to "push". Where to pull from next, the broker says.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
+from functools import partial
 from typing import Final, NamedTuple, final
 
 from roquet.client.cluster.requests import Requests
@@ -20,6 +21,7 @@ from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import header_reader
 from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
+from roquet.protocol.prepared.pull_request import PullTemplate
 from roquet.protocol.subscription import ExpressionType, Subscription
 
 # How long a broker may park a pull, and how much longer its answer may take.
@@ -75,21 +77,27 @@ _STATUSES: Final = {
 }
 
 
-class PullOrder(NamedTuple):
-    """What of a queue is wanted. With `suspend_s` the broker waits for a message."""
+class PullTerms(NamedTuple):
+    """What is wanted, whatever the offset. With `suspend_s` the broker waits for a message."""
 
-    queue: QueueRef
     subscription: Subscription
-    offset: int
     count_max: int
     suspend_s: float = SUSPEND_S
-    # Up to where the group is done: saves a commit of its own.
-    commit_offset: int | None = None
     # Said along, for a broker that does not know it from a heartbeat.
     says_subscription: bool = False
     is_lite: bool = False
     # For brokers of ours, which then obey `count_max` however large it is.
     size_max: int | None = None
+
+
+class PullOrder(NamedTuple):
+    """One pull of a queue."""
+
+    queue: QueueRef
+    terms: PullTerms
+    offset: int
+    # Up to where the group is done: saves a commit of its own.
+    commit_offset: int | None = None
 
 
 @final
@@ -112,6 +120,8 @@ class Puller:
         self._group = group
         self._namespace = namespace
         self._suggested: dict[QueueRef, int] = {}
+        # Of the last pull of each queue: most are followed by one on the same terms.
+        self._templates: dict[QueueRef, tuple[PullTerms, PullTemplate]] = {}
 
     async def pull(self, order: PullOrder) -> Pulled:
         """Raises Unreachable or RequestRefused."""
@@ -121,10 +131,9 @@ class Puller:
         """The same for callers that read records themselves, and compare tags again."""
         queue = order.queue
         broker_id, address = self._replica(queue)
-        header = self._header(order, is_master=broker_id == MASTER_ID)
-        timeout_s = order.suspend_s + _ANSWER_S
+        flags = _flags(order, is_master=broker_id == MASTER_ID)
         try:
-            reply = await self._requests.call(address, RequestCode.PULL_MESSAGE, header, timeout_s)
+            reply = await self._call(order, address, flags)
         except NetError as error:
             # The next try begins with the master.
             self._suggested.pop(queue, None)
@@ -133,6 +142,7 @@ class Puller:
 
     def forget(self, queue: QueueRef) -> None:
         self._suggested.pop(queue, None)
+        self._templates.pop(queue, None)
 
     def _replica(self, queue: QueueRef) -> tuple[int, str]:
         addresses = self._routes.broker(queue.broker_name)
@@ -145,31 +155,37 @@ class Puller:
         # Without its master, a slave has what there is.
         return min(addresses.items())
 
-    def _header(self, order: PullOrder, *, is_master: bool) -> PullMessageHeader:
-        subscription = order.subscription
-        flags = 0
-        if order.suspend_s > 0:
-            flags |= _SUSPEND
-        # Only a master keeps offsets.
-        if order.commit_offset is not None and is_master:
-            flags |= _COMMIT
-        if order.says_subscription:
-            flags |= _SUBSCRIPTION
-        if order.is_lite:
-            flags |= _LITE
+    def _call(self, order: PullOrder, address: str, flags: int) -> Awaitable[Command]:
+        timeout_s = order.terms.suspend_s + _ANSWER_S
+        connection = self._requests.peers.open_connection(address)
+        if connection is None or self._requests.is_signed:
+            return self._requests.call(address, _PULL, self._header(order, flags), timeout_s)
+        fill = self._template(order).fill
+        frame_of = partial(fill, order.offset, flags, order.commit_offset or 0)
+        return connection.call_by(_PULL, frame_of, timeout_s)
+
+    def _template(self, order: PullOrder) -> PullTemplate:
+        terms, template = self._templates.get(order.queue, (None, None))
+        if template is None or terms != order.terms:
+            template = PullTemplate(self._header(order, 0))
+            self._templates[order.queue] = (order.terms, template)
+        return template
+
+    def _header(self, order: PullOrder, flags: int) -> PullMessageHeader:
+        terms, subscription = order.terms, order.terms.subscription
         return PullMessageHeader(
             consumer_group=self._group,
             topic=order.queue.topic,
             queue_id=order.queue.queue_id,
             queue_offset=order.offset,
-            max_msg_nums=order.count_max,
+            max_msg_nums=terms.count_max,
             sys_flag=flags,
             commit_offset=order.commit_offset or 0,
-            suspend_timeout_millis=round(order.suspend_s * 1000),
+            suspend_timeout_millis=round(terms.suspend_s * 1000),
             sub_version=subscription.version,
-            subscription=subscription.expression if order.says_subscription else None,
+            subscription=subscription.expression if terms.says_subscription else None,
             expression_type=subscription.expression_type,
-            max_msg_bytes=order.size_max,
+            max_msg_bytes=terms.size_max,
             broker_name=order.queue.broker_name,
         )
 
@@ -196,7 +212,7 @@ class Puller:
     def _pulled(self, order: PullOrder, found: PulledRecords) -> Pulled:
         try:
             messages = received_messages(found.records, order.queue, self._namespace)
-            subscription = order.subscription
+            subscription = order.terms.subscription
             # The broker compares hashes, and two tags may have the same.
             if subscription.expression_type is ExpressionType.TAG and subscription.tags:
                 messages = [each for each in messages if subscription.matches_tags(each.tags)]
@@ -207,10 +223,26 @@ class Puller:
         return Pulled(found.status, messages, found.next_offset, found.min_offset, found.max_offset)
 
 
+def _flags(order: PullOrder, *, is_master: bool) -> int:
+    terms = order.terms
+    flags = 0
+    if terms.suspend_s > 0:
+        flags |= _SUSPEND
+    # Only a master keeps offsets.
+    if order.commit_offset is not None and is_master:
+        flags |= _COMMIT
+    if terms.says_subscription:
+        flags |= _SUBSCRIPTION
+    if terms.is_lite:
+        flags |= _LITE
+    return flags
+
+
 def _nonsense(queue: QueueRef, error: ProtocolError) -> Unreachable:
     return Unreachable(queue.broker_name, f"it answered nonsense: {error}")
 
 
+_PULL: Final = RequestCode.PULL_MESSAGE
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND: Final = int(PullFlag.SUSPEND)
 _SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)

@@ -30,7 +30,7 @@ from roquet.client.cluster.brokers import Brokers
 from roquet.client.errors import BadArgument, TopicNotFound
 from roquet.client.group.config import NEVER
 from roquet.client.group.lifetime import Lifetime
-from roquet.client.group.pulling import Pulled, PullOrder
+from roquet.client.group.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.group.subscriptions import Subscriptions, subscription_of
 from roquet.client.moments import timestamp_ms
 from roquet.client.names import unwrapped, wrapped
@@ -287,9 +287,8 @@ class AsyncPullConsumer(Openable):
         await self._know(queue)
         wire_queue = self._wire_queue(queue)
         subscription = subscription_of(wire_queue.topic, tags, sql)
-        order = PullOrder(
-            wire_queue, subscription, offset, count_max, wait_s, says_subscription=True
-        )
+        terms = PullTerms(subscription, count_max, wait_s, says_subscription=True)
+        order = PullOrder(wire_queue, terms, offset)
         return await self._life.usable().membership.puller.pull(order)
 
     def schedule(self, work: PullWork, *, delay_s: float = DELAY_S) -> None:

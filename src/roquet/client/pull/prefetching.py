@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import final
 
 from roquet.client.group.pull_loop import Pulling, PullLoop
-from roquet.client.group.pulling import Pulled, PullOrder
+from roquet.client.group.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.pull.config import PullConsumerConfig
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -180,15 +180,14 @@ class Prefetcher:
         await self._may_pull.wait()
 
     def order(self, subscription: Subscription, offset: int) -> PullOrder:
-        return PullOrder(
-            self.queue,
+        terms = PullTerms(
             subscription,
-            offset,
             self._config.pull_count,
-            suspend_s=self._config.suspend_s,
+            self._config.suspend_s,
             says_subscription=True,
             is_lite=True,
         )
+        return PullOrder(self.queue, terms, offset)
 
     async def take_in(self, pulled: Pulled, duration_s: float) -> None:  # noqa: ARG002
         if pulled.messages:

@@ -117,6 +117,9 @@ class TaskWorkers:
     async def _work_off(self, worker: _Worker) -> None:
         backlog = self._backlog
         hooks = self._hooks
+        # Awaited below, and not in a coroutine of its own: that would cost as much as a listener.
+        call = self._listener if hooks is None else self._surrounded(worker, hooks)
+        is_batch = self._is_batch
         now_s = self._clock.monotonic_s
         begin_s = slice_end_s = 0.0
         while True:
@@ -130,11 +133,22 @@ class TaskWorkers:
             if feed.is_dropped:
                 feed.ended(delivery, NotBegun(), 0.0)
                 continue
-            if backlog and self._resting:
+            if backlog and not self._is_waking:
                 self._wake_one()
             worker.begin_s = begin_s
             worker.delivery = delivery
-            error = await self._call(worker, delivery)
+            messages = delivery.messages
+            error: BaseException | None = None
+            try:
+                # A copy: what the listener does to its list is its own affair.
+                await call(messages.copy() if is_batch else messages[0])
+            except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001  Who knows which.
+                error = raised
+            worker.delivery = None
+            if self._is_stopping and not self.running:
+                self._has_stopped.set()
+            if error is not None or self._given_up:
+                error = self._judged(worker, delivery, error)
             end_s = now_s()
             if hooks is not None:
                 hooks.after(delivery, error, end_s - begin_s)
@@ -146,47 +160,37 @@ class TaskWorkers:
                 begin_s = now_s()
                 slice_end_s = begin_s + _SLICE_S
 
-    async def _call(self, worker: _Worker, delivery: Delivery) -> BaseException | None:
-        """What the listener raised."""
-        hooks = self._hooks
-        messages = delivery.messages
-        # A copy: what the listener does to its list is its own affair.
-        argument = messages.copy() if self._is_batch else messages[0]
-        if hooks is not None:
-            hooks.before(delivery)
-        try:
-            if hooks is None:
+    def _surrounded(self, worker: _Worker, hooks: ConsumeHooks) -> Listen:
+        """The listener with its hooks."""
+
+        async def call(argument: Any) -> None:
+            assert worker.delivery is not None
+            hooks.before(worker.delivery)
+            with hooks.around(worker.delivery):
                 await self._listener(argument)
-            else:
-                with hooks.around(delivery):
-                    await self._listener(argument)
-        except asyncio.CancelledError as error:
-            if delivery not in self._given_up and worker.task.cancelling():
-                raise  # Everything ends.
-            # Else something that the listener waited for was cancelled, and nobody else.
-            return self._judged(worker.task, delivery, error)
-        except Exception as error:  # noqa: BLE001  Nobody knows what a listener raises.
-            return self._judged(worker.task, delivery, error)
-        finally:
-            worker.delivery = None
-            if self._is_stopping and not self.running:
-                self._has_stopped.set()
-        return None if not self._given_up else self._judged(worker.task, delivery, None)
+
+        return call
 
     def _judged(
-        self, task: asyncio.Task[Any], delivery: Delivery, error: BaseException | None
+        self, worker: _Worker, delivery: Delivery, error: BaseException | None
     ) -> BaseException | None:
+        """What becomes of a listener's error. Raises CancelledError if everything ends."""
         timeout_s = self._given_up.pop(delivery, None)
-        if timeout_s is None:
-            return error
-        task.uncancel()
-        return TooSlow(timeout_s)
+        if timeout_s is not None:
+            worker.task.uncancel()
+            return TooSlow(timeout_s)
+        # Else something that the listener waited for was cancelled, and nobody else.
+        if isinstance(error, asyncio.CancelledError) and worker.task.cancelling():
+            raise error
+        return error
 
     async def _rest(self) -> None:
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._resting.append(awake)
         try:
             await awake
+            # Readers that brought something ask for more first, so that brokers work while we do.
+            await asyncio.sleep(0)
         finally:
             self._is_waking = False
             if awake in self._resting:

@@ -7,7 +7,7 @@ from typing import Protocol, final
 
 from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.group.pull_loop import Pulling, PullLoop
-from roquet.client.group.pulling import Pulled, PullOrder
+from roquet.client.group.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.moments import moment_before
 from roquet.client.push.concurrent_feed import Room
 from roquet.client.push.config import PushConsumerConfig
@@ -134,14 +134,9 @@ class QueueReader:
         self.note()
         config = self._reading.config
         noted = None if config.broadcasting else self._reading.keeper.noted(self.queue)
-        return PullOrder(
-            self.queue,
-            subscription,
-            offset,
-            config.pull_count_max,
-            # Zero is what a broker without an offset assumes.
-            commit_offset=noted or None,
-        )
+        terms = PullTerms(subscription, config.pull_count_max)
+        # Zero is what a broker without an offset assumes.
+        return PullOrder(self.queue, terms, offset, commit_offset=noted or None)
 
     async def take_in(self, pulled: Pulled, duration_s: float) -> None:
         assert self.feed is not None

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final, NamedTuple, final
 
 from roquet.client.errors import ClientError, NotOpen, OffsetsGone, Unreachable
-from roquet.client.group.pulling import PulledRecords, PullOrder
+from roquet.client.group.pulling import PulledRecords, PullOrder, PullTerms
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.belief import (
     PULL_COUNT_MAX,
@@ -209,15 +209,14 @@ class RangeReading:
     async def _pull(self, span: _Span) -> PulledPiece:
         offset = span.offset
         count_max = PULL_COUNT_MAX if self._picker.is_filter else span.end - offset
-        order = PullOrder(
-            self._order.queue,
+        terms = PullTerms(
             self._order.subscription,
-            offset,
             count_max,
             suspend_s=0.0,
             says_subscription=True,
             size_max=PULL_SIZE_MAX,
         )
+        order = PullOrder(self._order.queue, terms, offset)
         verdict, reply = await self._puller.pull(order, is_filtered=self._picker.is_filter)
         if verdict is PullVerdict.GONE:
             self._check_gone(reply, offset)

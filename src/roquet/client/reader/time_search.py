@@ -10,7 +10,7 @@ from typing import final
 
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.errors import Unreachable
-from roquet.client.group.pulling import PullOrder
+from roquet.client.group.pulling import PullOrder, PullTerms
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.patience import PatientPuller
 from roquet.client.reader.verdict import PullVerdict, behind_gap
@@ -44,10 +44,9 @@ class TimeSearch:
 
     async def _store_time(self, queue: QueueRef, offset: int, end: int) -> int | None:
         """Of the first message from `offset` on; None if there is none before `end`."""
+        terms = PullTerms(Subscription(queue.topic), 1, suspend_s=0.0, says_subscription=True)
         while offset < end:
-            order = PullOrder(
-                queue, Subscription(queue.topic), offset, 1, suspend_s=0.0, says_subscription=True
-            )
+            order = PullOrder(queue, terms, offset)
             verdict, reply = await self._puller.pull(order, is_filtered=False)
             if verdict is PullVerdict.GOES_ON:
                 try:

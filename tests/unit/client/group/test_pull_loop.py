@@ -9,7 +9,7 @@ import pytest
 
 from roquet.client.errors import ClientError, NoNameServer, RequestRefused, Unreachable
 from roquet.client.group.pull_loop import Pulling, PullLoop, Recovery, has_progress, recovery_of
-from roquet.client.group.pulling import Pulled, PullOrder, PullStatus
+from roquet.client.group.pulling import Pulled, PullOrder, PullStatus, PullTerms
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
 from roquet.net.service import Services
@@ -49,7 +49,7 @@ class Ledger:
         await asyncio.sleep(0)
 
     def order(self, subscription: Subscription, offset: int) -> PullOrder:
-        return PullOrder(QUEUE, subscription, offset, 32)
+        return PullOrder(QUEUE, PullTerms(subscription, 32), offset)
 
     async def take_in(self, pulled: Pulled, duration_s: float) -> None:
         assert duration_s >= 0

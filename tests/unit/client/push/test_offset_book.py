@@ -70,3 +70,20 @@ def test_the_span_reaches_from_the_first_unfinished_to_the_last() -> None:
     assert book.span == 6
     book.finish_all([5, 11])
     assert book.span == 4
+
+
+def test_a_book_takes_as_many_as_come_while_the_first_is_unfinished() -> None:
+    offsets = range(5, 10_005)
+    book = book_of(*offsets)
+    book.finish_all(reversed(offsets[1:]))
+    assert (book.count, book.size, book.span, book.commit_offset) == (1, 100, 0, 5)
+    book.finish(5)
+    assert (book.count, book.size, book.commit_offset) == (0, 0, 10_005)
+
+
+def test_a_book_that_is_finished_as_it_goes_never_loses_its_place() -> None:
+    book = OffsetBook(start=0)
+    for offset in range(10_000):
+        book.add_all([Sized(offset, 1)])
+        book.finish(offset - 100)
+    assert (book.count, book.size, book.span, book.commit_offset) == (100, 100, 99, 9_900)
