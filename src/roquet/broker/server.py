@@ -24,6 +24,7 @@ from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
+from roquet.broker.messages.subscriptions import load_sql_filters
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.registration import Registrar, identity_of
 from roquet.broker.replication.copies import Copies
@@ -132,6 +133,8 @@ async def _started(
     async with AsyncExitStack() as stack:
         broker = assembled(config, clock, disk, stack, beginning)
         obey_log_level_from_start(broker.config.log_level)
+        if broker.config.sql_filters:
+            load_sql_filters()
         await stack.enter_async_context(broker.services)
         start_upkeep(broker)
         listeners = [

@@ -147,6 +147,26 @@ def test_a_plain_server_that_serves_has_loaded_nothing_more(
         assert loaded.isdisjoint(LATE)
 
 
+@pytest.mark.parametrize(
+    ("setting", "module"),
+    [
+        ("enablePropertyFilter=true", "roquet.protocol.sql_filter.compiler"),
+        ("aclEnable=true", "hmac"),
+    ],
+)
+def test_what_a_broker_is_set_up_for_is_loaded_before_anybody_asks(
+    setting: str, module: str, tmp_path: Path
+) -> None:
+    accounts = tmp_path / "accounts.yml"
+    accounts.write_text("accounts: [{accessKey: operator, secretKey: '12345678', admin: true}]\n")
+    config = tmp_path / "broker.conf"
+    config.write_text(f"mapedFileSizeCommitLog=1048576\naclFile={accounts}\n{setting}\n")
+    options = ["-c", str(config), "--dir", str(tmp_path / "store"), "--port", "0"]
+    loaded = loaded_by_serving(["broker", *options], "serves at")
+    assert module in loaded
+    assert "dataclasses" not in loaded
+
+
 def test_a_name_server_loads_nothing_of_a_broker() -> None:
     loaded = loaded_by(HELP.format(arguments=["namesrv", "--help"]))
     assert loaded.isdisjoint({"roquet.broker", "roquet.store"})
