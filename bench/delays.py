@@ -25,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.broker import Server, compile_load, our_command, run_load, start
 
+from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import redeliver
 from roquet.broker.delays.postponing import append_when_due
 from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.messages.new_message import NewMessage
-from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.transactions.phases import prepare
 from roquet.disk import SystemDisk

@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
 from roquet.broker.handlers import ROUTES
 from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
-from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.disk import Disk
 from roquet.net.connection import Connection

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
-from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.store.config import FlushMode, StoreConfig
 from tests.support.broker_bed import BrokerBed

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from roquet.broker.broker import Broker
 from roquet.broker.replication.sending import SlaveLinks
-from roquet.broker.server import _started
+from roquet.broker.server import started
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
@@ -138,7 +138,7 @@ class World:
             transaction_timeout_ms=1_000,
             transaction_check_interval_ms=1_000,
         )
-        self.broker, self._running = await _started(config, self.clock, self._life)
+        self.broker, self._running = await started(config, self.clock, self._life)
         # Not before: until now what is committed is what the last one knew.
         self.life_count += 1
 

@@ -22,10 +22,9 @@ from roquet.client.admin.servers import AdminServers
 from roquet.client.admin.topics import list_topics
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.links import LinkSettings, Participant
-from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.routes import MASTER_ID
-from roquet.client.errors import BadArgument, NotOpen, TopicNotFound
+from roquet.client.cluster.visit import Visit
+from roquet.client.errors import BadArgument, TopicNotFound
 from roquet.client.group.pulling import Puller
 from roquet.client.moments import moment_of, timestamp_ms
 from roquet.client.names import wrapped
@@ -37,8 +36,6 @@ from roquet.client.reader.group_making import GroupMaker
 from roquet.client.reader.patience import PatientPuller
 from roquet.client.reader.reading import RangeReading, ReadAheadLimits, ReadOrder
 from roquet.client.reader.time_search import TimeSearch
-from roquet.clock import SystemClock
-from roquet.protocol.bodies.heartbeat import Heartbeat
 from roquet.protocol.subscription import Subscription
 
 _WHAT: Final = "topic reader"
@@ -56,8 +53,8 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
-    """What exists between `open` and `close`."""
+class _Tools:
+    """What it reads with."""
 
     instance: ClientInstance
     servers: AdminServers
@@ -87,56 +84,15 @@ class AsyncTopicReader(Openable):
         self, name_server: str | None = None, **options: Unpack[TopicReaderOptions]
     ) -> None:
         self._config = TopicReaderConfig(name_server=name_server, **options)
-        self._clock = SystemClock()
-        self._open: _Open | None = None
-        self._is_closed = False
+        self._visit = Visit(_WHAT, self._config, self._new_tools)
 
     async def open(self) -> None:
         """Nobody is asked yet. Raises NotOpen after `close`."""
-        if self._is_closed:
-            raise NotOpen(_WHAT, was_open=True)
-        if self._open is not None:
-            return
-        config = self._config
-        settings = LinkSettings(
-            name_server_source(config.name_server), config.credentials, config.tls
-        )
-        instance = ClientInstance(
-            # With nothing in it, a heartbeat is not sent.
-            Participant(_WHAT, lambda client_id: Heartbeat(client_id=client_id)),
-            settings,
-            self._clock,
-        )
-        routes = instance.routes
-        brokers = Brokers(instance.requests, routes, config.timeout_s, asks_slaves=True)
-        puller = PatientPuller(
-            Puller(instance.requests, routes, wrapped(config.namespace, config.group)),
-            routes,
-            config.patience_s,
-        )
-        servers = AdminServers(
-            instance,
-            AdminConfig(
-                name_server=config.name_server,
-                namespace=config.namespace,
-                timeout_s=config.timeout_s,
-            ),
-        )
-        self._open = _Open(
-            instance,
-            servers,
-            brokers,
-            puller,
-            TimeSearch(brokers, puller),
-            GroupMaker(brokers, routes, instance.id),
-        )
-        await instance.open()
+        await self._visit.open()
 
     async def close(self) -> None:
         """Ends what is being read, too; a second time does nothing."""
-        was_closed, self._is_closed = self._is_closed, True
-        if not was_closed and self._open is not None:
-            await self._open.instance.close()
+        await self._visit.close()
 
     # What there is.
 
@@ -149,21 +105,21 @@ class AsyncTopicReader(Openable):
             is_wanted = re.compile(pattern or ".*").fullmatch
         except re.error as error:
             raise BadArgument(f"`pattern` {pattern!r}: {error}") from None
-        topics = await list_topics(self._usable().servers, None, with_internal=False)
+        topics = await list_topics(self._visit.usable().servers, None, with_internal=False)
         return [topic for topic in topics if is_wanted(topic)]
 
     async def queues(self, topic: str) -> list[QueueRef]:
         """Those that can be read now."""
-        opened = self._usable()
+        tools = self._visit.usable()
         wire_topic = self._wire_name(topic)
-        route = await opened.instance.routes.newest(wire_topic, self._config.timeout_s)
+        route = await tools.instance.routes.newest(wire_topic, self._config.timeout_s)
         if route is None:
             raise TopicNotFound(topic, "no broker has it")
         return [queue._replace(topic=topic) for queue in route.readable]
 
     async def bounds(self, queues: Iterable[QueueRef]) -> dict[QueueRef, Bounds]:
         """What they have now, all asked at the same time."""
-        brokers = self._usable().brokers
+        brokers = self._visit.usable().brokers
 
         async def ask(queue: QueueRef) -> Bounds:
             return Bounds(
@@ -176,7 +132,7 @@ class AsyncTopicReader(Openable):
         """Of the first message that was stored at that moment or later; behind the last one if
         there is none. Raises BadArgument for a moment without a time zone.
         """
-        times = self._usable().times
+        times = self._visit.usable().times
         wanted_ms = timestamp_ms(moment)
         return await self._each(queues, lambda queue: times.first_at(queue, wanted_ms))
 
@@ -187,14 +143,14 @@ class AsyncTopicReader(Openable):
 
         It is another one in a topic that was deleted and made anew.
         """
-        found = await self._each(queues, self._usable().brokers.earliest_ms)
+        found = await self._each(queues, self._visit.usable().brokers.earliest_ms)
         return {queue: moment_of(time_ms) for queue, time_ms in found.items()}
 
     # Offsets of groups.
 
     async def committed(self, group: str, queues: Iterable[QueueRef]) -> dict[QueueRef, int | None]:
         """Where a group goes on; None in a queue where it never was."""
-        brokers = self._usable().brokers
+        brokers = self._visit.usable().brokers
         wire_group = self._wire_name(group)
         return await self._each(queues, lambda queue: brokers.committed(wire_group, queue))
 
@@ -203,13 +159,13 @@ class AsyncTopicReader(Openable):
 
         A group that no broker knows is made: a heartbeat does that, and is taken back at once.
         """
-        opened = self._usable()
+        tools = self._visit.usable()
         wire_group = self._wire_name(group)
         wire_offsets = {self._wire_queue(queue): offset for queue, offset in offsets.items()}
         await self._know_brokers(wire_offsets)
-        await opened.groups.make(wire_group, {queue.broker_name for queue in wire_offsets})
+        await tools.groups.make(wire_group, {queue.broker_name for queue in wire_offsets})
         await asyncio.gather(
-            *(opened.brokers.commit(wire_group, *each) for each in wire_offsets.items())
+            *(tools.brokers.commit(wire_group, *each) for each in wire_offsets.items())
         )
 
     # Records.
@@ -233,14 +189,14 @@ class AsyncTopicReader(Openable):
         before them, unless `skip_gone`: then they are passed over. BadArgument for a subscription
         that cannot be compiled.
         """
-        opened = self._usable()
+        tools = self._visit.usable()
         if start < 0:
             raise BadArgument(f"`start` has to be 0 or more, not {start}")
         wire_queue = self._wire_queue(queue)
         config = self._config
         reading = RangeReading(
-            opened.puller,
-            opened.instance.services,
+            tools.puller,
+            tools.instance.services,
             ReadOrder(wire_queue, start, end, subscription, skip_gone),
             ReadAheadLimits(config.in_flight, config.ahead_size),
             queue,
@@ -256,11 +212,31 @@ class AsyncTopicReader(Openable):
 
     # How it is done.
 
-    def _usable(self) -> _Open:
-        if self._open is None or self._is_closed:
-            raise NotOpen(_WHAT, was_open=self._is_closed)
-        self._open.instance.check_usable()
-        return self._open
+    def _new_tools(self, instance: ClientInstance) -> _Tools:
+        config = self._config
+        routes = instance.routes
+        brokers = Brokers(instance.requests, routes, config.timeout_s, asks_slaves=True)
+        puller = PatientPuller(
+            Puller(instance.requests, routes, wrapped(config.namespace, config.group)),
+            routes,
+            config.patience_s,
+        )
+        servers = AdminServers(
+            instance,
+            AdminConfig(
+                name_server=config.name_server,
+                namespace=config.namespace,
+                timeout_s=config.timeout_s,
+            ),
+        )
+        return _Tools(
+            instance,
+            servers,
+            brokers,
+            puller,
+            TimeSearch(brokers, puller),
+            GroupMaker(brokers, routes, instance.id),
+        )
 
     def _wire_name(self, name: str) -> str:
         return wrapped(self._config.namespace, name)
@@ -270,7 +246,7 @@ class AsyncTopicReader(Openable):
 
     async def _know_brokers(self, wire_queues: Iterable[QueueRef]) -> None:
         """Finds the brokers of queues that somebody else may have asked for."""
-        routes = self._usable().instance.routes
+        routes = self._visit.usable().instance.routes
         unknown = {
             queue.topic
             for queue in wire_queues

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import (
     deliver_delayed,
@@ -21,7 +22,6 @@ from roquet.broker.delays.delivering import (
     slice_length_s,
 )
 from roquet.broker.delays.slice import BATCH_COUNT_MAX, DeliverySlice
-from roquet.broker.server import assembled
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import SystemClock
 from roquet.disk import Disk

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from roquet import AsyncAdmin, AsyncProducer, AsyncPullConsumer, AsyncPushConsumer, Message
+from roquet import (
+    AsyncAdmin,
+    AsyncProducer,
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    AsyncTopicReader,
+    Message,
+)
 from roquet.client.errors import WrongLoop
 from roquet.testing import BlockingCluster
 
@@ -14,6 +21,7 @@ CLIENTS: list[Any] = [
     lambda names: AsyncPushConsumer(names, "g", print),
     lambda names: AsyncPullConsumer(names, "g"),
     AsyncAdmin,
+    AsyncTopicReader,
 ]
 
 

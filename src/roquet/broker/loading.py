@@ -1,0 +1,123 @@
+"""What a broker finds on its disk when it starts and leaves there when it ends, and says of it."""
+
+import logging
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from roquet.broker.broker import Broker
+from roquet.broker.delays.timers import TimerProgress, apache_progress
+from roquet.broker.messages.safety import Safety
+from roquet.broker.replication.trust import Trust
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.tables.durable_state import DurableState
+from roquet.broker.tables.saving import SavedTable, Saver
+from roquet.broker.tables.topics import TopicTable
+from roquet.clock import Clock
+from roquet.disk import Disk
+from roquet.state_file import BadStateFile, StateFile
+from roquet.store.checksummed import NO_END
+from roquet.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class Beginning(NamedTuple):
+    """What a broker begins with, besides its settings."""
+
+    trust: Trust | None = None
+    cut_end: int = NO_END
+
+
+WITHOUT_REPLICAS: Final = Beginning()
+
+
+class LoadedTable(SavedTable, Protocol):
+    def load(self, data: bytes) -> list[str]:
+        """Returns what was left out. Raises BadBody."""
+
+
+def is_loaded(file: StateFile, name: str, table: LoadedTable) -> bool:
+    """A table that cannot be read is no reason not to serve the log. Raises StateNotSaved."""
+    try:
+        left_out = file.load(table.load) or ()
+    except BadStateFile as error:
+        log.error("starting without %s, kept as %s.damaged: %s", name, name, error)  # noqa: TRY400  It says it all.
+        file.set_aside()
+        return False
+    for each in left_out:
+        log.warning("%s: left out %r, which cannot be a name", name, each)
+    return True
+
+
+def restore_topics(topics: TopicTable, saver: Saver, store: MessageStore) -> None:
+    """Their table is lost, but not their queues."""
+    saver.save_soon()
+    for topic in topics.restore(store.queues()):
+        log.warning("made topic %s again, after its queues", topic)
+
+
+def adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: Path) -> None:
+    """What an Apache broker of 5.x delivered before us; what it does not say comes twice."""
+    if state.value != TimerProgress():
+        return
+    try:
+        state.value = StateFile(disk, path).load(apache_progress) or TimerProgress()
+    except BadStateFile as error:
+        log.warning("timers may come again: %s", error)
+
+
+def opened_store(
+    config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety, beginning: Beginning
+) -> MessageStore:
+    """With its epoch begun, if it has one. Raises StoreError and StateFileError."""
+    trust, cut_end = beginning
+    store = MessageStore.open(config.store, clock, disk, safety, cut_end=cut_end)
+    if trust is not None:
+        if cut_end != NO_END:
+            trust.epochs.cut(store.log_end)
+        if not config.is_slave:
+            # Always a new one: slaves may have what was written last, and this store may not.
+            trust.epochs.begin(trust.epochs.seen + 1, store.log_end)
+    report = store.recovery
+    assert report is not None
+    log.info(
+        "%s %s: %d records from %d to %d looked at",
+        "opened" if report.was_clean else "recovered after a crash",
+        config.store.root,
+        report.record_count,
+        report.scanned_from,
+        report.log_end,
+    )
+    if report.lost_notes:
+        log.warning(
+            "which records were written with checksums is not known any more: %s", report.lost_notes
+        )
+    if report.cut_size:
+        log.warning(
+            "cut off %d bytes past the end of the log at %d: %s; %s",
+            report.cut_size,
+            report.log_end,
+            report.cut_reason,
+            f"they are kept in {report.cut_path}"
+            if report.cut_path
+            else "the disk has no space to keep them",
+        )
+    for damage in report.damages:
+        log.error("damaged part of the log: %s", damage)
+    store.start()
+    return store
+
+
+def close_store(broker: Broker) -> None:
+    """With how far delays and transactions have come."""
+    store, delays = broker.store, broker.delays
+    try:
+        store.close()
+    finally:
+        # What a slave knows of these it has from its master.
+        if not broker.config.is_slave:
+            # Now everything is on disk, or what the store could save of it.
+            delays.confirm(store.synced_end)
+            delays.propose()
+            delays.confirm(store.synced_end)
+            broker.pending_halves.commit_progress()
