@@ -16,6 +16,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
+
 PAGE_SIZE: Final = 4096
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -33,7 +35,7 @@ class DirectoryEntry(NamedTuple):
     is_directory: bool
 
 
-class Space(NamedTuple):
+class Space(msgspec.Struct, frozen=True):
     used: int
     usable: int
 

@@ -12,7 +12,7 @@ from roquet.clock import Clock
 from roquet.net.complaints import Complaints
 from roquet.net.errors import Refused
 from roquet.net.router import Needs, Request
-from roquet.protocol.acl_signature import ACCESS_KEY, has_valid_signature
+from roquet.protocol.acl_signature import ACCESS_KEY, has_valid_signature, load_signing
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
@@ -42,6 +42,7 @@ class AccessGuard:
     """
 
     def __init__(self, accounts: KeptAccounts, clock: Clock) -> None:
+        load_signing()
         self._accounts = accounts
         self._clock = clock
         self._complaints = Complaints()

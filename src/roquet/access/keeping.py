@@ -8,8 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, final
+from typing import Final, Protocol, final
 
+import msgspec
 from msgspec.structs import replace
 
 from roquet.access.accounts import AccessRules
@@ -30,7 +31,7 @@ _SUFFIXES: Final = (".yml", ".yaml")
 _TOOLS_FILE: Final = "tools.yml"
 
 
-class Places(NamedTuple):
+class Places(msgspec.Struct, frozen=True):
     """Where accounts are: in one file, and in all those of a directory, if there is one."""
 
     file: Path
@@ -68,7 +69,7 @@ def kept_accounts(settings: AccessSettings, disk: Disk, clock: Clock) -> "KeptAc
     )
 
 
-class _Stamp(NamedTuple):
+class _Stamp(msgspec.Struct, frozen=True):
     """What a directory says of a file: another one means that it was written."""
 
     path: Path
@@ -76,7 +77,7 @@ class _Stamp(NamedTuple):
     modified_ms: int
 
 
-class _Read(NamedTuple):
+class _Read(msgspec.Struct, frozen=True):
     documents: dict[Path, RulesDocument]
     rules: AccessRules
 

@@ -8,7 +8,7 @@ does a broker that nobody knows: at once, then every ten minutes; that it is ove
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, final
+from typing import Final, final
 from zlib import crc32
 
 import msgspec
@@ -64,7 +64,7 @@ def identity_of(config: BrokerConfig) -> OwnIdentity:
     )
 
 
-class Registered(NamedTuple):
+class Registered(msgspec.Struct, frozen=True):
     """What a name server answered."""
 
     order_topics: frozenset[str]  # topics an operator has declared ordered

@@ -14,6 +14,7 @@ from roquet.broker.handlers import ROUTES
 from roquet.broker.lane.lane import PlainLane
 from roquet.broker.loading import WITHOUT_REPLICAS, Beginning
 from roquet.broker.membership import connection_lost
+from roquet.broker.messages.subscriptions import load_sql_filters
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
@@ -82,6 +83,8 @@ async def started(
     async with AsyncExitStack() as stack:
         broker = assembled(config, clock, disk, stack, beginning)
         obey_log_level_from_start(broker.config.log_level)
+        if broker.config.sql_filters:
+            load_sql_filters()
         await stack.enter_async_context(broker.services)
         start_upkeep(broker)
         listeners = [

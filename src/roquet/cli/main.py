@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from argparse import Action, ArgumentParser
+from argparse import Action, ArgumentParser, HelpFormatter
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Final, NamedTuple
@@ -71,6 +71,8 @@ _MISUSED: Final = 2
 # Loading a server makes a hundred thousand objects, and none of them is garbage.
 _GC_THRESHOLD: Final = 50_000
 _INTERRUPTED: Final = 130  # as shells have it
+# Of help, where there is no terminal to ask.
+_HELP_WIDTH: Final = 80
 
 
 def main() -> None:
@@ -151,6 +153,7 @@ def _root_parser(modules: Mapping[str, Sequence[str]]) -> ArgumentParser:
     root = ArgumentParser(
         prog="roquet",
         description="RocketMQ in Python: name server, broker, client and tools.",
+        formatter_class=_help_formatter,
         allow_abbrev=False,
     )
     root.add_argument(
@@ -159,7 +162,32 @@ def _root_parser(modules: Mapping[str, Sequence[str]]) -> ArgumentParser:
     commands = root.add_subparsers(metavar="COMMAND", required=True)
     for name in modules or _COMMANDS:
         summary = _COMMANDS[name].summary
-        parser = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        parser = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            formatter_class=_help_formatter,
+            allow_abbrev=False,
+        )
         for module in modules.get(name, ()):
             import_module(module).define(parser)
     return root
+
+
+def _help_formatter(*, prog: str) -> HelpFormatter:
+    """As wide as the terminal; asked for by every option that is defined.
+
+    Left alone, the formatter would load `shutil` for that, and with it everything that packs files:
+    half a megabyte in every server.
+    """
+    return HelpFormatter(prog, width=_terminal_width() - 2)
+
+
+def _terminal_width() -> int:
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size().columns or _HELP_WIDTH
+    except OSError:
+        return _HELP_WIDTH

@@ -11,8 +11,10 @@ cannot be had, the servers that are known stay.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple, final
+from typing import Final, final
 from urllib.parse import SplitResult, urlsplit
+
+import msgspec
 
 from roquet.errors import RoquetError
 from roquet.net.errors import BadAddress
@@ -30,7 +32,7 @@ _SCHEMES: Final = ("http", "https")
 _OK: Final = 200
 
 
-class NameServerSource(NamedTuple):
+class NameServerSource(msgspec.Struct, frozen=True):
     """`addresses` are known from the start; `url` names others, if there is one."""
 
     addresses: tuple[str, ...] = ()

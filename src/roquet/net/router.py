@@ -15,7 +15,7 @@ administrators.
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
@@ -128,7 +128,7 @@ OWED: Final = Owed()
 Answer = Reply | Parked | Owed | bytes
 
 
-class Need(NamedTuple):
+class Need(msgspec.Struct, frozen=True):
     """A right on a topic; or on a group, which is called by the topic of its retries."""
 
     topic: str

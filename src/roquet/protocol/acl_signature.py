@@ -58,6 +58,11 @@ def has_valid_signature(fields: Mapping[str, str], body: bytes, version: int, se
     return bool(_hmac().compare_digest(expected.encode(), found))
 
 
+def load_signing() -> None:
+    """For those who will be shown signatures, before the first request waits for it."""
+    _hmac()
+
+
 def _hmac() -> ModuleType:
     """Loaded late: most peers sign nothing, and start faster without it."""
     import hmac  # noqa: PLC0415

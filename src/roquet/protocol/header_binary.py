@@ -10,7 +10,9 @@ There is no entry count; absent texts are not written.
 import struct
 from collections.abc import Mapping
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from roquet.protocol.codes import Language
 from roquet.protocol.errors import BadHeader
@@ -24,7 +26,7 @@ _LANGUAGE_NAMES: Final = {language.value: language.name for language in Language
 _LANGUAGE_CODES: Final = {language.name: language.value for language in Language}
 
 
-class BinaryHeader(NamedTuple):
+class BinaryHeader(msgspec.Struct, frozen=True):
     code: int
     language: str | None
     version: int

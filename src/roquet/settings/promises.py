@@ -5,7 +5,9 @@ not shake that belief, so the server does not start, and says what to do instead
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from roquet.errors import RoquetError
 from roquet.settings.truth import read_truth
@@ -13,7 +15,7 @@ from roquet.settings.truth import read_truth
 _SHOWN_SIZE_MAX: Final = 150
 
 
-class Promise(NamedTuple):
+class Promise(msgspec.Struct, frozen=True):
     """`is_made` tells whether a text, without blanks around it, makes it."""
 
     is_made: Callable[[str], bool]

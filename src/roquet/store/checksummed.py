@@ -5,7 +5,7 @@ told to, and a store may have belonged to both. But garbage over a checksum look
 our own records lie is noted by `recovery/checksum_notes.py`.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ import msgspec
 NO_END: Final = 2**63 - 1
 
 
-class ChecksumPart(NamedTuple):
+class ChecksumPart(msgspec.Struct, frozen=True):
     """Whether records must have checksums, and the physical offset up to which that is so."""
 
     must_have: bool

@@ -1,7 +1,5 @@
 """What is found damaged. It is reported, and never handed out."""
 
-from typing import NamedTuple
-
 import msgspec
 
 
@@ -20,7 +18,7 @@ class DamagedRange(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Fault(NamedTuple):
+class Fault(msgspec.Struct, frozen=True):
     """What is wrong: with which part of a store, and where in it. For people."""
 
     part: str

@@ -12,7 +12,9 @@ So whatever goes by the end of the log, the sync of the disk included, sees whol
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final, NamedTuple, final
+from typing import Final, final
+
+import msgspec
 
 from roquet.protocol.messages.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from roquet.store.commit_log import CommitLog
@@ -29,7 +31,7 @@ _HEAD_SIZE: Final = 8
 _MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 
 
-class Grown(NamedTuple):
+class Grown(msgspec.Struct, frozen=True):
     """What whole records brought."""
 
     queues: set[tuple[bytes, int]]

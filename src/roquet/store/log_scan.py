@@ -10,7 +10,7 @@ the key index read millions of them and want few of their members.
 from collections.abc import Iterator, Sequence
 from mmap import mmap
 from struct import Struct
-from typing import Final, NamedTuple, final
+from typing import Final, final
 from zlib import crc32
 
 import msgspec
@@ -62,7 +62,7 @@ class LogRecord(msgspec.Struct, gc=False):
     properties: bytes
 
 
-class QueueRun(NamedTuple):
+class QueueRun(msgspec.Struct, frozen=True):
     """Consecutive messages of one queue."""
 
     topic: bytes
@@ -71,7 +71,7 @@ class QueueRun(NamedTuple):
     entries: bytes  # as `consume_queue.py` draws them
 
 
-class Stretch(NamedTuple):
+class Stretch(msgspec.Struct, frozen=True):
     """Good records one after another, as queues want them.
 
     The runs of one queue come in the order of the log. Records that are delayed or of a rare kind
@@ -87,7 +87,7 @@ class Stretch(NamedTuple):
     others: Sequence[LogRecord]
 
 
-class RecordPlaces(NamedTuple):
+class RecordPlaces(msgspec.Struct, frozen=True):
     """Where good records begin that lie one after another, and where the last of them ends."""
 
     physical_offsets: list[int]

@@ -26,6 +26,14 @@ def test_without_a_command_help_is_shown() -> None:
     assert finished.stdout == roquet("--help").stdout
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["broker", "--help"]])
+def test_help_is_as_wide_as_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    assert 75 < max(map(len, roquet(*arguments).stdout.splitlines())) < 90
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str) -> None:
     finished = roquet(command, "--help")

@@ -4,9 +4,11 @@ Time and memory are measured in `bench/`; here it is only asked which modules ar
 comes back costs megabytes in every process, and nobody would notice.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -33,7 +35,18 @@ HEAVY = (
 )
 
 # Nor these: some milliseconds and a megabyte together. `up` has a directory that ends with it.
-LATE = ("ctypes", "hashlib", "hmac", "secrets", "tempfile")
+LATE = ("bz2", "ctypes", "hashlib", "hmac", "lzma", "secrets", "shutil", "tempfile")
+
+# What only those load who are set up so: to encrypt, to follow, to step in, to filter by SQL, to
+# be watched.
+SET_UP = (
+    "aiohttp",
+    "roquet.broker.metrics",
+    "roquet.broker.replication.failover",
+    "roquet.namesrv.metrics",
+    "roquet.net.tls.self_signed",
+    "yaml",
+)
 
 HELP = """
 from roquet.cli.main import run_command
@@ -78,6 +91,30 @@ def loaded_by(program: str) -> set[str]:
     return set(finished.stderr.split())
 
 
+def loaded_by_serving(arguments: list[str], sign: str) -> set[str]:
+    """What a process has loaded from its first moment to its end, once it has said `sign`."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from roquet.cli.main import main; main()", *arguments],
+        env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    loaded = set()
+    hanging = Timer(60, process.kill)
+    hanging.start()
+    with process.stdout as lines:
+        for line in lines:
+            if line.startswith("import time:"):
+                loaded.add(line.rpartition("|")[2].strip())
+            elif sign in line:
+                process.terminate()
+    assert process.wait() == 0
+    hanging.cancel()
+    return loaded
+
+
 @pytest.mark.parametrize("command", ["broker", "namesrv", "up"])
 def test_a_server_loads_nothing_heavy(command: str) -> None:
     loaded = loaded_by(HELP.format(arguments=[command, "--help"]))
@@ -88,6 +125,46 @@ def test_a_server_loads_nothing_heavy(command: str) -> None:
 @pytest.mark.parametrize("command", ["broker", "namesrv"])
 def test_a_server_loads_what_signs_and_forks_when_it_is_asked_to(command: str) -> None:
     assert loaded_by(HELP.format(arguments=[command, "--help"])).isdisjoint(LATE)
+
+
+@pytest.mark.parametrize(
+    ("command", "sign"), [("broker", "serves at"), ("namesrv", "listens on"), ("up", "ready ")]
+)
+def test_a_plain_server_that_serves_has_loaded_nothing_more(
+    command: str, sign: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "broker.conf"
+    config.write_text("mapedFileSizeCommitLog=1048576\n")
+    options = {
+        "broker": ["-c", str(config), "--dir", str(tmp_path / "store"), "--port", "0"],
+        "namesrv": ["--port", "0"],
+        "up": ["--dir", str(tmp_path / "up"), "--name-server-port", "0", "--broker-port", "0"],
+    }
+    loaded = loaded_by_serving([command, *options[command]], sign)
+    assert "roquet.net.serving" in loaded
+    assert loaded.isdisjoint({*HEAVY, *SET_UP})
+    if command != "up":
+        assert loaded.isdisjoint(LATE)
+
+
+@pytest.mark.parametrize(
+    ("setting", "module"),
+    [
+        ("enablePropertyFilter=true", "roquet.protocol.sql_filter.compiler"),
+        ("aclEnable=true", "hmac"),
+    ],
+)
+def test_what_a_broker_is_set_up_for_is_loaded_before_anybody_asks(
+    setting: str, module: str, tmp_path: Path
+) -> None:
+    accounts = tmp_path / "accounts.yml"
+    accounts.write_text("accounts: [{accessKey: operator, secretKey: '12345678', admin: true}]\n")
+    config = tmp_path / "broker.conf"
+    config.write_text(f"mapedFileSizeCommitLog=1048576\naclFile={accounts}\n{setting}\n")
+    options = ["-c", str(config), "--dir", str(tmp_path / "store"), "--port", "0"]
+    loaded = loaded_by_serving(["broker", *options], "serves at")
+    assert module in loaded
+    assert "dataclasses" not in loaded
 
 
 def test_a_name_server_loads_nothing_of_a_broker() -> None:

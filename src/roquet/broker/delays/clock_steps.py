@@ -7,7 +7,9 @@ putting it right. After a restart nobody knows of the steps before it.
 """
 
 import logging
-from typing import Final, NamedTuple, final
+from typing import Final, final
+
+import msgspec
 
 from roquet.clock import Clock
 from roquet.store.message_store import MessageStore
@@ -20,7 +22,7 @@ STEP_MS_MIN: Final = 1_000
 STEP_COUNT_MAX: Final = 1_000
 
 
-class _Step(NamedTuple):
+class _Step(msgspec.Struct, frozen=True):
     log_end: int  # All before it was accepted before the step.
     size_ms: int
 

@@ -79,6 +79,12 @@ def filter_of_pull(
     return _group_filter(pull, subscription, config)
 
 
+def load_sql_filters() -> None:
+    """At the start, where they are allowed: no request has to wait for it, or finds no descriptor
+    to read modules with."""
+    _sql_matcher("TRUE")
+
+
 def check_subscription(subscription: SubscriptionData, config: BrokerConfig) -> None:
     """Whether consumers may start with it. Raises FiltersOff and SubscriptionUnreadable."""
     if _is_tags(subscription.expression_type):

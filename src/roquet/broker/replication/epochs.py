@@ -12,12 +12,12 @@ What lies before the first epoch that is known counts as epoch 0: it was written
 any.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 
-class Epoch(NamedTuple):
+class Epoch(msgspec.Struct, frozen=True):
     number: int
     author: str  # the store of its master; empty before there were epochs
 

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
+
+import msgspec
 
 from roquet.broker.replication.errors import BadHandshake, LinkClosed, LinkError, Outdated, Rejected
 from roquet.broker.replication.handshake import (
@@ -55,7 +57,7 @@ async def greet_master(
     return answer
 
 
-class Greeted(NamedTuple):
+class Greeted(msgspec.Struct, frozen=True):
     """Whom a master has let in, and where it goes on."""
 
     hello: Hello

@@ -4,7 +4,9 @@ The bytes of the log are not copied: they are handed to the socket where they li
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, final
+from typing import Final, final
+
+import msgspec
 
 from roquet.broker.replication.frames import encode_header
 
@@ -12,7 +14,7 @@ from roquet.broker.replication.frames import encode_header
 _FRAME_COUNT_MAX: Final = 16
 
 
-class _Frame(NamedTuple):
+class _Frame(msgspec.Struct, frozen=True):
     """What is still to be sent of one."""
 
     header: bytes

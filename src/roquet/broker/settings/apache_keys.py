@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from roquet.broker.errors import ConfigError, NotChangeable
@@ -107,7 +108,7 @@ class Treatment(Enum):
     HARMLESS = "skipped, and named in a warning"
 
 
-class _Setting(NamedTuple):
+class _Setting(msgspec.Struct, frozen=True):
     attribute: str
     kind: SettingKind
 

@@ -8,14 +8,16 @@ refused: messages would be kept and cleaned differently from what an operator be
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from roquet.broker.errors import AttributeNotKept, BadAttributes
 
 ATTRIBUTE_COUNT_MAX: Final = 64
 
 
-class _Limit(NamedTuple):
+class _Limit(msgspec.Struct, frozen=True):
     kept: str  # the only value that we live up to
     promise: str  # of all others
 

@@ -6,6 +6,8 @@ Locks live in memory only and end by themselves after a minute; their owners ren
 from collections.abc import Iterable
 from typing import Final, NamedTuple, final
 
+import msgspec
+
 from roquet.clock import Clock
 
 LOCK_TIME_S: Final = 60.0
@@ -17,7 +19,7 @@ class QueueKey(NamedTuple):
     queue_id: int
 
 
-class _Lock(NamedTuple):
+class _Lock(msgspec.Struct, frozen=True):
     client_id: str
     end_s: float
 

@@ -14,7 +14,9 @@ them.
 from collections import deque
 from collections.abc import Hashable, Sequence
 from datetime import UTC, date, datetime
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Final, TypeVar, final
+
+import msgspec
 
 from roquet.broker.tables.tally import Tally, Ways
 from roquet.clock import Clock
@@ -25,7 +27,7 @@ K = TypeVar("K", bound=Hashable)
 RATE_SECONDS: Final = (10, 60, 600)
 
 
-class _Period(NamedTuple):
+class _Period(msgspec.Struct, frozen=True):
     interval_s: float
     sample_count_max: int
 
@@ -34,7 +36,7 @@ _MINUTE, _HOUR, _DAY = range(3)
 _PERIODS: Final = (_Period(10, 7), _Period(600, 7), _Period(3600, 25))
 
 
-class _Sample(NamedTuple):
+class _Sample(msgspec.Struct, frozen=True):
     messages: int
     size: int
     times: int
@@ -68,7 +70,7 @@ class _Counter(Tally):
         return is_old and samples[0].times == self.times
 
 
-class _Second(NamedTuple):
+class _Second(msgspec.Struct, frozen=True):
     """The whole broker at one moment."""
 
     at_s: float
@@ -78,7 +80,7 @@ class _Second(NamedTuple):
     transferred: int
 
 
-class _Totals(NamedTuple):
+class _Totals(msgspec.Struct, frozen=True):
     """Messages since the start, as they stood on two mornings."""
 
     yesterday: int = 0

@@ -12,7 +12,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Container
 from enum import Enum
-from typing import Final, NamedTuple, final
+from typing import Final, final
+
+import msgspec
 
 from roquet.broker.broker import Broker
 from roquet.broker.messages.new_message import NewMessage, append_message
@@ -65,7 +67,7 @@ class CheckDecision(Enum):
 _ACTS: Final = frozenset((CheckDecision.KEEP, CheckDecision.ASK, CheckDecision.GIVE_UP))
 
 
-class Half(NamedTuple):
+class Half(msgspec.Struct, frozen=True):
     """What the decision about a half message depends on."""
 
     offset: int
@@ -75,7 +77,7 @@ class Half(NamedTuple):
     first_offset: int | None = None  # of the copy that its producer knows
 
 
-class CheckRules(NamedTuple):
+class CheckRules(msgspec.Struct, frozen=True):
     timeout_ms: int
     check_count_max: int
     reserved_ms: int

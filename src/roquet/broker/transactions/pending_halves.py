@@ -12,7 +12,9 @@ wrote. So `commit_progress` lets the table have only what the log on disk has ca
 """
 
 import logging
-from typing import Final, NamedTuple, final
+from typing import Final, final
+
+import msgspec
 
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.transactions.offset_set import OffsetSet
@@ -42,13 +44,13 @@ def half_offsets_of(op: StoredMessage) -> list[int]:
     return [int(text) for text in texts if text.isdigit() and len(text) <= _OFFSET_DIGITS_MAX]
 
 
-class _Progress(NamedTuple):
+class _Progress(msgspec.Struct, frozen=True):
     log_end: int  # what the log has to reach on disk
     half_offset: int
     op_offset: int
 
 
-class QueueMessages(NamedTuple):
+class QueueMessages(msgspec.Struct, frozen=True):
     """Messages of one queue. Some may be missing: what cannot be read is passed over."""
 
     messages: list[StoredMessage]

@@ -131,8 +131,8 @@ async def _serve_brokers(
             for config in configs
         ]
         http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
-        relax_garbage_collection()
         print(_ready_line(plan, names.config.port, brokers, tls) + http, flush=True)
+        relax_garbage_collection()
         await until_stopped(stop, brokers)
 
 

@@ -128,18 +128,19 @@ class ServerTls:
         self._outgoing = outgoing
 
     def _self_signed_context(self) -> ssl.SSLContext:
-        # Servers seldom need it, and start faster without it.
-        from roquet.net.tls.self_signed import self_signed  # noqa: PLC0415
-        from roquet.temporary import temporary_directory  # noqa: PLC0415
-
-        made = self_signed((), self._clock.now_ms())
         try:
+            # Servers seldom need it, and start faster without it.
+            from roquet.net.tls.self_signed import self_signed  # noqa: PLC0415
+            from roquet.temporary import temporary_directory  # noqa: PLC0415
+
+            made = self_signed((), self._clock.now_ms())
             with temporary_directory() as directory:
                 path = directory / "certificate.pem"
                 path.write_bytes(made.key + made.certificate)
                 files = TlsFiles(certificate=path, trusted=self._settings.server.trusted)
                 return self._accepting_context(files)
-        except OSError as error:
+        # Where there is no descriptor left, modules cannot be read, and libraries not be linked.
+        except (OSError, ImportError) as error:
             raise TlsNotUsable("a certificate of our own", str(error)) from None
 
     def _accepting_context(self, files: TlsFiles) -> ssl.SSLContext:

@@ -102,7 +102,7 @@ def _check(tls: TlsSettings) -> None:
         )
 
 
-class _Setting(NamedTuple):
+class _Setting(msgspec.Struct, frozen=True):
     side: str
     attribute: str
     read: Callable[[str, str], Any]

@@ -1,18 +1,17 @@
 """The tree of an expression: plain values, made by the parser, read by the compiler."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from roquet.protocol.sql_filter.values import NUMBERS, ValueKind
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyRef:
+class PropertyRef(msgspec.Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(msgspec.Struct, frozen=True):
     value: str | int | float | bool | None
     kind: ValueKind
     is_signed: bool = False  # a number after a minus
@@ -22,43 +21,36 @@ class Literal:
         return self.kind in NUMBERS
 
 
-@dataclass(frozen=True, slots=True)
-class Negated:
+class Negated(msgspec.Struct, frozen=True):
     """A minus before anything but a number: null, whatever the operand yields."""
 
     operand: "Node"
 
 
-@dataclass(frozen=True, slots=True)
-class Truth:
+class Truth(msgspec.Struct, frozen=True):
     """A property where a condition is expected."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(msgspec.Struct, frozen=True):
     operand: "Node"
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class And(msgspec.Struct, frozen=True):
     terms: tuple["Node", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(msgspec.Struct, frozen=True):
     terms: tuple["Node", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Equal:
+class Equal(msgspec.Struct, frozen=True):
     left: "Node"
     right: "Node"
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull:
+class IsNull(msgspec.Struct, frozen=True):
     operand: "Node"
 
 
@@ -69,15 +61,13 @@ class Order(Enum):
     GREATER_OR_EQUAL = ">="
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(msgspec.Struct, frozen=True):
     order: Order
     left: "Node"
     right: "Node"
 
 
-@dataclass(frozen=True, slots=True)
-class In:
+class In(msgspec.Struct, frozen=True):
     name: str
     choices: frozenset[str]
 
@@ -88,8 +78,7 @@ class Search(Enum):
     ENDSWITH = "ENDSWITH"
 
 
-@dataclass(frozen=True, slots=True)
-class TextSearch:
+class TextSearch(msgspec.Struct, frozen=True):
     """A text has `part` in it or, with `is_wanted` false, does not."""
 
     search: Search

@@ -10,7 +10,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple, final
+from typing import Final, final
+
+import msgspec
 
 from roquet.clock import Clock
 from roquet.disk import Disk, make_safe_directory
@@ -37,7 +39,7 @@ BACKLOG_COUNT: Final = 8 * BATCH_COUNT
 _LOADED_COUNT: Final = 2 * BATCH_COUNT
 
 
-class KeyIndexConfig(NamedTuple):
+class KeyIndexConfig(msgspec.Struct, frozen=True):
     slot_count: int
     entry_count: int
     with_tags: bool = False

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from roquet.store.commit_log import CommitLog
 from roquet.store.errors import BadRecord
 from roquet.store.keys.key_index import KeyIndex
@@ -12,7 +14,7 @@ from roquet.store.keys.message_keys import has_key
 _CANDIDATES: Final = 4
 
 
-class KeyQuery(NamedTuple):
+class KeyQuery(msgspec.Struct, frozen=True):
     """Messages of a topic, stored between two times."""
 
     topic: str

@@ -59,7 +59,7 @@ class LastOwner(NamedTuple):
     synced_end: int
 
 
-class Cutting(NamedTuple):
+class Cutting(msgspec.Struct, frozen=True):
     """`keep_aside` is told the end of the log before what lies behind it is cut off.
 
     It says where that is from now on. What follows `end`, where a record ends, goes with it,

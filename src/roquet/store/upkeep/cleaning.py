@@ -1,7 +1,9 @@
 """Taking files out of a store: old ones of the log, and what was made from them."""
 
 from datetime import UTC, datetime
-from typing import NamedTuple, final
+from typing import final
+
+import msgspec
 
 from roquet.clock import Clock
 from roquet.disk import Disk
@@ -23,7 +25,7 @@ from roquet.store.upkeep.retention import (
 )
 
 
-class CleanReport(NamedTuple):
+class CleanReport(msgspec.Struct, frozen=True):
     used_percent: int
     alarm: Alarm
     # How many files of the log are gone, how many of them only because the disk is nearly full, and

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
+import msgspec
+
 # At most this many files go in one round; the next one comes soon.
 FILES_PER_ROUND: Final = 10
 # Once the disk counts as full, this many percent more have to be free before it no longer does.
@@ -11,7 +13,7 @@ FULL_DISK_MARGIN: Final = 2
 _HOUR_MS: Final = 3_600_000
 
 
-class SpaceLimits(NamedTuple):
+class SpaceLimits(msgspec.Struct, frozen=True):
     """Percent of the disk in use: from where old files go, any file goes, nothing is taken."""
 
     clean_old: int

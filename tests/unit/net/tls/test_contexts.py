@@ -2,6 +2,8 @@
 
 import asyncio
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,49 @@ async def test_all_who_ask_at_once_get_the_same_certificate() -> None:
     assert tls.context is None
     one, other = await asyncio.gather(tls.make_context(), tls.make_context())
     assert one is other is tls.context
+
+
+WITHOUT_DESCRIPTORS = """
+import asyncio, os, resource
+from roquet.clock import SystemClock
+from roquet.net.errors import TlsNotUsable
+from roquet.net.tls.contexts import ServerTls
+from roquet.net.tls.settings import TlsSettings
+
+async def main():
+    tls = ServerTls(TlsSettings(), SystemClock())
+    await asyncio.to_thread(int)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    taken = []
+    try:
+        while True:
+            taken.append(os.dup(0))
+    except OSError:
+        pass
+    # There is none left; then one more each time, until there are enough.
+    while taken:
+        try:
+            await tls.make_context()
+            break
+        except TlsNotUsable as error:
+            assert "Too many open files" in str(error)
+            os.close(taken.pop())
+    print("made")
+
+asyncio.run(main())
+"""
+
+
+def test_a_peer_that_comes_when_descriptors_have_run_out_is_refused_and_the_next_is_not() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DESCRIPTORS],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert finished.stdout == "made\n"
 
 
 async def test_what_could_not_be_made_is_tried_again(tmp_path: Path) -> None:
