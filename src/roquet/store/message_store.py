@@ -38,7 +38,6 @@ from roquet.store.recovery.checkpoint import CheckpointFile
 from roquet.store.recovery.checksum_notes import ChecksumNotes
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import Dispatcher
-from roquet.store.recovery.new_store import NamesLater, is_new
 from roquet.store.recovery.opening import StoreParts, bring_into_order
 from roquet.store.recovery.ownership import Ownership
 from roquet.store.recovery.recovery import RecoveryReport
@@ -133,14 +132,10 @@ class MessageStore:
         the disk.
         """
         try:
-            names = NamesLater(disk) if is_new(disk, config.layout) else None
-            disk = names or disk
             ownership = Ownership(disk, config.layout)
             store = cls(config, clock, disk, listener or NoListener(), ownership)
             try:
                 store._recover(cut_end)
-                if names is not None:
-                    names.settle()
             except (RoquetError, OSError):
                 store._release()
                 raise
