@@ -11,7 +11,7 @@ import pytest
 from roquet.broker.lane.lane import PlainLane
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.protocol.bodies.topic_config import TopicConfig
-from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.fields import read_header
 from roquet.protocol.frame_decoder import FrameDecoder
@@ -209,6 +209,20 @@ async def test_a_newer_heartbeat_counts_for_the_next_pull(bed: BrokerBed) -> Non
     codes = await codes_of(client, 4)
     # The message has no tag, so it is not wanted any more.
     assert (codes[8], codes[9]) == (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY)
+
+
+async def test_settings_that_were_changed_meanwhile_count_for_the_next_pull(
+    bed: BrokerBed,
+) -> None:
+    client = bed.connect()
+    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    pull = encode_command(plain_pull("TopicA", 0, 0))
+    client.connection.data_received(2 * pull)
+    assert [(await client.replied()).code for _ in range(2)] == 2 * [ResponseCode.SUCCESS]
+    bed.broker.topics.update(TopicConfig(topic_name="TopicA", perm=int(Permission.WRITE)))
+    client.connection.data_received(pull)
+    assert (await client.replied()).code == ResponseCode.NO_PERMISSION
+    assert ways(bed) == (0, 0, 2, 1)
 
 
 async def test_a_pull_that_finds_nothing_waits(bed: BrokerBed) -> None:
