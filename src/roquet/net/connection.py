@@ -289,6 +289,10 @@ class Connection(asyncio.Protocol):
         if self._crowd is not None:
             self._crowd.refusals[code] += 1
 
+    def complain(self, kind: str, complaint: str) -> None:
+        """Says it in the log, unless much of that kind was said already."""
+        self._watch.complain(kind, complaint)
+
     def close(self, reason: str) -> None:
         """Sends what is queued, then closes."""
         if self._close_reason is None:

@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
+from roquet.disk import is_short_of_descriptors
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.protocol.acl_rights import Right
@@ -37,6 +38,9 @@ S = TypeVar("S")  # what the handlers of one table work on: a broker, a name ser
 
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
 _ONEWAY: Final = int(CommandFlag.ONEWAY)
+_TOO_MANY_FILES: Final = (
+    "too many files are open here: try again later, or have the operator raise ulimit -n"
+)
 
 
 class Request(msgspec.Struct, Generic[H_co]):
@@ -271,6 +275,12 @@ def _failure(connection: Connection, command: Command, error: Exception) -> byte
         reply = Reply(error.code, remark=error.remark)
     elif isinstance(error, ProtocolError):
         reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    elif isinstance(error, OSError) and is_short_of_descriptors(error):
+        # A file could not be opened, so nothing has happened; it passes when others are closed.
+        connection.complain(
+            "refusing", f"request {command.code} is refused: {error.strerror} (ulimit -n)"
+        )
+        reply = Reply(ResponseCode.SYSTEM_BUSY, remark=_TOO_MANY_FILES)
     else:
         log.error("request %d failed", command.code, exc_info=error)
         reply = Reply(ResponseCode.SYSTEM_ERROR, remark="internal error")

@@ -35,7 +35,8 @@ def header_reader(header_type: type[H]) -> Callable[[msgspec.Raw], H]:
 
     def read(fields: msgspec.Raw) -> H:
         try:
-            return decode(fields)
+            # Java leaves out `extFields` where it has nothing to say: in every heartbeat.
+            return decode(fields or EMPTY_FIELDS)
         except JSON_ERRORS:
             # Rare, so it may be slow: what Java reads and msgspec does not, or a real mistake.
             return _read_leniently(header_type, field_texts(fields))
@@ -91,7 +92,7 @@ def _text(value: object) -> str:
 
 def _read_leniently(header_type: type[H], texts: Mapping[str, str]) -> H:
     values: dict[str, object] = {}
-    for field in msgspec.structs.fields(header_type):
+    for field in _declared_fields(header_type):
         name = field.encode_name
         text = texts.get(name)
         is_text = field.type in _TEXT_TYPES
@@ -108,6 +109,8 @@ def _read_leniently(header_type: type[H], texts: Mapping[str, str]) -> H:
     return msgspec.convert(values, header_type)
 
 
+# To find out what is declared takes longer than everything else that is done with it.
+_declared_fields: Final = cache(msgspec.structs.fields)
 _TEXT_TYPES: Final = (str, str | None)
 _BOOL_TYPES: Final = (bool, bool | None)
 

@@ -221,7 +221,10 @@ class MessageStore:
     # Reading
 
     def read(self, topic: str, queue_id: int, offset: int, limits: QueueReadLimits) -> ReadResult:
-        """Messages of one queue; what can go wrong is said by the status, nothing is raised."""
+        """Messages of one queue; what is wrong with them or with the offset is said by the status.
+
+        Raises OSError when a file cannot be opened.
+        """
         queue = self._queues.find(topic.encode(), queue_id)
         if queue is None:
             return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)

@@ -1,6 +1,8 @@
 """What becomes of a request: replies, refusals, mistakes, one-way and parked requests."""
 
+import errno
 import logging
+import os
 
 import pytest
 
@@ -129,6 +131,10 @@ async def test_a_parked_oneway_request_is_never_answered() -> None:
         assert (await peer.ask(echo_request(opaque=2))).opaque == 2
 
 
+def out_of_descriptors() -> Reply:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
 def refused_again() -> Reply:
     raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "gone meanwhile")
 
@@ -149,6 +155,19 @@ async def test_work_for_a_parked_request_may_refuse_or_fail_like_a_handler(
     assert (refusal.opaque, refusal.code) == (1, ResponseCode.SUBSCRIPTION_NOT_EXIST)
     assert (failure.opaque, failure.code) == (2, ResponseCode.SYSTEM_ERROR)
     assert "our own mistake" in caplog.text
+
+
+async def test_work_that_finds_no_descriptor_left_may_be_asked_for_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
+        peer.send(Command(PARK, 1))
+        await eventually(lambda: len(server.parked) == 1)
+        server.parked[0].answer_by(out_of_descriptors)
+        refusal = await peer.receive()
+    assert (refusal.opaque, refusal.code) == (1, ResponseCode.SYSTEM_BUSY)
+    assert "try again later" in str(refusal.remark)
+    assert [each.exc_info for each in caplog.records if "ulimit -n" in each.message] == [None]
 
 
 async def test_work_that_finds_nothing_leaves_the_request_parked() -> None:

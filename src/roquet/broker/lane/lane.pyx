@@ -56,6 +56,8 @@ cdef class PlainLane:
         cdef Py_ssize_t size = 0
         cdef Py_ssize_t reply_size
         cdef Py_ssize_t room = -1  # for sends
+        if self._pulls is not None:
+            self._pulls.begin()
         try:
             while frames.position < frames.end and size + self._stored.size < size_max:
                 body = _scan(frames, &header)

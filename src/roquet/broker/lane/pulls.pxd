@@ -27,7 +27,10 @@ cdef class PlainPulls:
     cdef Tally _gets
     cdef dict _known, _resets, _pulled_to
     cdef PlainPull _last
+    # Whose tables were looked at since pulls began to come.
+    cdef PlainPull _looked_up
 
+    cdef void begin(self) noexcept
     cdef Py_ssize_t take(self, connection, const PlainHeader* header, list replies) except -2
     cdef Py_ssize_t _hand_out(
         self,
@@ -47,5 +50,6 @@ cdef class PlainPulls:
         list replies,
     ) except -2
     cdef PlainPull _pull(self, const Pulled* pulled)
-    cdef bint _holds(self, PlainPull pull, const Pulled* pulled) except -1
+    cdef bint _holds(self, PlainPull pull) except -1
+    cdef bint _is_subscribed_alike(self, PlainPull pull) except -1
     cdef PlainPull _decide(self, bytes group, bytes topic, const Pulled* pulled)

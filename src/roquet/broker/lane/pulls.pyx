@@ -55,6 +55,10 @@ cdef class PlainPulls:
         self._reads = broker.store.usual_reads
         self._known = {}
 
+    cdef void begin(self) noexcept:
+        """Pulls may come, after whatever has happened meanwhile."""
+        self._looked_up = None
+
     cdef Py_ssize_t take(self, connection, const PlainHeader* header, list replies) except -2:
         """How many bytes answer it now; -1 if it is left: then nothing has happened."""
         cdef Pulled pulled
@@ -128,6 +132,7 @@ cdef class PlainPulls:
         )
         command = Command(header.code, header.opaque, 0, header.version)
         request = Request(asked, command, connection)
+        self._looked_up = None
         reply = answer_by(
             partial(answer_pull, self._broker, request, pull.limits), command, request.connection
         )
@@ -148,27 +153,21 @@ cdef class PlainPulls:
             pull = self._known.get(key)
             if pull is None:
                 pull = self._decide(key[0], key[1], pulled)
-        if pull is not None and not self._holds(pull, pulled):
+        if pull is not None and not (_is_asked_alike(pull, pulled) and self._holds(pull)):
             pull = self._decide(pull.encoded_group, pull.encoded_topic, pulled)
-        self._last = pull
+        self._last = self._looked_up = pull
         return pull if pull is not None and pull.limits is not None else None
 
-    cdef bint _holds(self, PlainPull pull, const Pulled* pulled) except -1:
-        """Whether the settings are the same, and the pull asks in the same words."""
-        if (
-            self._broker.config is not pull.config
-            or self._find_group(pull.group) is not pull.group_settings
-            or self._find_topic(pull.topic) is not pull.topic_settings
-            or pull.has_own_subscription != bool(pulled.sys_flag & _SUBSCRIPTION)
-            or pull.count_max != pulled.count_max
-            or pull.size_max != pulled.size_max
-            or pull.sub_version != pulled.sub_version
-            or not _is_same(pull.subscription, pulled.subscription)
-            or not _is_same(pull.expression_type, pulled.expression_type)
-        ):
-            return False
-        if pull.has_own_subscription:
-            return True
+    cdef bint _holds(self, PlainPull pull) except -1:
+        """Whether the tables hold what it was decided by; nobody changes them while pulls come."""
+        return pull is self._looked_up or (
+            self._broker.config is pull.config
+            and self._find_group(pull.group) is pull.group_settings
+            and self._find_topic(pull.topic) is pull.topic_settings
+            and (pull.has_own_subscription or self._is_subscribed_alike(pull))
+        )
+
+    cdef bint _is_subscribed_alike(self, PlainPull pull) except -1:
         return (
             self._find_members(pull.group) is pull.members
             and pull.members is not None
@@ -219,6 +218,18 @@ cdef class PlainPulls:
             self._known.clear()
         self._known[group, topic] = pull
         return pull
+
+
+cdef bint _is_asked_alike(PlainPull pull, const Pulled* pulled) noexcept:
+    """Whether this pull says the same as the one that was decided about."""
+    return (
+        pull.has_own_subscription == bool(pulled.sys_flag & _SUBSCRIPTION)
+        and pull.count_max == pulled.count_max
+        and pull.size_max == pulled.size_max
+        and pull.sub_version == pulled.sub_version
+        and _is_same(pull.subscription, pulled.subscription)
+        and _is_same(pull.expression_type, pulled.expression_type)
+    )
 
 
 cdef inline bint _is_same(bytes known, Span text) noexcept:

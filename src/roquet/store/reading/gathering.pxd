@@ -40,5 +40,5 @@ cdef class Gathering:
     cdef bytes whole_body(self)
     cdef const uint8_t* _find_entry(self) except? NULL
     cdef bint _take_run(self, const File* file) except -1
-    cdef void _fetch_ahead(self, const File* file) noexcept
+    cdef void _fetch(self, const File* file, Py_ssize_t ahead, Py_ssize_t count) noexcept
     cdef bint _is_usual_record(self, Span place, const File* file) noexcept

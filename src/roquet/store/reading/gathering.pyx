@@ -122,6 +122,7 @@ cdef class Gathering:
             file.is_verified = is_verified
             file.must_have_checksums = must_have_checksums
             file.fresh_from = fresh_from
+            self._fetch(&file, 0, _AHEAD_COUNT)
             while self._take_run(&file):
                 pass
         finally:
@@ -178,7 +179,7 @@ cdef class Gathering:
             entry = self._find_entry()
             if entry is NULL:
                 break
-            self._fetch_ahead(file)
+            self._fetch(file, _AHEAD_COUNT, 1)
             record = _place_of(entry, file)
             if not self._is_usual_record(record, file):
                 break
@@ -201,20 +202,23 @@ cdef class Gathering:
         self.pieces.append(piece)
         return count == _RUN_COUNT_MAX
 
-    cdef void _fetch_ahead(self, const File* file) noexcept:
-        """Have the memory send a record that comes some entries later.
+    cdef void _fetch(self, const File* file, Py_ssize_t ahead, Py_ssize_t count) noexcept:
+        """Have the memory send `count` records, the first of which comes `ahead` entries later.
 
         Those between the records of one queue belong to others, so the processor does not guess
         where the next one lies, and most of the time would be spent waiting for it.
         """
-        cdef Py_ssize_t position = self.position + _AHEAD_COUNT * ENTRY_SIZE
-        if self.entries.size - position < ENTRY_SIZE:
-            return
-        cdef Span record = _place_of(self.entries.start + position, file)
-        cdef Py_ssize_t line = 0
-        while line < record.size and line < _FETCHED_SIZE_MAX:
-            prefetch(record.start + line)
-            line += _LINE_SIZE
+        cdef Py_ssize_t position = self.position + ahead * ENTRY_SIZE
+        cdef Py_ssize_t end = min(position + count * ENTRY_SIZE, self.entries.size)
+        cdef Py_ssize_t line
+        cdef Span record
+        while end - position >= ENTRY_SIZE:
+            record = _place_of(self.entries.start + position, file)
+            line = 0
+            while line < record.size and line < _FETCHED_SIZE_MAX:
+                prefetch(record.start + line)
+                line += _LINE_SIZE
+            position += ENTRY_SIZE
 
     cdef bint _is_usual_record(
         self, Span place, const File* file

@@ -19,6 +19,15 @@ cdef class UsualReads:
     cdef Gathering find(
         self, bytes topic, int64_t queue_id, int64_t offset, limits, QueueBounds* bounds
     )
+    cdef Gathering _find(
+        self,
+        QueueTail queue,
+        bytes topic,
+        int64_t queue_id,
+        int64_t offset,
+        limits,
+        QueueBounds* bounds,
+    )
     cdef bint _gather(self, Gathering found, bint is_bulk) except -1
     cdef int64_t _max_offset(self, QueueTail queue) except -1
     cdef void _limit(self, Gathering found, int64_t first, bint is_bulk) noexcept

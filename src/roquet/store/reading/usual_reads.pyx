@@ -48,11 +48,26 @@ cdef class UsualReads:
     ):
         """What was found; None if that is not usual."""
         cdef QueueTail queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return None
+        try:
+            return self._find(queue, topic, queue_id, offset, limits, bounds)
+        except OSError:
+            # A file cannot be opened now. Whoever reads it next says why.
+            return None
+
+    cdef Gathering _find(
+        self,
+        QueueTail queue,
+        bytes topic,
+        int64_t queue_id,
+        int64_t offset,
+        limits,
+        QueueBounds* bounds,
+    ):
         cdef Gathering found
         cdef Py_buffer view
         cdef int64_t start, count
-        if queue is None:
-            return None
         bounds.min_offset = queue.min_offset
         bounds.max_offset = self._max_offset(queue)
         if not bounds.min_offset <= offset < bounds.max_offset:

@@ -9,18 +9,20 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.lane.lane import PlainLane
-from roquet.net.limits import ConnectionLimits
+from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.protocol.bodies.topic_config import TopicConfig
-from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.fields import read_header
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.sending import SendMessageReplyHeader
 from roquet.protocol.messages.batch_writing import encode_batch
+from roquet.protocol.messages.record import split_records
 from roquet.store.config import FlushMode
 from roquet.store.errors import SyncFailed
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
+from tests.support.few_descriptors import few_descriptors_left
 from tests.support.lane_traffic import command, frame_of, heartbeat, send_fields
 from tests.support.late_disk import stop_disk, sync_disk, until_late
 from tests.support.plain_requests import plain_pull, plain_send
@@ -209,6 +211,20 @@ async def test_a_newer_heartbeat_counts_for_the_next_pull(bed: BrokerBed) -> Non
     assert (codes[8], codes[9]) == (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
 
+async def test_settings_that_were_changed_meanwhile_count_for_the_next_pull(
+    bed: BrokerBed,
+) -> None:
+    client = bed.connect()
+    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    pull = encode_command(plain_pull("TopicA", 0, 0))
+    client.connection.data_received(2 * pull)
+    assert [(await client.replied()).code for _ in range(2)] == 2 * [ResponseCode.SUCCESS]
+    bed.broker.topics.update(TopicConfig(topic_name="TopicA", perm=int(Permission.WRITE)))
+    client.connection.data_received(pull)
+    assert (await client.replied()).code == ResponseCode.NO_PERMISSION
+    assert ways(bed) == (0, 0, 2, 1)
+
+
 async def test_a_pull_that_finds_nothing_waits(bed: BrokerBed) -> None:
     client = bed.connect()
     bed.broker.groups.find_or_create("plain-consumers", may_create=True)
@@ -348,3 +364,34 @@ async def test_a_send_that_does_not_want_to_wait_is_left_to_the_handler(
     client.connection.data_received(frame_of(command(310, fields, 1), b"a"))
     assert (await client.replied()).code == ResponseCode.SUCCESS
     assert ways(sync_bed) == (0, 1, 0, 0)
+
+
+@pytest.mark.parametrize("has_lane", [True, False])
+@pytest.mark.parametrize("left_count", [0, 1])  # A file takes two: one of them for its mapping.
+async def test_a_pull_that_finds_no_descriptor_left_may_try_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, has_lane: bool, left_count: int
+) -> None:
+    async with broker_bed(tmp_path) as bed:
+        with_topic(bed)
+        log = bed.broker.store._log
+        while len(log.files) < 3:
+            bed.put(b"1", topic="TopicA", queue_id=0)
+        client = BedClient(50_000)
+        bed.attach(client, DEFAULT_LIMITS, has_lane=has_lane)
+        client.send(plain_pull("TopicA", 0, 0))  # Makes the group, which is never plain.
+        await client.replied()
+        log.files[0].close()
+        with few_descriptors_left(left_count):
+            for opaque in range(3):
+                client.send(plain_pull("TopicA", 0, 0, opaque=opaque))
+                refusal = await client.replied()
+                assert (refusal.code, refusal.opaque) == (ResponseCode.SYSTEM_BUSY, opaque)
+                assert "try again later" in str(refusal.remark)
+            # What lies in files that are open is there for everybody.
+            client.send(plain_pull("TopicA", 0, bed.broker.store.max_offset("TopicA", 0) - 1))
+            assert (await client.replied()).code == ResponseCode.SUCCESS
+        client.send(plain_pull("TopicA", 0, 0))
+        reply = await client.replied()
+        assert [each.body for each in split_records(reply.body)][:2] == [b"0", b"1"]
+        assert "ulimit -n" in caplog.text
+        assert "Traceback" not in caplog.text

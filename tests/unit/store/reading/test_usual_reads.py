@@ -7,6 +7,7 @@ from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.drafts import draft
+from tests.support.few_descriptors import few_descriptors_left
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import EVERYTHING, opened
 
@@ -46,6 +47,16 @@ def test_a_read_in_two_files_of_the_log_is_not_usual(store: MessageStore) -> Non
     assert len(store._log.files) > 1
     assert store.usual_reads.read(b"TopicA", 0, 0, EVERYTHING) is None
     assert store.read("TopicA", 0, 0, EVERYTHING).count == 4
+
+
+def test_a_read_of_a_file_that_cannot_be_opened_now_is_not_usual(store: MessageStore) -> None:
+    while len(store._log.files) < 2:
+        append(store, 1)
+    store._log.files[0].close()
+    first = QueueReadLimits(1, 1 << 20)
+    with few_descriptors_left(0):
+        assert store.usual_reads.read(b"TopicA", 0, 0, first) is None
+    assert store.usual_reads.read(b"TopicA", 0, 0, first) is not None
 
 
 def test_a_read_that_finds_damage_is_not_usual_and_repairs_nothing(tmp_path: Path) -> None:
