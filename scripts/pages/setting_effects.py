@@ -75,7 +75,7 @@ BROKER: Final = {
         "notifyConsumerIdsChangedEnable": "members of a group are told when one comes or goes",
         "disableConsumeIfConsumerReadSlowly": "groups that are too far behind may read no more",
         "consumerFallbehindThreshold": "how far that is, in bytes of the log",
-        "flushConsumerOffsetInterval": "ms between saves of offsets",
+        "flushConsumerOffsetInterval": "ms between saves of offsets; fewer after a start",
     },
     "Delays and transactions": {
         "flushDelayOffsetInterval": "ms between saves of how far delays are",

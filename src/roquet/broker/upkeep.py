@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 _TICK_S: Final = 1.0
 _FILING_REST_S: Final = 0.01
+_FIRST_SAVE_MS: Final = 100
 _LOOK_FOR_MASTER_S: Final = 3.0
 _EXPIRE_PERIOD_S: Final = 10.0
 _CLEAN_PERIOD_S: Final = 10.0
@@ -129,8 +130,19 @@ async def _file_keys(broker: Broker) -> None:
 
 
 async def _save_offsets(broker: Broker) -> None:
+    """Soon after the start, then each time after twice as long, up to the interval.
+
+    A broker that is killed again and again before its first interval is over would send its groups
+    back to the same offsets each time. So it forgets at most what came in half of its life.
+    """
+    age_ms = _FIRST_SAVE_MS
+
+    def pause_ms() -> int:
+        return min(age_ms, broker.config.save_offsets_interval_ms)
+
     while True:
-        await broker.pauses.pause(lambda: broker.config.save_offsets_interval_ms)
+        await broker.pauses.pause(pause_ms)
+        age_ms += pause_ms()
         if not broker.config.is_slave:
             broker.pending_halves.commit_progress()
         broker.offset_saver.save_soon()

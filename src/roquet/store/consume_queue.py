@@ -21,6 +21,7 @@ from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.files.mapped_run import MappedRun
+from roquet.store.files.zeros import is_zero
 from roquet.store.queue_entries import count_before, leading_blanks, sound_count
 from roquet.store.tails import QueueTail
 
@@ -33,6 +34,8 @@ RESERVE_STEP_MAX: Final = 1 << 20
 # whole when these began, and every entry is compared with its record again when it is read.
 CHECKED_FILES: Final = 3
 
+# This much is stripped of zeros byte by byte.
+_STRIPPED_SIZE: Final = 64
 # Past everything.
 _NOWHERE: Final = 2**63
 _ENTRY: Final = Struct(">qiq")
@@ -66,11 +69,13 @@ class ConsumeQueue(QueueTail):
 
     __slots__ = (
         "_disk",
-        "_dropped_from",
+        "_found_end",
         "_has_new_file",
+        "_is_damaged",
         "_is_unusable",
         "_run",
         "_synced_offset",
+        "_written_from",
         "queue_id",
         "topic",
     )
@@ -84,8 +89,12 @@ class ConsumeQueue(QueueTail):
         self.topic = topic
         self.queue_id = queue_id
         self._synced_offset = 0
-        # The first offset that was dropped since the queue was loaded.
-        self._dropped_from = _NOWHERE
+        # What was dropped, and may be entered again, lies in the files up to here.
+        self._found_end = 0
+        # Whether anything else lies behind that.
+        self._is_damaged = False
+        # The first offset that was written since the queue was loaded, or synced.
+        self._written_from = _NOWHERE
         self._has_new_file = False
         # Whether files were found that make no queue. They stay until the first `cut`.
         self._is_unusable = False
@@ -108,6 +117,7 @@ class ConsumeQueue(QueueTail):
             file.reserve(size, min(max(RESERVE_STEP, size), RESERVE_STEP_MAX))
         file_now = self._run.file_at(start)
         assert file_now is not None
+        self._written_from = min(self._written_from, self.max_offset)
         self._write_to(file_now)
 
     def append(self, physical_offset: int, size: int, tags_code: int) -> None:
@@ -120,8 +130,11 @@ class ConsumeQueue(QueueTail):
     def append_many(self, entries: bytes) -> None:
         """Add packed entries, one after another.
 
-        Raises OSError after some of them, unless `reserve` was called for all.
+        Those that were dropped before and still lie there are left as they are. Raises OSError
+        after some of them, unless `reserve` was called for all.
         """
+        if self.max_offset < self._found_end:
+            entries = self._pass_over_found(entries)
         while entries:
             if self.position == self.reserved_position:
                 self.reserve()
@@ -168,6 +181,7 @@ class ConsumeQueue(QueueTail):
             self._has_new_file |= has_new_file
             raise
         self._synced_offset = end
+        self._written_from = _NOWHERE
 
     def give_back_memory(self) -> None:
         """Keep only the last file, which is read most, in the memory of this process."""
@@ -191,9 +205,7 @@ class ConsumeQueue(QueueTail):
         return file.mapping[start : min(start + count * ENTRY_SIZE, file.size)]
 
     def entry(self, offset: int) -> QueueEntry | None:
-        for entry in unpack_entries(self.entries(offset, 1)):
-            return QueueEntry(*entry)
-        return None
+        return self._entry_at(offset) if offset < self.max_offset else None
 
     def next_file_offset(self, offset: int) -> int:
         """The first offset of the first file that begins after `offset`; else `max_offset`."""
@@ -243,17 +255,18 @@ class ConsumeQueue(QueueTail):
         first = files[max(0, len(files) - CHECKED_FILES)]
         entries = _entries_of(files[files.index(first) :])
         self.min_offset = files[0].start // ENTRY_SIZE
-        if files[0].mapping[:ENTRY_SIZE] == _BLANK:
+        if files[0].peek(0, ENTRY_SIZE) == _BLANK:
             self.min_offset += leading_blanks(_entries_of(files[:1]))
         count = sound_count(entries)
-        is_damaged = bool(entries[count * ENTRY_SIZE :].lstrip(b"\0"))
-        if is_damaged:
+        self._is_damaged = bool(entries[count * ENTRY_SIZE :].lstrip(b"\0"))
+        if self._is_damaged:
             # Of two entries in the wrong order either may be the wrong one.
             count = max(0, count - 1)
         # What a killed process had written is there, but it may be in memory only.
         self._synced_offset = first.start // ENTRY_SIZE
         self._cut_to(self._synced_offset + count)
-        return self.last_physical_end() if is_damaged else None
+        self._found_end = self.max_offset
+        return self.last_physical_end() if self._is_damaged else None
 
     def last_physical_end(self) -> int:
         """Where the record of the last entry ends; 0 if there is none."""
@@ -263,13 +276,16 @@ class ConsumeQueue(QueueTail):
         return 0
 
     def cut(self, physical_limit: int) -> None:
-        """Drop the entries of records at and after `physical_limit`; see `wipe_dropped`."""
+        """Drop the entries of records at and after `physical_limit`; see `settle`."""
         if self._is_unusable:
             self.clear()
+        last = self.entry(self.max_offset - 1)
+        if last is not None and not last.is_blank and last.physical_offset < physical_limit:
+            return
         for file in reversed(self._run.files):
-            # Files after the last entry are still there, see `wipe_dropped`, but hold none.
-            size = max(0, self.max_offset * ENTRY_SIZE - file.start)
-            count = count_before(file.mapping[:size], physical_limit)
+            # Files after the last entry are still there, see `settle`, but hold none.
+            size = min(max(0, self.max_offset * ENTRY_SIZE - file.start), file.size)
+            count = count_before(file.peek(0, size), physical_limit) if size else 0
             if count:
                 self._cut_to(file.start // ENTRY_SIZE + count)
                 return
@@ -278,37 +294,52 @@ class ConsumeQueue(QueueTail):
             self._cut_to(self.min_offset)
 
     def drop_last(self) -> None:
-        """Drop the last entry; see `wipe_dropped`."""
+        """Drop the last entry; see `settle`."""
         self._cut_to(self.max_offset - 1)
 
     def dropped_entry(self) -> QueueEntry | None:
-        """What stood after the last entry, as long as `wipe_dropped` has not wiped it out."""
-        start = self.max_offset * ENTRY_SIZE
-        file = self._run.file_at(start)
-        if file is None:
-            return None
-        start -= file.start
-        return QueueEntry(*_ENTRY.unpack(file.mapping[start : start + ENTRY_SIZE]))
+        """What stood after the last entry, as long as `settle` has not wiped it out."""
+        return self._entry_at(self.max_offset)
 
-    def wipe_dropped(self) -> None:
-        """Wipe out what was dropped, and have what came in its place written.
+    def write_again(self, physical_limit: int) -> None:
+        """Have the next sync write the entries of all records that end behind the limit.
 
-        Not done at once, because recovery enters most of it again, as it was. To the kernel it
-        may have been written long ago, even if that failed; see `CommitLog.write_again`.
+        To the kernel they may be written, even if that failed; see `CommitLog.write_again`.
         """
-        start = self._dropped_from * ENTRY_SIZE
-        end = self.max_offset * ENTRY_SIZE
+        offset = self.offset_before(physical_limit)
+        self._written_from = min(self._written_from, offset)
+        self._synced_offset = min(self._synced_offset, offset)
+        start, end = offset * ENTRY_SIZE, self.max_offset * ENTRY_SIZE
         for file in self._run.files_between(start, end):
             file.write_again(max(start - file.start, 0), min(end, file.end) - file.start)
-        self._run.cut(end)
+
+    def settle(self, *, is_rest_synced: bool) -> None:
+        """Wipe out what was dropped and did not come again.
+
+        Not done at once, because recovery enters most of it again, as it was. Everything that was
+        written meanwhile has to be synced; the rest too, unless it is known to be.
+        """
+        if self._is_damaged or self.max_offset < self._found_end:
+            self._run.cut(self.max_offset * ENTRY_SIZE)
+            self._is_damaged = False
+        self._found_end = 0
+        if is_rest_synced:
+            self._synced_offset = min(self.max_offset, self._written_from)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether anything was written since the queue was loaded, or synced."""
+        return self._written_from < _NOWHERE
 
     def forget(self, log_start: int) -> list[MappedFile]:
         """Move `min_offset` to the first entry whose record is still in the log.
 
         Files in front of it are taken out of the queue; the caller removes them.
         """
-        offsets = range(self.min_offset, self.max_offset)
-        self.min_offset += bisect_left(offsets, log_start, key=self._physical_offset_from)
+        # Most often it stays where it is, and to ask many queues takes its time.
+        if self._physical_offset_from(self.min_offset) < log_start:
+            offsets = range(self.min_offset, self.max_offset)
+            self.min_offset += bisect_left(offsets, log_start, key=self._physical_offset_from)
         files = self._run.files
         gone = [each for each in files[:-1] if each.end <= self.min_offset * ENTRY_SIZE]
         del files[: len(gone)]
@@ -340,7 +371,8 @@ class ConsumeQueue(QueueTail):
     def detach(self) -> list[MappedFile]:
         """Become empty. The files are handed to the caller, who removes them."""
         files, self._run.files = self._run.files, []
-        self.min_offset = self.max_offset = self._synced_offset = 0
+        self.min_offset = self.max_offset = self._synced_offset = self._found_end = 0
+        self._is_damaged = False
         self._leave_file()
         return files
 
@@ -401,16 +433,38 @@ class ConsumeQueue(QueueTail):
         self.reserved_position = file.reserved_size - file.reserved_size % ENTRY_SIZE
 
     def _cut_to(self, max_offset: int) -> None:
+        self._found_end = max(self._found_end, self.max_offset)
         self.max_offset = max_offset
-        self._dropped_from = min(self._dropped_from, max_offset)
         # What comes is written over what was dropped, and all of it has to be synced.
         self._synced_offset = min(self._synced_offset, max_offset)
         self._leave_file()
+
+    def _pass_over_found(self, entries: bytes) -> bytes:
+        """Enter those that lie where they belong already; the rest has to be written."""
+        while entries and self.max_offset < self._found_end:
+            start = self.max_offset * ENTRY_SIZE
+            file = self._run.file_at(start)
+            assert file is not None
+            end = min(start + len(entries), self._found_end * ENTRY_SIZE, file.end)
+            if file.peek(start - file.start, end - start) != entries[: end - start]:
+                break
+            self.max_offset = end // ENTRY_SIZE
+            self._leave_file()
+            entries = entries[end - start :]
+        return entries
 
     def _leave_file(self) -> None:
         """The next entry has to find its file."""
         self.mapping = None
         self.position = self.reserved_position = 0
+
+    def _entry_at(self, offset: int) -> QueueEntry | None:
+        """What lies where the entry of an offset belongs."""
+        start = offset * ENTRY_SIZE
+        file = self._run.file_at(start)
+        if file is None:
+            return None
+        return QueueEntry(*_ENTRY.unpack(file.peek(start - file.start, ENTRY_SIZE)))
 
     def _physical_offset_from(self, offset: int) -> int:
         """Of the message at an offset or, if it is lost or its entry damaged, of the next one."""
@@ -446,7 +500,23 @@ def _entries_of(files: Sequence[MappedFile]) -> bytes:
 
     Most files are short, and there may be thousands: the zeros at the end are not read.
     """
-    *full, last = [each.mapping for each in files]
-    written_size = files[-1].written_end(0)
-    size = written_size + -written_size % ENTRY_SIZE
-    return b"".join([*full, last[:size]])
+    *full, last = files
+    written = _written_bytes(last)
+    return b"".join(
+        [*(each.peek(0, each.size) for each in full), written, bytes(-len(written) % ENTRY_SIZE)]
+    )
+
+
+def _written_bytes(file: MappedFile) -> bytes:
+    """All up to the last byte that is not zero."""
+    parts: list[bytes] = []
+    end = 0
+    for start, data_end in file.data_ranges():
+        parts += bytes(start - end), file.peek(start, data_end - start)
+        end = data_end
+    found = b"".join(parts)
+    # Most of it is space that was taken ahead, and to strip it byte by byte takes its time.
+    size = len(found)
+    while size > _STRIPPED_SIZE and is_zero(found, size // 2, size):
+        size //= 2
+    return found[:size].rstrip(b"\0")

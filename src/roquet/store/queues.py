@@ -1,7 +1,7 @@
 """All consume queues of a store, by topic and queue id."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
 from roquet.disk import Disk
@@ -19,6 +19,10 @@ def queues_on_disk(disk: Disk, layout: StoreLayout) -> Iterator[tuple[bytes, int
             for queue in disk.entries(layout.queues / topic.name):
                 if queue.is_directory and queue.name.isascii() and queue.name.isdigit():
                     yield name, int(queue.name)
+
+
+def _look_at_nothing(_: ConsumeQueue) -> None:
+    pass
 
 
 @final
@@ -50,25 +54,31 @@ class ConsumeQueues:
             queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
         return queue
 
-    def load(self) -> int | None:
-        """Find all queues; from where the log has to be dispatched again, if at all."""
+    def load(self, look_at: Callable[[ConsumeQueue], None] = _look_at_nothing) -> int | None:
+        """Find all queues; from where the log has to be dispatched again, if at all.
+
+        `look_at` is given each sound one while its files are open.
+        """
         suspect_from: int | None = None
         for topic, queue_id in queues_on_disk(self._disk, self._layout):
             queue = self.find_or_add(topic, queue_id)
             found = queue.load()
+            if found is None:
+                look_at(queue)
+            else:
+                suspect_from = found if suspect_from is None else min(suspect_from, found)
             # There may be more queues than a process can have files open.
             queue.close_files()
-            if found is not None:
-                suspect_from = found if suspect_from is None else min(suspect_from, found)
         # Without a single queue everything has to come from the log.
         return suspect_from if self.by_key else 0
 
     def close_files(self, keys: Iterable[tuple[bytes, int]]) -> None:
-        """Of these queues, once they are synced. Only while nobody else uses them."""
+        """Of these queues, once what was written is synced. Only while nobody else uses them."""
         for key in keys:
             queue = self.by_key.get(key)
             if queue is not None:
-                queue.sync()
+                if queue.is_written:
+                    queue.sync()
                 queue.close_files()
 
     def remove(self, queue: ConsumeQueue) -> list[MappedFile]:

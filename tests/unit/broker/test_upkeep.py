@@ -1,12 +1,15 @@
 """What a broker does by itself."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from roquet.broker.broker import Broker
 from roquet.broker.registration import Registered
-from roquet.broker.upkeep import _scrub, learn, start_upkeep
+from roquet.broker.upkeep import _save_offsets, _scrub, learn, start_upkeep
+from roquet.net.service import OnFailure
 from roquet.protocol.bodies.topic_config import TopicConfig
 from tests.support.broker_bed import broker_bed
 from tests.support.eventually import eventually
@@ -50,6 +53,42 @@ async def test_upkeep_saves_what_changed(tmp_path: Path) -> None:
         bed.broker.topics.update(TopicConfig(topic_name="orders"))
         file = tmp_path / "config" / "topics.json"
         await eventually(lambda: file.exists() and b'"orders"' in file.read_bytes())
+
+
+async def test_a_young_broker_saves_offsets_long_before_the_interval_is_over(
+    tmp_path: Path,
+) -> None:
+    async with broker_bed(tmp_path, save_offsets_interval_ms=86_400_000) as bed:
+        start_upkeep(bed.broker)
+        file = tmp_path / "config" / "consumerOffset.json"
+        # The second one comes after a save, and waits for no more than the broker is old.
+        for offset in (7, 8):
+            bed.broker.offsets.commit("readers", "TopicA", 0, offset)
+            await eventually(partial(_has, file, b'"0":%d' % offset))
+
+
+def _has(file: Path, wanted: bytes) -> bool:
+    return file.exists() and wanted in file.read_bytes()
+
+
+async def test_offsets_of_an_old_broker_are_saved_by_the_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roquet.broker.upkeep._FIRST_SAVE_MS", 1)
+    async with broker_bed(tmp_path, save_offsets_interval_ms=2) as bed:
+        pauses: list[int] = []
+        pause = bed.broker.pauses.pause
+
+        async def noted(interval_ms: Callable[[], int]) -> None:
+            pauses.append(interval_ms())
+            await pause(interval_ms)
+
+        monkeypatch.setattr(bed.broker.pauses, "pause", noted)
+        bed.broker.services.run(
+            "save offsets", lambda: _save_offsets(bed.broker), on_failure=OnFailure.STOP_ALL
+        )
+        await eventually(lambda: len(pauses) > 3)
+        assert pauses[:4] == [1, 2, 2, 2]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from roquet.store.consume_queue import (
     RESERVE_STEP_MAX,
     ConsumeQueue,
     QueueEntry,
+    pack_entry,
     unpack_entries,
 )
 from tests.support.faulty_disk import FaultyDisk
@@ -273,7 +274,7 @@ def test_a_cut_drops_the_entries_of_records_from_the_limit_on(
 ) -> None:
     append(queue, *range(100, 2600, 100))
     queue.cut(limit)
-    queue.wipe_dropped()
+    queue.settle(is_rest_synced=False)
     kept = [offset for offset in range(100, 2600, 100) if offset < limit]
     assert all_entries(queue) == entries_of(*kept)
     queue, suspect_from = reopened(queue)
@@ -281,6 +282,55 @@ def test_a_cut_drops_the_entries_of_records_from_the_limit_on(
     assert all_entries(queue) == entries_of(*kept)
     append(queue, 9000)
     assert all_entries(queue) == entries_of(*kept, 9000)
+
+
+def test_entries_that_come_again_as_they_were_are_not_written(
+    queue: ConsumeQueue, reopened: Reopen
+) -> None:
+    append(queue, *range(100, 2600, 100))
+    queue, _ = reopened(queue)
+    dropped = b"".join(queue.entries(offset, 10) for offset in (5, 10, 20))
+    queue.cut(600)
+    assert queue.max_offset == 5
+    queue.append_many(dropped)
+    assert not queue.is_written
+    assert all_entries(queue) == entries_of(*range(100, 2600, 100))
+    append(queue, 2600)
+    assert queue.entry(25) == (2600, 100, 2607)
+
+
+@pytest.mark.parametrize("count", [3, 12, 30])
+def test_other_entries_take_the_place_of_those_that_were_dropped(
+    queue: ConsumeQueue, reopened: Reopen, count: int
+) -> None:
+    append(queue, *range(100, 2600, 100))
+    queue, _ = reopened(queue)
+    dropped = queue.entries(5, 2)
+    queue.cut(600)
+    queue.append_many(dropped)
+    others = range(5000, 5000 + count * 100, 100)
+    queue.append_many(b"".join(pack_entry(*each) for each in entries_of(*others)))
+    queue.settle(is_rest_synced=True)
+    kept = entries_of(*range(100, 800, 100), *others)
+    assert all_entries(queue) == kept
+    queue, suspect_from = reopened(queue)
+    assert (suspect_from, all_entries(queue)) == (None, kept)
+
+
+def test_only_what_was_written_is_synced_if_the_rest_is_known_to_be(tmp_path: Path) -> None:
+    queue = open_queue(tmp_path)
+    append(queue, *range(100, 2600, 100))
+    queue.close()
+    disk = FaultyDisk(tmp_path)
+    queue = open_queue(tmp_path, disk)
+    queue.load()
+    queue.settle(is_rest_synced=True)
+    queue.sync()
+    assert disk.syncs == 0
+    append(queue, 2600)
+    queue.sync()
+    assert (disk.syncs, disk.unsynced()) == (1, [])
+    queue.close()
 
 
 def test_a_cut_does_not_bring_back_what_was_dropped(

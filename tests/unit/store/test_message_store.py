@@ -1,6 +1,6 @@
 import errno
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -26,6 +26,7 @@ from roquet.store.reading.time_search import Boundary
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.few_descriptors import few_descriptors_left
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import (
     EVERYTHING,
@@ -414,6 +415,39 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
     store.close()
     crash(open_store(tmp_path))
     assert open_descriptors() == before
+
+
+def test_what_a_burst_was_refused_for_lack_of_descriptors_is_taken_later(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append(draft(b"first", topic="First"))
+        store.flush()
+        with few_descriptors_left(12):
+            refused = refused_of(store, range(40))
+            assert 0 < len(refused) < 40
+            # What the flushing thread and upkeep do every now and then: files that were not used
+            # since the last round are closed, and there are descriptors for others.
+            for _ in range(2 * 40):
+                if not refused:
+                    break
+                store.flush()
+                store.clean()
+                refused = refused_of(store, refused)
+            assert refused == []
+        for queue_id in range(40):
+            assert bodies(store, queue_id=queue_id) == [b"%d" % queue_id]
+    with opened(tmp_path) as store:
+        assert sorted(store.queues()["TopicA"]) == [*range(40)]
+
+
+def refused_of(store: MessageStore, queue_ids: Iterable[int]) -> list[int]:
+    """Send one message to each of these queues; those that took none."""
+    refused = []
+    for queue_id in queue_ids:
+        try:
+            store.append(draft(b"%d" % queue_id, queue_id=queue_id))
+        except StoreUnavailable:
+            refused.append(queue_id)
+    return refused
 
 
 def test_what_is_held_back_is_not_there_yet(store: MessageStore) -> None:

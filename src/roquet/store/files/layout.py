@@ -21,6 +21,7 @@ import msgspec
 
 FILE_NAME_SIZE: Final = 20
 TOPIC_NAME_SIZE_MAX: Final = 255
+_QUEUES: Final = "consumequeue"
 
 
 class StoreLayout(msgspec.Struct, frozen=True):
@@ -29,7 +30,7 @@ class StoreLayout(msgspec.Struct, frozen=True):
 
     @property
     def queues(self) -> Path:
-        return self.root / "consumequeue"
+        return self.root / _QUEUES
 
     @property
     def index(self) -> Path:
@@ -68,7 +69,8 @@ class StoreLayout(msgspec.Struct, frozen=True):
         return self.root / "divergent"
 
     def queue(self, topic: str, queue_id: int) -> Path:
-        return self.queues / topic / str(queue_id)
+        # There may be tens of thousands, and each step would be a path of its own.
+        return self.root.joinpath(_QUEUES, topic, str(queue_id))
 
 
 def layout_of(root: Path, commit_log: Path | None = None) -> StoreLayout:

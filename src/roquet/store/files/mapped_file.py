@@ -20,8 +20,8 @@ _GIVEN_BACK_SIZE: Final = 16 << 20
 class MappedFile:
     """The bytes `start` to `end` of the address space that its directory is.
 
-    It is opened at the first use of `mapping`. A view of the mapping must not outlive the call
-    that made it, because a mapping with views cannot be closed.
+    It is opened at its first use, and mapped at the first use of `mapping`. A view of the mapping
+    must not outlive the call that made it, because a mapping with views cannot be closed.
     """
 
     __slots__ = (
@@ -66,9 +66,19 @@ class MappedFile:
     def mapping(self) -> mmap.mmap:
         self.is_touched = True
         if self._mapping is None:
-            self._open()
-            assert self._mapping is not None
+            descriptor = self._open()
+            self._mapping = self._disk.map(descriptor, self.size, writable=self._is_writable)
         return self._mapping
+
+    def peek(self, position: int, size: int) -> bytes:
+        """Bytes of it, without mapping it for them.
+
+        For who wants little of many files: what a mapping misses is read with all that lies around
+        it, and a file that was hardly ever written to becomes megabytes of zeros.
+        """
+        if self._mapping is not None:
+            return self._mapping[position : position + size]
+        return self._disk.read(self._open(), position, size)
 
     def reserve(self, size: int, step: int) -> None:
         """Make sure that the first `size` bytes can be written; if not, `step` bytes more at once.
@@ -92,7 +102,7 @@ class MappedFile:
 
     @property
     def is_open(self) -> bool:
-        return self._mapping is not None
+        return self._descriptor is not None
 
     def sync(self) -> None:
         """Return when everything written before the call survives a power cut."""
@@ -153,10 +163,9 @@ class MappedFile:
     def write_again(self, start: int, end: int) -> None:
         """Write what is there already, so that the next sync has to. Raises OSError."""
         descriptor = self._open()
-        with memoryview(self.mapping) as whole:
-            for position in range(start, end, _CHUNK_SIZE):
-                with whole[position : min(position + _CHUNK_SIZE, end)] as chunk:
-                    self._disk.write_parts(descriptor, position, (chunk,))
+        for position in range(start, end, _CHUNK_SIZE):
+            chunk = self.peek(position, min(_CHUNK_SIZE, end - position))
+            self._disk.write_parts(descriptor, position, (memoryview(chunk),))
 
     def data_ranges(self) -> list[tuple[int, int]]:
         """Where there may be something other than zeros; see `Disk.data_ranges`."""
@@ -207,13 +216,7 @@ class MappedFile:
 
     def _open(self) -> int:
         if self._descriptor is None:
-            descriptor = self._disk.open(self.path, writable=self._is_writable)
-            try:
-                self._mapping = self._disk.map(descriptor, self.size, writable=self._is_writable)
-            except OSError:
-                self._disk.close(descriptor)
-                raise
-            self._descriptor = descriptor
+            self._descriptor = self._disk.open(self.path, writable=self._is_writable)
             self._rests = False
         return self._descriptor
 

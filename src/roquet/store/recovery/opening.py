@@ -57,7 +57,12 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
         parts.queues,
         parts.deletions,
         # Another owner may have cut the log and written something else there.
-        LastOwner(was_clean, checkpoint, checkpoint.durable_end if ownership.was_ours else 0),
+        LastOwner(
+            was_clean,
+            ownership.was_ours,
+            checkpoint,
+            checkpoint.durable_end if ownership.was_ours else 0,
+        ),
         delay_levels_ms=parts.config.delay_levels_ms,
         distrust_queues=lambda: checkpoints.save(replace(checkpoints.value, queue_timestamp=0)),
         cutting=Cutting(lambda end: _keep_aside(parts, end, is_wanted=end == cut_end), cut_end),

@@ -24,6 +24,7 @@ from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.checkpoint import Checkpoint
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import Dispatcher, EntriesMissing
+from roquet.store.recovery.queue_ends import QueueEnds
 
 # A store that was closed is complete: only its end has to be found. Apache reads three files,
 # which would take us ten seconds; what is not read here is checked when it is used.
@@ -54,6 +55,7 @@ class LastOwner(NamedTuple):
     """What is known of the one who had the store before."""
 
     was_clean: bool
+    was_ours: bool
     checkpoint: Checkpoint
     # What lies before it was synced by one of us, and nobody else wrote to it since.
     synced_end: int
@@ -84,38 +86,28 @@ def recover(
 
     `distrust_queues` takes back what the checkpoint says of the queues.
     """
-    was_clean, checkpoint, synced_end = last_owner
+    was_clean, was_ours, checkpoint, synced_end = last_owner
     cut_end = cutting.end
     is_cut = cut_end < log.files_end
-    suspect_from = queues.load()
+    start = _scan_start(log, checkpoint, was_clean=was_clean)
+    if is_cut:
+        start = min(start, _file_start(log, cut_end))
+    ends = QueueEnds(log, queues, deletions)
+    suspect_from = ends.load(start)
     if suspect_from is not None and log.files:
         # Should this recovery be cut off, the next one finds queues that are sound, but not whole.
         distrust_queues()
-    for queue in queues:
-        if queue.last_physical_end() <= deletions.end_of(queue.topic, queue.queue_id):
-            queue.clear()
-        queue.close_files()
-    start = _scan_start(log, checkpoint, was_clean=was_clean, suspect_from=suspect_from)
-    if is_cut:
-        start = min(start, _file_start(log, cut_end))
-    durable_timestamp = None if was_clean else checkpoint.log_timestamp
-    lengths = {queue: queue.max_offset for queue in queues}
+        start = min(start, _file_start(log, suspect_from))
     while True:
-        for queue in queues:
-            queue.cut(start)
-            _drop_strays(log, queue)
-            queue.close_files()
+        ends.cut(start)
         dispatcher = Dispatcher(
             queues, deletions, delay_levels_ms, log_start=log.start, dispatched_from=start
         )
-        tail = _TailPass(
-            log, queues, dispatcher, durable_timestamp, checkpoint.durable_end, cut_end
-        )
+        tail = _TailPass(log, queues, dispatcher, last_owner, cut_end)
         try:
             tail.run(start)
-            for queue in queues:
-                if queue.max_offset < lengths.get(queue, 0):
-                    _check_dropped(log, queue, tail.end, start, was_clean=was_clean and not is_cut)
+            for queue in ends.shorter():
+                _check_dropped(log, queue, tail.end, start, was_clean=was_clean and not is_cut)
             break
         except EntriesMissing as missing:
             # Likewise: the checkpoint may have the next one begin later than this one has to.
@@ -124,7 +116,8 @@ def recover(
     cut_size = log.written_end(tail.end) - tail.end
     cut_path = cutting.keep_aside(tail.end) if cut_size else None
     log.cut(tail.end, is_zero_behind=not cut_size)
-    _keep_what_was_found(log, queues, tail, start, synced_end)
+    _keep_log(log, tail, start, synced_end)
+    _keep_queues(queues, tail, is_rest_synced=was_clean or was_ours)
     return RecoveryReport(
         was_clean=was_clean,
         log_start=log.start,
@@ -175,18 +168,23 @@ class _TailPass:
         log: CommitLog,
         queues: ConsumeQueues,
         dispatcher: Dispatcher,
-        durable_timestamp: int | None,
-        durable_end: int,
+        last_owner: LastOwner,
         cut_end: int,
     ) -> None:
+        was_clean, was_ours, checkpoint, _ = last_owner
         self._log = log
         self._end_max = min(cut_end, log.files_end)
-        self._durable_end = min(durable_end, self._end_max)
+        self._durable_end = min(checkpoint.durable_end, self._end_max)
         self._queues = queues
-        # Those with entries that are not synced.
-        self.open_queues: set[tuple[bytes, int]] = set()
+        self._open_queues: set[tuple[bytes, int]] = set()
         self._dispatch_all = dispatcher.dispatch_all
-        self._durable_timestamp = durable_timestamp
+        self._durable_timestamp = None if was_clean else checkpoint.log_timestamp
+        # Entries of records up to this time were synced, if they are as they were. Apache may write
+        # a checkpoint before it has synced the queues.
+        self._entries_synced_at = checkpoint.recovery_timestamp if was_ours else 0
+        # The first record whose entry may not be, None if all are; queues that have such entries.
+        self.entries_unsafe_from: int | None = None
+        self.unsafe_queues: set[tuple[bytes, int]] = set()
         self.end = 0
         self.cut_reason = ""
         self.record_count = 0
@@ -236,25 +234,32 @@ class _TailPass:
         durable_timestamp = inf if self._durable_timestamp is None else self._durable_timestamp
         for stretch in self._log.stretches(start, self._end_max):
             self._dispatch_all(stretch)
-            self._limit_open_queues(stretch)
+            self._note_queues(stretch)
             self.last_timestamp = stretch.last_timestamp
             self.record_count += stretch.record_count
             if stretch.latest_timestamp >= durable_timestamp and self.unsafe_from is None:
                 # Some records before it may be durable: to write them again does no harm.
                 self.unsafe_from = stretch.start
 
-    def _limit_open_queues(self, stretch: Stretch) -> None:
-        used = self.open_queues
-        used.update((run.topic, run.queue_id) for run in stretch.runs)
+    def _note_queues(self, stretch: Stretch) -> None:
+        used = {(run.topic, run.queue_id) for run in stretch.runs}
         used.update((each.topic, each.queue_id) for each in stretch.others)
-        if len(used) > OPEN_QUEUE_COUNT_MAX:
-            self._queues.close_files(used)
-            used.clear()
+        if self.entries_unsafe_from is None and self._has_unsafe_entries(stretch):
+            self.entries_unsafe_from = stretch.start
+        if self.entries_unsafe_from is not None:
+            self.unsafe_queues |= used
+        self._open_queues |= used
+        if len(self._open_queues) > OPEN_QUEUE_COUNT_MAX:
+            self._queues.close_files(self._open_queues)
+            self._open_queues.clear()
+
+    def _has_unsafe_entries(self, stretch: Stretch) -> bool:
+        # A store that was closed has none.
+        is_known = self._durable_timestamp is None
+        return not is_known and stretch.latest_timestamp > self._entries_synced_at
 
 
-def _scan_start(
-    log: CommitLog, checkpoint: Checkpoint, *, was_clean: bool, suspect_from: int | None
-) -> int:
+def _scan_start(log: CommitLog, checkpoint: Checkpoint, *, was_clean: bool) -> int:
     files = log.files
     if not files:
         return 0
@@ -263,8 +268,7 @@ def _scan_start(
     else:
         timestamps = [_first_timestamp(log, file.start) for file in files]
         index = first_file_to_scan(timestamps, checkpoint.recovery_timestamp)
-    start = files[index].start
-    return start if suspect_from is None else min(start, _file_start(log, suspect_from))
+    return files[index].start
 
 
 def _first_timestamp(log: CommitLog, file_start: int) -> int | None:
@@ -297,32 +301,7 @@ def _check_dropped(
         raise EntriesMissing(known_from)
 
 
-def _drop_strays(log: CommitLog, queue: ConsumeQueue) -> None:
-    """Drop entries at the end of a queue that do not lead to their record.
-
-    Apache leaves some behind when it cuts a queue, and finds them again after a restart.
-    """
-    while (entry := queue.entry(queue.max_offset - 1)) is not None:
-        if entry.is_blank or entry.physical_offset < log.start:
-            return
-        try:
-            record = log.record_at(entry.physical_offset)
-        except BadRecord:
-            queue.drop_last()
-            continue
-        if (record.topic, record.queue_id, record.queue_offset, record.size) == (
-            queue.topic,
-            queue.queue_id,
-            queue.max_offset - 1,
-            entry.size,
-        ):
-            return
-        queue.drop_last()
-
-
-def _keep_what_was_found(
-    log: CommitLog, queues: ConsumeQueues, tail: _TailPass, start: int, synced_end: int
-) -> None:
+def _keep_log(log: CommitLog, tail: _TailPass, start: int, synced_end: int) -> None:
     """Make sure that what was found stays; the log is cut."""
     for file in log.files:
         file.is_verified = file.start >= start and not any(
@@ -334,16 +313,20 @@ def _keep_what_was_found(
     log.synced_end = start
     log.sync()
     log.last_store_timestamp = tail.last_timestamp
-    # Queues are synced later, by the one who flushes: until then, the checkpoint has the next
-    # recovery begin where this one did.
-    for queue in queues:
-        queue.wipe_dropped()
-        for gone in queue.forget(log.start):
-            gone.remove()
+
+
+def _keep_queues(queues: ConsumeQueues, tail: _TailPass, *, is_rest_synced: bool) -> None:
+    """They are synced later, by the one who flushes, as long as enough files can be open.
+
+    Until then, the checkpoint has the next recovery begin where this one did.
+    """
+    for key, queue in tuple(queues.by_key.items()):
+        if key in tail.unsafe_queues:
+            assert tail.entries_unsafe_from is not None
+            queue.write_again(tail.entries_unsafe_from)
+        queue.settle(is_rest_synced=is_rest_synced)
         if len(queues.by_key) > OPEN_QUEUE_COUNT_MAX:
-            if (queue.topic, queue.queue_id) in tail.open_queues:
-                queue.sync()
-            queue.close_files()
+            queues.close_files([key])
 
 
 def _missing_files(log: CommitLog) -> list[DamagedRange]:

@@ -30,6 +30,17 @@ def test_a_file_that_finds_no_space_leaves_nothing(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["log"]
 
 
+def test_a_look_at_some_bytes_maps_nothing_and_sees_what_the_mapping_does(tmp_path: Path) -> None:
+    file = create_file(SystemDisk(), tmp_path / "file", 0, PAGE_SIZE)
+    assert file.peek(8, 5) == bytes(5)
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    file.mapping[10:15] = b"hello"
+    assert file.peek(8, 5) == b"\0\0hel"
+    file.close()
+    assert file.peek(8, 5) == b"\0\0hel"
+    file.close()
+
+
 def test_what_is_written_is_in_the_file(tmp_path: Path) -> None:
     file = create_file(SystemDisk(), tmp_path / "file", 0, PAGE_SIZE)
     file.mapping[10:15] = b"hello"

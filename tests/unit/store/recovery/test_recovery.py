@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from mmap import mmap
 from pathlib import Path
 from shutil import rmtree
 
@@ -286,6 +287,91 @@ def test_queues_are_synced_by_the_one_who_flushes_and_not_before_the_store_serve
     store.flush()
     assert "0" in disk.synced
     crash(store)
+
+
+def test_after_a_clean_end_no_queue_is_written_or_synced_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    store.close()
+    queue_files = sorted(tmp_path.glob("consumequeue/*/*/*"))
+    before = [each.stat() for each in queue_files]
+    disk = WatchedDisk()
+    store = open_store(tmp_path, disk=disk)
+    assert bodies(store) == expected("TopicA")
+    store.flush()
+    assert "0" not in disk.synced
+    after = [each.stat() for each in queue_files]
+    assert [(each.st_mtime_ns, each.st_blocks) for each in after] == [
+        (each.st_mtime_ns, each.st_blocks) for each in before
+    ]
+    crash(store)
+
+
+def test_after_a_crash_entries_since_the_checkpoint_are_written_again_and_no_others(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock()
+    store = open_store(tmp_path, clock=clock)
+    old_count = 0
+    while store.log_end < 3900:  # up to the end of the first file
+        store.append(draft(b"old", topic="Idle", queue_id=3))
+        old_count += 1
+    clock.advance(60)
+    store.append(draft(bytes(100), topic="Busy", queue_id=5))
+    store.flush()
+    for _ in range(20):
+        store.append(draft(b"young", topic="Busy", queue_id=5))
+    crash(store)
+    disk = WatchedDisk()
+    store = open_store(tmp_path, clock=clock, disk=disk)
+    assert report_of(store).scanned_from == 0
+    assert {directory for directory, _ in disk.written} & {"3", "5"} == {"5"}
+    store.flush()
+    assert set(disk.synced) & {"3", "5"} == {"5"}
+    assert bodies(store, "Idle", queue_id=3) == [b"old"] * old_count
+    assert bodies(store, "Busy", queue_id=5) == [bytes(100), *[b"young"] * 20]
+    crash(store)
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash], ids=["clean", "crash"])
+def test_an_idle_queue_is_opened_once_and_not_mapped(
+    tmp_path: Path, end: Callable[[MessageStore], None]
+) -> None:
+    clock = FakeClock()
+    store = open_store(tmp_path, clock=clock)
+    for queue_id in range(30):
+        store.append(draft(b"idle", topic="Idle", queue_id=queue_id))
+    clock.advance(60)
+    for _ in range(120):
+        store.append(draft(b"other"))
+    clock.advance(60)
+    store.append(draft(b"last"))
+    store.flush()
+    end(store)
+    disk = CountingDisk()
+    store = open_store(tmp_path, clock=clock, disk=disk)
+    assert report_of(store).scanned_from > 0
+    idle = [path for path in disk.opened if path.parent.parent.name == "Idle"]
+    assert len(idle) == len(set(idle)) == 30
+    assert not any("Idle" in path.parts for path in disk.mapped)
+    assert bodies(store, "Idle", queue_id=29) == [b"idle"]
+    crash(store)
+
+
+class CountingDisk(QuickDisk):
+    """Notes which files are opened, and which are mapped."""
+
+    def __init__(self) -> None:
+        self.opened: list[Path] = []
+        self.mapped: list[Path] = []
+
+    def open(self, path: Path, *, writable: bool) -> int:
+        self.opened.append(path)
+        return super().open(path, writable=writable)
+
+    def map(self, descriptor: int, size: int, *, writable: bool) -> mmap:
+        self.mapped.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        return super().map(descriptor, size, writable=writable)
 
 
 def test_more_queues_than_files_can_be_open_are_recovered(
