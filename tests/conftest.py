@@ -36,7 +36,7 @@ settings.load_profile("long" if os.environ.get("ROQUET_LONG") else "normal")
 def _ports_are_nobody_elses() -> Iterator[None]:
     """A server that a test stops and starts again finds its port free."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ports, "PORTS", any_ports())
+        patch.setattr(ports, "turns", ports.in_turn(any_ports()))
         yield
 
 

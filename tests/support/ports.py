@@ -17,8 +17,8 @@ from itertools import cycle
 from pathlib import Path
 
 _LOWEST = 10_000
-_BLOCK_SIZE = 400
-_BLOCK_COUNT = 25
+_BLOCK_SIZE = 800
+_BLOCK_COUNT = 12
 _NAMED_COUNT = 200
 # A broker takes the port two below its own, too, and the one above.
 _BROKER_PORTS = 4
@@ -44,8 +44,7 @@ def _turns() -> Iterator[int]:
 def any_ports() -> range:
     """What servers inside this process choose from when they may take any."""
     block = _own_block()
-    # Not the outermost ones: a broker has neighbours.
-    return range(block + _NAMED_COUNT + _BROKER_PORTS, block + _BLOCK_SIZE - _BROKER_PORTS)
+    return range(block + _NAMED_COUNT + _BELOW, block + _BLOCK_SIZE, _BROKER_PORTS)
 
 
 @cache

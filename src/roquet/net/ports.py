@@ -8,22 +8,36 @@ that very port, and then talks to itself. So servers get one below that range.
 import errno
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import cycle, islice
 from typing import Final, TypeVar
 
 from roquet.net.errors import NoFreePort
 
-# Linux begins its own range at 32768, other systems at 49152.
-PORTS: Final = range(20_000, 32_000)
+# Linux begins its own range at 32768, other systems at 49152. A broker has the port two below its
+# own and the one above, but a slave listens there only when it becomes master: so nobody else is
+# given a port that near.
+PORTS: Final = range(20_000, 32_000, 4)
 _TRIES_MAX: Final = 50
 
 T = TypeVar("T")
 
 
+def in_turn(ports: Sequence[int]) -> Iterator[int]:
+    """From anywhere on, so that processes seldom meet.
+
+    Nobody in a process is given what another one got there, who may listen later, or be away.
+    """
+    begin = random.randrange(len(ports))  # noqa: S311  Nobody is kept out by a secret port.
+    return cycle([*ports[begin:], *ports[:begin]])
+
+
+turns = in_turn(PORTS)
+
+
 def free_port(host: str, *distances: int) -> int:
     """A port that is free now, and with it those at these distances. Raises NoFreePort."""
-    for _ in range(_TRIES_MAX):
-        port = random.choice(PORTS)  # noqa: S311  Nobody is kept out by a secret port.
+    for port in islice(turns, _TRIES_MAX):
         if all(_is_free(host, port + distance) for distance in (0, *distances)):
             return port
     raise NoFreePort(host)

@@ -2,24 +2,38 @@
 
 import errno
 import socket
+from itertools import repeat
 
 import pytest
 
+from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.net import ports
 from roquet.net.errors import NoFreePort
-from roquet.net.ports import at_free_port, free_port
+from roquet.net.ports import PORTS, at_free_port, free_port
 
 HOST = "127.0.0.1"
 LINUX_FIRST_OUTGOING_PORT = 32_768
 
 
 def test_a_port_is_none_of_outgoing_connections() -> None:
-    assert 1024 <= free_port(HOST) < LINUX_FIRST_OUTGOING_PORT
+    assert min(PORTS) >= 1024
+    assert max(PORTS) < LINUX_FIRST_OUTGOING_PORT
+
+
+def test_nobody_is_given_the_port_of_another_who_may_listen_later() -> None:
+    given = [free_port(HOST) for _ in range(20)]
+    assert len(set(given)) == len(given)
+
+
+def test_a_port_is_no_neighbour_of_another_broker() -> None:
+    distances = (0, FAST_PORT_DISTANCE, HA_PORT_DISTANCE)
+    taken = [port + distance for port in PORTS for distance in distances]
+    assert len(set(taken)) == len(taken)
 
 
 def test_its_neighbours_are_free_too(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port(HOST, -2)
-    monkeypatch.setattr(ports, "PORTS", (port,))
+    monkeypatch.setattr(ports, "turns", repeat(port))
     with socket.create_server((HOST, port - 2)):
         assert free_port(HOST, 1) == port
         with pytest.raises(NoFreePort, match=HOST):
