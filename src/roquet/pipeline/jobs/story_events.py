@@ -57,10 +57,16 @@ def story_events(
     messages: Iterable[FoundMessage], traces: Iterable[TraceRecord]
 ) -> list[StoryEvent]:
     """Oldest first; of one moment, in the order in which such things happen."""
-    traces = list(traces)
+    messages, traces = list(messages), list(traces)
+    born = {each.id: each.born for each in messages}
     groups = {each.request_id: each.group for each in traces if isinstance(each, SubBeforeRecord)}
     told = [event for message in messages for event in _events_of(message)]
-    told += [event for trace in traces for event in _traced(trace, groups)]
+    told += [
+        # Producers look at the clock before they stamp a message with its time.
+        event._replace(time=max(event.time, born.get(event.id, event.time)))
+        for trace in traces
+        for event in _traced(trace, groups)
+    ]
     # The sort is stable, and what brokers have comes before what clients say of it.
     return sorted(told, key=lambda event: event.time)
 

@@ -46,11 +46,20 @@ def after(at_ms: int, retry: int, *, is_success: bool, group: str | None) -> Sub
     return SubAfterRecord(f"R{retry}", "ID", 4, is_success, None, outcome, moment, group)
 
 
-def test_a_life_is_told_in_its_order() -> None:
-    sent = PubRecord(
-        START_MS + 3, None, "shop", "orders", "ID", None, None, "127.0.0.1:1", 3, 3,
+def sent(at_ms: int) -> PubRecord:
+    return PubRecord(
+        START_MS + at_ms, None, "shop", "orders", "ID", None, None, "127.0.0.1:1", 3, 3,
         MessageKind.NORMAL, None, True,
     )  # fmt: skip
+
+
+def test_a_life_begins_with_the_message_even_if_its_producer_looked_at_the_clock_before() -> None:
+    told = story_events([found("orders", 0.002)], [sent(-1)])
+    assert [event.what for event in told] == ["made", "sent", "stored"]
+    assert [event.time for event in told][:2] == [START, START]
+
+
+def test_a_life_is_told_in_its_order() -> None:
     messages = [
         found(
             "%DLQ%billing", 9, retry_count=1, properties={"DEAD_LETTER_REASON": "no such account"}
@@ -63,7 +72,7 @@ def test_a_life_is_told_in_its_order() -> None:
         before(6000, 1),
         before(100, 0),
         after(200, 0, is_success=False, group="billing"),
-        sent,
+        sent(3),
     ]
     told = story_events(messages, traces)
     assert [(event.what, event.group) for event in told] == [
