@@ -21,7 +21,7 @@ from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.files.mapped_run import MappedRun
-from roquet.store.files.zeros import is_zero
+from roquet.store.files.written_bytes import written_bytes
 from roquet.store.queue_entries import count_before, leading_blanks, sound_count
 from roquet.store.tails import QueueTail
 
@@ -34,8 +34,6 @@ RESERVE_STEP_MAX: Final = 1 << 20
 # whole when these began, and every entry is compared with its record again when it is read.
 CHECKED_FILES: Final = 3
 
-# This much is stripped of zeros byte by byte.
-_STRIPPED_SIZE: Final = 64
 # Past everything.
 _NOWHERE: Final = 2**63
 _ENTRY: Final = Struct(">qiq")
@@ -501,22 +499,7 @@ def _entries_of(files: Sequence[MappedFile]) -> bytes:
     Most files are short, and there may be thousands: the zeros at the end are not read.
     """
     *full, last = files
-    written = _written_bytes(last)
+    written = written_bytes(last)
     return b"".join(
         [*(each.peek(0, each.size) for each in full), written, bytes(-len(written) % ENTRY_SIZE)]
     )
-
-
-def _written_bytes(file: MappedFile) -> bytes:
-    """All up to the last byte that is not zero."""
-    parts: list[bytes] = []
-    end = 0
-    for start, data_end in file.data_ranges():
-        parts += bytes(start - end), file.peek(start, data_end - start)
-        end = data_end
-    found = b"".join(parts)
-    # Most of it is space that was taken ahead, and to strip it byte by byte takes its time.
-    size = len(found)
-    while size > _STRIPPED_SIZE and is_zero(found, size // 2, size):
-        size //= 2
-    return found[:size].rstrip(b"\0")
