@@ -22,7 +22,7 @@ from yamllint.config import YamlLintConfig
 from roquet import __version__
 from roquet.broker.settings.apache_keys import read_config as read_broker_config
 from roquet.namesrv.config import read_config as read_name_server_config
-from roquet.protocol.bodies.properties_text import read_properties_text
+from roquet.protocol.properties_text import read_properties_text
 from tests.support.page_blocks import ROOT
 from tests.support.shell_lines import fault_of
 

@@ -15,7 +15,7 @@ import yaml
 from roquet.broker.settings import apache_keys
 from roquet.cli.operating.config_file import ConfigFile
 from roquet.namesrv import config as namesrv_config
-from roquet.protocol.bodies.properties_text import read_properties_text
+from roquet.protocol.properties_text import read_properties_text
 from roquet.testing import BlockingCluster
 from tests.support.page_blocks import ROOT, Block, blocks_of, pages
 from tests.support.page_run import PageRun, matches

@@ -11,7 +11,6 @@ from roquet.protocol.bodies.body import Body, read_body, write_body
 from roquet.protocol.bodies.consume_stats import ConsumeStatsList
 from roquet.protocol.bodies.group_config import GroupConfigTable
 from roquet.protocol.bodies.heartbeat import Heartbeat
-from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
 from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
 from roquet.protocol.bodies.registration import (
     BrokerRegistration,
@@ -23,6 +22,7 @@ from roquet.protocol.bodies.running_info import ConsumerRunningInfo
 from roquet.protocol.codes import VERSION_5_0_0
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.lenient_json import strict_json, with_bare_integer_keys
+from roquet.protocol.properties_text import read_properties_text, write_properties_text
 from tests.support.declared_bodies import declared_bodies
 
 # A lone member of that name is a reference, on both sides.

@@ -16,7 +16,6 @@ from hypothesis import settings
 from msgspec import Raw
 
 from roquet.protocol.acl_signature import has_valid_signature
-from roquet.protocol.bodies.properties_text import read_properties_text
 from roquet.protocol.catalog import CATALOG, decode_reply, decode_request
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, decode_command
@@ -35,6 +34,7 @@ from roquet.protocol.messages.properties import (
     without_property_bytes,
 )
 from roquet.protocol.messages.record import peek_record, read_record, split_records, verify_record
+from roquet.protocol.properties_text import read_properties_text
 from roquet.protocol.record_columns import PropertiesForm, decode_records
 from roquet.protocol.sql_filter import compile_filter
 from roquet.protocol.subscription import parse_subscription

@@ -22,7 +22,6 @@ from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.names import TopicList
-from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
 from roquet.protocol.bodies.registration import read_registration
 from roquet.protocol.bodies.route import BrokerMemberGroupReply, TopicRoute
 from roquet.protocol.codes import VERSION_4_9_4, RequestCode as Code, ResponseCode
@@ -55,6 +54,7 @@ from roquet.protocol.headers.routes import (
 )
 from roquet.protocol.lenient_json import with_bare_integer_keys
 from roquet.protocol.names import ORDER_NAMESPACE
+from roquet.protocol.properties_text import read_properties_text, write_properties_text
 from roquet.settings.log_level import obey_log_level
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ import msgspec
 
 from roquet.net.crowd import Crowd
 from roquet.net.errors import CallTimedOut, ConnectionLost, Refused, TooManyInFlight
+from roquet.net.lane import Lane
 from roquet.net.limits import ConnectionLimits
 from roquet.net.pending_calls import PendingCall, PendingCalls
 from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
@@ -53,19 +54,6 @@ class Waiting(Protocol):
 
 # From a frame of the peer to the bytes that answer it at once, if any do.
 AnswerFrame = Callable[["Connection", Frame], bytes | None]
-
-
-class Lane(Protocol):
-    """Answers frames that leave nothing to decide, where they lie. Others it leaves whole."""
-
-    def take(
-        self, connection: "Connection", frames: WholeFrames, replies: list[bytes], size_max: int
-    ) -> int:
-        """Answers frames up to the first that it leaves, and moves `frames.position` to that.
-
-        What they are answered with at once is added to `replies`; returned is how many bytes that
-        is. It stops when they are `size_max`, or more.
-        """
 
 
 @final

@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any, final
 
 from roquet.clock import Clock
-from roquet.net.connection import Connection, Lane
+from roquet.net.connection import Connection
 from roquet.net.crowd import Crowd
 from roquet.net.door import Door
 from roquet.net.errors import AddressTaken
+from roquet.net.lane import Lane
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.listening import Listener, is_scarce
 from roquet.net.ports import at_free_port

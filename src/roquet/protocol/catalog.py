@@ -51,7 +51,6 @@ from roquet.protocol.bodies.offset_table import (
     ResetOffsetList,
     ResetOffsets,
 )
-from roquet.protocol.bodies.properties_text import read_properties_text
 from roquet.protocol.bodies.registration import BrokerRegistration, read_registration
 from roquet.protocol.bodies.replicas import EpochList, HaStatus
 from roquet.protocol.bodies.route import BrokerMemberGroupReply, ClusterInfo, TopicRoute
@@ -90,6 +89,7 @@ from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.messages.batch import BatchItem, decode_batch
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import split_records
+from roquet.protocol.properties_text import read_properties_text
 
 BodyReader: TypeAlias = Callable[[Command, Header], object]
 BodyForm: TypeAlias = type[Any] | BodyReader

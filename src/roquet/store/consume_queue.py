@@ -1,21 +1,15 @@
-"""One queue of a topic: where each of its messages lies in the commit log.
-
-    entry i, at byte 20 * i of the queue
-      0  int64  physical offset of the record
-      8  int32  size of the record
-     12  int64  hash of the tag; the time of delivery in the queues of delayed messages
+"""One queue of a topic: its entries, one after another in files of one size.
 
 Zeros follow the last entry. A queue that begins in the middle of a file, or lost a message
-forever, is filled with blank entries: offset 0 and the largest size. The queue is a cache
-of the log: what is not sound is cut off here and made again by recovery.
+forever, is filled with blanks. The queue is a cache of the log: what is not sound is cut off
+here and made again by recovery.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from struct import Struct
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory
@@ -23,9 +17,15 @@ from roquet.store.files.mapped_file import MappedFile
 from roquet.store.files.mapped_run import MappedRun
 from roquet.store.files.written_bytes import written_bytes
 from roquet.store.queue_entries import count_before, leading_blanks, sound_count
+from roquet.store.queue_entry import (
+    BLANK,
+    BLANK_SIZE,
+    ENTRY_SIZE,
+    QueueEntry,
+    pack_entry_into,
+)
 from roquet.store.tails import QueueTail
 
-BLANK_SIZE: Final = 2**31 - 1
 # How many bytes of a queue file are taken from the disk at once: a broker can have thousands
 # of queues, and most of them are short.
 RESERVE_STEP: Final = 1 << 16
@@ -36,26 +36,6 @@ CHECKED_FILES: Final = 3
 
 # Past everything.
 _NOWHERE: Final = 2**63
-_ENTRY: Final = Struct(">qiq")
-ENTRY_SIZE: Final = _ENTRY.size
-_BLANK: Final = _ENTRY.pack(0, BLANK_SIZE, 0)
-_pack_entry_into = _ENTRY.pack_into
-pack_entry: Final = _ENTRY.pack
-unpack_entries: Final = _ENTRY.iter_unpack
-
-
-class QueueEntry(NamedTuple):
-    physical_offset: int
-    size: int
-    tags_code: int
-
-    @property
-    def physical_end(self) -> int:
-        return self.physical_offset + self.size
-
-    @property
-    def is_blank(self) -> bool:
-        return self.physical_offset == 0 and self.size == BLANK_SIZE
 
 
 @final
@@ -121,7 +101,7 @@ class ConsumeQueue(QueueTail):
     def append(self, physical_offset: int, size: int, tags_code: int) -> None:
         """Add the entry of `max_offset`; `position` is before `reserved_position`."""
         position = self.position
-        _pack_entry_into(self.mapping, position, physical_offset, size, tags_code)  # type: ignore[arg-type]
+        pack_entry_into(self.mapping, position, physical_offset, size, tags_code)  # type: ignore[arg-type]
         self.position = position + ENTRY_SIZE
         self.max_offset += 1
 
@@ -149,7 +129,7 @@ class ConsumeQueue(QueueTail):
         assert self.min_offset <= offset < self.max_offset
         file = self._run.file_at(offset * ENTRY_SIZE)
         assert file is not None
-        _pack_entry_into(file.mapping, offset * ENTRY_SIZE - file.start, *entry)
+        pack_entry_into(file.mapping, offset * ENTRY_SIZE - file.start, *entry)
         self._synced_offset = min(self._synced_offset, offset)
 
     def append_blanks(self, max_offset: int) -> None:
@@ -253,7 +233,7 @@ class ConsumeQueue(QueueTail):
         first = files[max(0, len(files) - CHECKED_FILES)]
         entries = _entries_of(files[files.index(first) :])
         self.min_offset = files[0].start // ENTRY_SIZE
-        if files[0].peek(0, ENTRY_SIZE) == _BLANK:
+        if files[0].peek(0, ENTRY_SIZE) == BLANK:
             self.min_offset += leading_blanks(_entries_of(files[:1]))
         count = sound_count(entries)
         self._is_damaged = bool(entries[count * ENTRY_SIZE :].lstrip(b"\0"))
@@ -402,7 +382,7 @@ class ConsumeQueue(QueueTail):
         file = self._run.files[0]
         blank_size = offset * ENTRY_SIZE - file.start
         file.reserve(blank_size, RESERVE_STEP)
-        file.mapping[:blank_size] = _BLANK * (blank_size // ENTRY_SIZE)
+        file.mapping[:blank_size] = BLANK * (blank_size // ENTRY_SIZE)
         self.min_offset = self.max_offset = offset
         self._write_to(file)
 
@@ -462,7 +442,7 @@ class ConsumeQueue(QueueTail):
         file = self._run.file_at(start)
         if file is None:
             return None
-        return QueueEntry(*_ENTRY.unpack(file.peek(start - file.start, ENTRY_SIZE)))
+        return QueueEntry.unpack(file.peek(start - file.start, ENTRY_SIZE))
 
     def _physical_offset_from(self, offset: int) -> int:
         """Of the message at an offset or, if it is lost or its entry damaged, of the next one."""

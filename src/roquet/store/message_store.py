@@ -16,7 +16,7 @@ from roquet.store.appending import Appends
 from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
-from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import BACKLOG_COUNT, KeyIndex, KeyIndexConfig
@@ -24,6 +24,7 @@ from roquet.store.keys.key_query import KeyQuery, QueryResult, messages_with_key
 from roquet.store.listener import NoListener, StoreListener
 from roquet.store.log_copy import LogCopy
 from roquet.store.plain_appends import PlainAppends
+from roquet.store.queue_entry import QueueEntry, unpack_entries
 from roquet.store.queues import ConsumeQueues
 from roquet.store.reading.queue_reading import (
     MessageReader,

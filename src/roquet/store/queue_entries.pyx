@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Many entries of a queue at once; how an entry is laid out is drawn in `consume_queue.py`.
+"""Many entries of a queue at once; how an entry is laid out is drawn in `queue_entry.py`.
 
 A broker looks at all entries of the newest files of all its queues before it serves anybody.
 Entries may be damaged in any byte. Bytes after the last whole entry are not looked at.

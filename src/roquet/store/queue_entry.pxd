@@ -1,4 +1,4 @@
-"""An entry of a queue, as `consume_queue.py` draws it, for compiled code."""
+"""An entry of a queue, as `queue_entry.py` draws it, for compiled code."""
 
 from roquet.protocol.binary cimport get_int32, get_int64, int32_t, int64_t, put_int32, put_int64, uint8_t
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from roquet.protocol.bodies.properties_text import read_properties_text
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.properties_text import read_properties_text
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.command_line import roquet
 from tests.support.our_cluster import OurBroker

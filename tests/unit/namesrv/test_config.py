@@ -16,7 +16,7 @@ from roquet.namesrv.config import (
 )
 from roquet.namesrv.errors import BadSetting, NotChangeable
 from roquet.net.tls.settings import TlsMode
-from roquet.protocol.bodies.properties_text import read_properties_text
+from roquet.protocol.properties_text import read_properties_text
 from roquet.settings.promises import PromiseNotKept
 from tests.support.golden_frames import golden_frames
 

@@ -15,7 +15,6 @@ from roquet.net.router import Reply, RequestRoute
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.properties_text import read_properties_text
 from roquet.protocol.bodies.registration import write_compressed_registration
 from roquet.protocol.bodies.route import QueueData, TopicRoute
 from roquet.protocol.catalog import CATALOG
@@ -28,6 +27,7 @@ from roquet.protocol.codes import (
 )
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_of
+from roquet.protocol.properties_text import read_properties_text
 from tests.support.accounts import ROLES, accounts_file, signed
 from tests.support.fake_clock import FakeClock
 from tests.support.filled_headers import filled_header

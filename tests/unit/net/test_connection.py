@@ -7,8 +7,9 @@ import asyncio
 
 import pytest
 
-from roquet.net.connection import Connection, Lane
+from roquet.net.connection import Connection
 from roquet.net.errors import CallTimedOut, ConnectionLost
+from roquet.net.lane import Lane
 from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
 from roquet.net.watch import Watch

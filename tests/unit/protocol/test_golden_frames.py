@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.properties_text import write_properties_text
 from roquet.protocol.bodies.registration import BrokerRegistration, write_compressed_registration
 from roquet.protocol.bodies.timer import TimerCheckpoint, write_timer_checkpoint
 from roquet.protocol.catalog import DecodedCommand, decode_reply, decode_request
@@ -16,6 +15,7 @@ from roquet.protocol.fields import field_texts, fields_of, header_texts, read_he
 from roquet.protocol.messages.batch import BatchItem
 from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.properties_text import write_properties_text
 from tests.support.golden_frames import FRAME_COUNT, FRAMES_DIR, GoldenFrame, golden_frames
 from tests.support.records import written_again
 

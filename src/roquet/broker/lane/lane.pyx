@@ -50,7 +50,7 @@ cdef class PlainLane:
     def take(
         self, connection, WholeFrames frames not None, list replies not None, Py_ssize_t size_max
     ):
-        """See `Lane` of `net/connection.py`."""
+        """See `Lane` of `net/lane.py`."""
         cdef PlainHeader header
         cdef Span body
         cdef Py_ssize_t size = 0

@@ -23,7 +23,7 @@ from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
-from roquet.protocol.bodies.properties_text import read_properties_text
+from roquet.protocol.properties_text import read_properties_text
 
 log = logging.getLogger(__name__)
 

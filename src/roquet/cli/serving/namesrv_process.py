@@ -13,7 +13,7 @@ from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig, doubtful_truths, is_known, read_config
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
-from roquet.protocol.bodies.properties_text import read_properties_text
+from roquet.protocol.properties_text import read_properties_text
 
 
 def run_name_server(

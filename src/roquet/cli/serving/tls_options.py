@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from roquet.net.errors import TlsNotUsable
 from roquet.net.loop import on_hangup
 from roquet.net.tls.settings import FILE_DEFAULT, FILE_KEY, TlsMode
-from roquet.protocol.bodies.properties_text import read_properties_text
+from roquet.protocol.properties_text import read_properties_text
 
 log = logging.getLogger(__name__)
 

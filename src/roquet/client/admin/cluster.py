@@ -13,7 +13,6 @@ from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
 from roquet.client.moments import moment_of
 from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.headers.addressed import NoFields
@@ -25,6 +24,7 @@ from roquet.protocol.headers.kv_config import (
     PutKvConfigHeader,
 )
 from roquet.protocol.headers.replicas import DemoteBrokerHeader, PromoteBrokerHeader
+from roquet.protocol.properties_text import read_properties_text, write_properties_text
 
 _NAMES: Final = "name server"
 # How brokers say for how long they have been running.

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from roquet.store.consume_queue import BLANK_SIZE, ENTRY_SIZE
 from roquet.store.damage import DamagedRange
+from roquet.store.queue_entry import BLANK_SIZE, ENTRY_SIZE
 
 ENTRY_TYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert ENTRY_TYPE.itemsize == ENTRY_SIZE

@@ -15,7 +15,7 @@ from roquet.protocol.java_hash import index_hash
 from roquet.store.checksummed import NO_END
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
-from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.damage import Damage, DamagedRange
 from roquet.store.errors import BadRecord, BadStoreDirectory, FileGone
 from roquet.store.files.layout import StoreLayout
@@ -38,6 +38,7 @@ from roquet.store.offline.snapshotting import (
     refuse_unreadable,
     segments_of,
 )
+from roquet.store.queue_entry import ENTRY_SIZE, QueueEntry, unpack_entries
 from roquet.store.queues import queues_on_disk
 from roquet.store.reading.queue_reading import (
     MessageReader,

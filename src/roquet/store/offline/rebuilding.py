@@ -16,7 +16,6 @@ from roquet.disk import Disk
 from roquet.protocol.java_hash import index_hash
 from roquet.protocol.messages.record import read_record
 from roquet.store.config import DELAY_LEVELS_MS, StoreConfig
-from roquet.store.consume_queue import ENTRY_SIZE
 from roquet.store.damage import DamagedRange, Fault
 from roquet.store.errors import BadRecord
 from roquet.store.files.layout import StoreLayout
@@ -27,6 +26,7 @@ from roquet.store.keys.packed_keys import KeyBatch
 from roquet.store.log_scan import LogRecord
 from roquet.store.offline.index_audit import entries_of
 from roquet.store.offline.reading import StoreReader
+from roquet.store.queue_entry import ENTRY_SIZE
 from roquet.store.queues import ConsumeQueues, queues_on_disk
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher, delay_level_of

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from roquet.disk import DirectoryEntry, Disk
-from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
+from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.damage import DamagedRange, Fault
 from roquet.store.errors import BadRecord, BadStoreDirectory
 from roquet.store.files.layout import StoreLayout, layout_of
@@ -36,6 +36,7 @@ from roquet.store.offline.rebuilding import (
     rebuild_queues,
 )
 from roquet.store.offline.state_audit import state_faults, state_file_names
+from roquet.store.queue_entry import ENTRY_SIZE
 from roquet.store.queues import ConsumeQueues, queues_on_disk
 
 

@@ -15,10 +15,11 @@ import msgspec
 
 from roquet.store.commit_log import KEPT_SIZE, CommitLog
 from roquet.store.config import StoreConfig
-from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry
+from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.damage import Damage
 from roquet.store.errors import BadRecord
 from roquet.store.files.mapped_file import MappedFile
+from roquet.store.queue_entry import BLANK_SIZE, QueueEntry
 from roquet.store.reading.entry_repair import find_by_neighbours, is_message
 from roquet.store.reading.gathering import Gathering
 from roquet.store.recovery.dispatch import code_of

@@ -12,10 +12,11 @@ from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.tags import tags_code_of
-from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue, pack_entry, unpack_entries
+from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.errors import StoreError
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord, QueueRun, Stretch
+from roquet.store.queue_entry import ENTRY_SIZE, pack_entry, unpack_entries
 from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.deletions import Deletions
 

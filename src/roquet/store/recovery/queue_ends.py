@@ -11,9 +11,10 @@ from itertools import groupby
 from typing import final
 
 from roquet.store.commit_log import CommitLog
-from roquet.store.consume_queue import ConsumeQueue, QueueEntry
+from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.errors import BadRecord
 from roquet.store.files.mapped_file import MappedFile
+from roquet.store.queue_entry import QueueEntry
 from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.deletions import Deletions
 

@@ -7,11 +7,11 @@ entries that do not agree with the records are put right.
 from typing import NamedTuple, final
 
 from roquet.store.commit_log import CommitLog
-from roquet.store.consume_queue import QueueEntry
 from roquet.store.damage import DamagedRange
 from roquet.store.errors import BadRecord
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.log_scan import LogRecord
+from roquet.store.queue_entry import QueueEntry
 from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.dispatch import TRANSACTION_MASK, TRANSACTIONS_WITHOUT_QUEUE, code_of
 

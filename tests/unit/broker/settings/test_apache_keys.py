@@ -18,8 +18,8 @@ from roquet.broker.settings.apache_keys import (
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.settings.harmless import HARMLESS
 from roquet.broker.settings.promises import PROMISES
-from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
 from roquet.protocol.codes import ResponseCode
+from roquet.protocol.properties_text import read_properties_text, write_properties_text
 from roquet.store.config import DELAY_LEVELS_MS, FlushMode, StoreConfig
 from tests.support.golden_frames import golden_frames
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from roquet.store.consume_queue import BLANK_SIZE
 from roquet.store.damage import DamagedRange
 from roquet.store.offline.queue_audit import (
     ENTRY_TYPE,
@@ -10,6 +9,7 @@ from roquet.store.offline.queue_audit import (
     LogExtent,
     entry_faults,
 )
+from roquet.store.queue_entry import BLANK_SIZE
 
 EMPTY = (0, 0, 0)
 BLANK = (0, BLANK_SIZE, 0)

@@ -7,8 +7,8 @@ import pytest
 from roquet.protocol.host import pack_host
 from roquet.protocol.java_hash import java_hash
 from roquet.protocol.messages.record import read_record
-from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
+from roquet.store.queue_entry import QueueEntry
 from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult, ReadStatus
 from tests.support.drafts import draft
 from tests.support.recording_listener import RecordingListener

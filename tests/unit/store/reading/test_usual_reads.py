@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
+from roquet.store.queue_entry import QueueEntry
 from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.drafts import draft
 from tests.support.few_descriptors import few_descriptors_left

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import SystemDisk
-from roquet.store.consume_queue import BLANK_SIZE
 from roquet.store.files.layout import layout_of
 from roquet.store.log_scan import LogRecord
+from roquet.store.queue_entry import BLANK_SIZE
 from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.dispatch import (

@@ -1,7 +1,7 @@
 import pytest
 
-from roquet.protocol.bodies.properties_text import read_properties_text, write_properties_text
 from roquet.protocol.errors import BadBody
+from roquet.protocol.properties_text import read_properties_text, write_properties_text
 from tests.support.golden_frames import golden_frames
 
 
