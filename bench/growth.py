@@ -1,7 +1,8 @@
 """How sends become dearer with what a broker has: topics, connections, stored messages.
 
     topics        10, then 10,000 with 80,000 queues; sends go in turns to one queue of each topic,
-                  for each queue in use takes a descriptor, and a process seldom has more
+                  for each queue in use takes a descriptor, with a Python before 3.13 two: fewer
+                  topics, if `ulimit -n` allows only that
     connections   4, then 1,000; as many sends in flight
     stored        a million messages, sixteen, a hundred; written by no broker (`synthetic_store`)
 
@@ -12,6 +13,7 @@ Takes a quarter of an hour and 20 GB of disk; `--quick` is a tenth of everything
 
 import argparse
 import json
+import resource
 import shutil
 import sys
 import tempfile
@@ -33,6 +35,7 @@ from tests.support.blocking_peer import BlockingPeer
 TURNS: Final = 3
 SMALL_TOPIC_COUNT: Final = 10
 TOPIC_QUEUES: Final = 8
+OTHER_DESCRIPTORS: Final = 1_000
 SMALL_CONNECTIONS: Final = 4
 IN_FLIGHT: Final = 1_000  # on all connections together
 COMMANDS: Final[dict[str, Callable[[Path, Path], list[str]]]] = {
@@ -76,7 +79,9 @@ def main() -> None:
 
 def topics(name: str, scratch: Path, load: Path, sizes: Sizes) -> dict[int, Sent]:
     found = {}
-    for count in (SMALL_TOPIC_COUNT, sizes.topic_count):
+    per_queue = 1 if sys.version_info >= (3, 13) else 2
+    descriptor_count = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - OTHER_DESCRIPTORS
+    for count in (SMALL_TOPIC_COUNT, min(sizes.topic_count, descriptor_count // per_queue)):
         root = scratch / name / f"topics-{count}"
         write_topics(root / "store" / "config" / "topics.json", count)
         with running(name, root) as server:
