@@ -61,15 +61,12 @@ class CommitLog(LogTail):
     def __init__(self, disk: Disk, directory: Path, file_size: int) -> None:
         self._disk = disk
         self._run = MappedRun(disk, directory, file_size)
+        self.files = self._run.files
         self._next_file: MappedFile | None = None
         self._making = Lock()
         self.confirmed_end = _NOTHING_HELD_BACK
         # Where records must have checksums; see `expect_checksums`.
         self.checksummed = NOTHING_KNOWN
-
-    @property
-    def files(self) -> Sequence[MappedFile]:
-        return self._run.files
 
     @property
     def start(self) -> int:
@@ -128,7 +125,8 @@ class CommitLog(LogTail):
         Raises DiskFull or StoreUnavailable; then `resume` has to be tried again.
         """
         with self._making:
-            gone, self._run.files = self._run.files, []
+            gone = self._run.files[:]
+            self._run.files.clear()
             if self._next_file is not None:
                 gone.append(self._next_file)
                 self._next_file = None

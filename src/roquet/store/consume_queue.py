@@ -63,6 +63,7 @@ class ConsumeQueue(QueueTail):
     ) -> None:
         # Apache rounds up, too.
         self._run = MappedRun(disk, directory, -(-file_size // ENTRY_SIZE) * ENTRY_SIZE)
+        self.files = self._run.files
         self._disk = disk
         self.topic = topic
         self.queue_id = queue_id
@@ -348,7 +349,8 @@ class ConsumeQueue(QueueTail):
 
     def detach(self) -> list[MappedFile]:
         """Become empty. The files are handed to the caller, who removes them."""
-        files, self._run.files = self._run.files, []
+        files = self._run.files[:]
+        self._run.files.clear()
         self.min_offset = self.max_offset = self._synced_offset = self._found_end = 0
         self._is_damaged = False
         self._leave_file()

@@ -10,7 +10,9 @@ cdef class LogTail:
     cdef public int64_t confirmed_end
     # What lies before it was read from disk; what follows was written by this process.
     cdef public int64_t written_from
-    # The file that is written to, and the end of what records may use of it.
+    # All files, in order: one list, which changes. The one that is written to, and the end of what
+    # records may use of it.
+    cdef public list files
     cdef public object file, mapping
     cdef public int64_t file_start, used_end
 
@@ -18,6 +20,8 @@ cdef class LogTail:
 cdef class QueueTail:
     cdef public int64_t min_offset
     cdef public int64_t max_offset  # of the entry to come
+    # All files, as those of the log.
+    cdef public list files
     # Where in the last file that goes, and the end of the space there is for it.
     cdef public object mapping
     cdef public int64_t position, reserved_position

@@ -8,6 +8,7 @@ class LogTail:
     last_store_timestamp: int
     confirmed_end: int
     written_from: int
+    files: list[MappedFile]
     file: MappedFile | None
     mapping: mmap | None
     file_start: int
@@ -16,6 +17,7 @@ class LogTail:
 class QueueTail:
     min_offset: int
     max_offset: int
+    files: list[MappedFile]
     mapping: mmap | None
     position: int
     reserved_position: int

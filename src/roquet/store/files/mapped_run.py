@@ -6,7 +6,7 @@ Where the written part ends is known to the owner of the run (commit log, consum
 from bisect import bisect_right
 from operator import attrgetter
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from roquet.disk import DirectoryEntry, Disk
 from roquet.store.errors import BadStoreDirectory
@@ -24,8 +24,8 @@ class MappedRun:
         self._disk = disk
         self.directory = directory
         self.file_size = file_size
-        # Sorted. Other threads may copy it at any time.
-        self.files: list[MappedFile] = []
+        # Sorted, and always the same list. Other threads may copy it at any time.
+        self.files: Final[list[MappedFile]] = []
 
     def load(self, *, is_writable: bool = True) -> None:
         """Find the files. Raises BadStoreDirectory if one has another size or a strange name."""
@@ -35,7 +35,7 @@ class MappedRun:
             empty = entries.pop()
             if is_writable:
                 self._disk.remove(self.directory / empty.name)
-        self.files = [self._file(each, is_writable=is_writable) for each in entries]
+        self.files[:] = [self._file(each, is_writable=is_writable) for each in entries]
 
     def file_at(self, offset: int) -> MappedFile | None:
         """The file that holds this byte; None if there is none."""
@@ -82,7 +82,7 @@ class MappedRun:
     def close(self) -> None:
         for file in self.files:
             file.close()
-        self.files = []
+        self.files.clear()
 
     def _file(self, entry: DirectoryEntry, *, is_writable: bool) -> MappedFile:
         path = self.directory / entry.name

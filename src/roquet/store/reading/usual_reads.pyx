@@ -79,8 +79,11 @@ cdef class UsualReads:
         entries = queue.mapping
         start = queue.position - (queue.max_offset - offset) * ENTRY_SIZE
         if entries is None or start < 0:
-            entries = queue.entries(offset, count)
-            start = 0
+            file = _file_at(queue.files, offset * ENTRY_SIZE)
+            if file is None:
+                return None
+            entries = file.mapping
+            start = offset * ENTRY_SIZE - <int64_t>file.start
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         try:
             found.begin(
@@ -104,7 +107,7 @@ cdef class UsualReads:
         first = entry_offset(found.entries.start)
         file = self._log.file
         if file is None or first < self._log.file_start:
-            file = self._log.file_at(first)
+            file = _file_at(self._log.files, first)
             if file is None:
                 return False
         self._limit(found, first, is_bulk)
@@ -136,6 +139,18 @@ cdef class UsualReads:
         else:
             found.count_max = min(found.count_max, self._count_max_in_memory)
             found.size_max = min(found.size_max, self._size_max_in_memory)
+
+
+cdef object _file_at(list files, int64_t offset):
+    """As `MappedRun` does, in the usual case: all files have one size, and none is missing."""
+    if not files:
+        return None
+    cdef int64_t start = files[0].start
+    cdef int64_t size = files[0].size
+    if offset < start or (offset - start) // size >= len(files):
+        return None
+    file = files[(offset - start) // size]
+    return file if <int64_t>file.start == start + (offset - start) // size * size else None
 
 
 cdef Py_ssize_t _scan_count(Gathering found) noexcept:

@@ -81,3 +81,22 @@ def test_every_offset_is_read_alike_whichever_file_of_the_queue_has_it(tmp_path:
             result = store.read("TopicA", 0, offset, limits)
             assert usual is not None
             assert (usual[0].body(), usual[0].offset) == (result.body, result.next_offset)
+
+
+def test_every_message_is_read_alike_whichever_files_of_the_log_are_left(tmp_path: Path) -> None:
+    one = QueueReadLimits(1, 1 << 20)
+    with opened(tmp_path) as store:
+        while len(store._log.files) < 5:
+            append(store, 1)
+        count = store.read("TopicA", 0, 0, EVERYTHING).max_offset
+        # The first one has expired, and one in the middle is lost.
+        for file in (store._log.files.pop(0), store._log.files.pop(1)):
+            file.close()
+        usual = [store.usual_reads.read(b"TopicA", 0, offset, one) for offset in range(count)]
+        for offset, found in enumerate(usual):
+            if found is not None:
+                assert found[0].body() == store.read("TopicA", 0, offset, one).body
+        missing = sum(found is None for found in usual)
+        # What lies behind the gap is left to others, but for the file that is written to.
+        assert count // 5 < missing < count
+        assert usual[-1] is not None
