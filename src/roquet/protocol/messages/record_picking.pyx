@@ -6,15 +6,11 @@ reader looks again. How a record is laid out is drawn in `record.py`.
 """
 
 from roquet.protocol.binary cimport Span, bytes_of, get_int32, get_int64, int64_t, span_of, uint8_t
-from roquet.protocol.messages.record_layout cimport QUEUE_OFFSET_AT, SYS_FLAG_AT
+from roquet.protocol.messages.record_layout cimport INNER_BATCH, QUEUE_OFFSET_AT, SYS_FLAG_AT
 from roquet.protocol.messages.record_parts cimport RecordParts, fitting_size, locate_record
 from roquet.protocol.messages.tags cimport find_tags
 
 from roquet.protocol.errors import BadMessage
-
-cdef enum:
-    # Of the system flag: one record that holds many messages, which have tags of their own.
-    _INNER_BATCH = 0x80
 
 
 def pick_records(bytes buffer not None, int64_t begin, int64_t end, frozenset tags=None):
@@ -40,7 +36,7 @@ def pick_records(bytes buffer not None, int64_t begin, int64_t end, frozenset ta
         if not size:
             raise BadMessage(f"no record fits between bytes {position} and {data.size}")
         offset = get_int64(at + QUEUE_OFFSET_AT)
-        is_batch = get_int32(at + SYS_FLAG_AT) & _INNER_BATCH
+        is_batch = get_int32(at + SYS_FLAG_AT) & INNER_BATCH
         if is_batch:
             whole_end = end
         elif offset == whole_end and offset < end:

@@ -18,7 +18,7 @@ from roquet.protocol.binary cimport (
     span_of,
     uint8_t,
 )
-from roquet.protocol.messages.record_layout cimport BODY_AT, COMPRESSED, RECORD_SIZE_MIN
+from roquet.protocol.messages.record_layout cimport BODY_AT, COMPRESSED, INNER_BATCH, RECORD_SIZE_MIN
 from roquet.protocol.messages.record_parts cimport (
     RecordParts,
     has_right_body,
@@ -29,8 +29,7 @@ from roquet.protocol.record_columns.utf8 cimport is_utf8
 
 cdef enum:
     # In the system flag: what a body has to be unpacked for.
-    _INNER_BATCH = 0x80
-    _PACKED = COMPRESSED | _INNER_BATCH
+    _PACKED = COMPRESSED | INNER_BATCH
     _NUMBERS_MAX = 16
     # What becomes of a record.
     _LEFT_OUT = 0
