@@ -33,7 +33,8 @@ cdef enum:
     COMPRESSED = 0x1
     BORN_HOST_V6 = 0x10
     STORE_HOST_V6 = 0x20
-    INNER_BATCH = 0x80  # one record holds many messages, which have tags of their own
+    # One record holds many messages, which have tags of their own.
+    INNER_BATCH = 0x80
     ADDRESS_BITS = 0x30
     HOST_SIZE_V4 = 8
     HOST_SIZE_V6 = 20

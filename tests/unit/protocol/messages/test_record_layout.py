@@ -50,6 +50,7 @@ OTHERS = {
     "COMPRESSED": SysFlag.COMPRESSED.value,
     "BORN_HOST_V6": SysFlag.BORN_HOST_V6.value,
     "STORE_HOST_V6": SysFlag.STORE_HOST_V6.value,
+    "INNER_BATCH": SysFlag.INNER_BATCH.value,
     "ADDRESS_BITS": SysFlag.BORN_HOST_V6.value | SysFlag.STORE_HOST_V6.value,
     "HOST_SIZE_V4": host.HOST_SIZE_V4,
     "HOST_SIZE_V6": host.HOST_SIZE_V6,
