@@ -15,7 +15,9 @@ DECLARED = Path(record.__file__).with_name("record_layout.pxd").read_text()
 NUMBERS = {
     name: int(value, 0) << int(shift or 0)
     for name, value, shift in re.findall(
-        r"^    ([A-Z]\w+) = (-?(?:0x)?[0-9A-Fa-f]+)(?: << (\d+))?$", DECLARED, re.MULTILINE
+        r"^    ([A-Z]\w+) = (-?(?:0x)?[0-9A-Fa-f]+)(?: << (\d+))?(?: +#.*)?$",
+        DECLARED,
+        re.MULTILINE,
     )
 }
 # In the order of the file, each with the member of the layout that lies there.
