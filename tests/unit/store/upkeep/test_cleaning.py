@@ -7,6 +7,7 @@ from roquet.disk import Space
 from roquet.store.errors import DiskFull
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import ReadStatus
+from tests.support.descriptors import open_below
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
@@ -152,24 +153,18 @@ def test_queues_whose_messages_are_all_gone_can_be_deleted(
         assert store.queues().keys() == {"TopicA", *FOLLOWED_TOPICS}
 
 
-def open_count(root: Path) -> int:
-    """Descriptors of queue files that this process has."""
-    links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
-    return sum(str(each.readlink()).startswith(f"{root}/consumequeue/") for each in links)
-
-
 def test_queues_that_nobody_uses_hold_no_descriptors(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock=clock) as store:
         for queue_id in range(50):
             for number in range(25):
                 store.append(draft(b"%d" % number, queue_id=queue_id))
-        assert open_count(tmp_path) >= 150
+        assert open_below(tmp_path / "consumequeue") >= 150
         # Twice: what was used since the last round is left alone.
         for _ in range(2):
             store.flush()
             store.clean()
         store.flush()
-        assert open_count(tmp_path) == 0
+        assert open_below(tmp_path / "consumequeue") == 0
         assert bodies(store, queue_id=49) == [b"%d" % number for number in range(25)]
         assert store.append(draft(b"more", queue_id=7)).queue_offset == 25
         assert bodies(store, queue_id=7)[-1] == b"more"
