@@ -43,6 +43,9 @@ TASK = TaskId("query", 7, 0)
 FIRST = TaskAttempt(TASK, "run", 0)
 SECOND = FIRST._replace(number=1)
 MAP = pa.map_(pa.string(), pa.string())
+# Of requests; a process has connections for each of them.
+HASTY = timedelta(seconds=1)
+PATIENT = timedelta(minutes=1)
 
 
 class TaskFailed(Exception):
@@ -60,8 +63,10 @@ def cluster(log_directory: str) -> Iterator[BlockingCluster]:
     with BlockingCluster(brokers=2) as cluster:
         yield cluster
         known = options(cluster)
-        outlet(known.cluster, known.group_id).close()
-        answering_outlet(known.cluster, known.group_id, log_directory).close()
+        for timeout in (known.cluster.request_timeout, HASTY, PATIENT):
+            used = replace(known.cluster, request_timeout=timeout)
+            outlet(used, known.group_id).close()
+            answering_outlet(used, known.group_id, log_directory).close()
         for cached in (outlet, answering_outlet):
             cached.cache_clear()
 
@@ -303,7 +308,7 @@ def test_a_driver_that_dies_after_its_decision_delivers_all_when_it_is_back(
 
     end = transactions._end
     # What it had on the way is waited for as long.
-    hasty = replace(transactional.cluster, request_timeout=timedelta(seconds=1))
+    hasty = replace(transactional.cluster, request_timeout=HASTY)
     transactional = replace(transactional, cluster=hasty)
     report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 20)]))
     with monkeypatch.context() as patch:
@@ -327,7 +332,7 @@ def test_what_a_broker_ends_late_is_not_ended_twice(
     delivers twice what it is told twice.
     """
     patient = replace(
-        transactional, cluster=replace(transactional.cluster, request_timeout=timedelta(minutes=1))
+        transactional, cluster=replace(transactional.cluster, request_timeout=PATIENT)
     )
     late: list[Thread] = []
     told_again: list[Any] = []
