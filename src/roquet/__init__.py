@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from roquet import pipeline, testing
     from roquet.client.admin.accounts import AccountSettings, BrokerAccounts
     from roquet.client.admin.admin import AsyncAdmin
-    from roquet.client.admin.cluster import BrokerInfo
+    from roquet.client.admin.cluster import BrokerInfo, Promotion
     from roquet.client.admin.config import AdminConfig
     from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
     from roquet.client.admin.member_info import MemberInfo, MemberQueue, MemberRates
@@ -181,6 +181,7 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
+    "Promotion",
     "PullConsumer",
     "PullConsumerConfig",
     "PullProgress",
@@ -259,6 +260,7 @@ _HOMES: Final = {
     "Bounds": "roquet.client.reader.reader",
     "BrokerAccounts": "roquet.client.admin.accounts",
     "BrokerInfo": "roquet.client.admin.cluster",
+    "Promotion": "roquet.client.admin.cluster",
     "BrokerRoute": "roquet.client.admin.topics",
     "ClientConnection": "roquet.client.admin.groups",
     "ClientError": "roquet.client.errors",

@@ -1,5 +1,6 @@
 """Steps of the runbook of docs/replication.md that no other test takes, with real processes."""
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roquet import Message, Producer
-from roquet.client.errors import NotYetSafe
+from roquet.client.errors import NotYetSafe, SendFailed
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
@@ -17,7 +18,7 @@ from tests.support.blocking_peer import BlockingPeer, PeerGone
 from tests.support.command_line import roquet
 from tests.support.etcd import RealEtcd
 from tests.support.eventually import wait_until
-from tests.support.our_cluster import OurBroker, OurNameServer
+from tests.support.our_cluster import OurBroker, OurNameServer, OurServerFailed
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication")]
@@ -38,8 +39,8 @@ class Place:
         self.secret = directory / "secret"
         self.secret.write_text("a secret of the brokers of one name\n")
 
-    def start(self, home: str, **settings: str) -> OurBroker:
-        """In a directory that may have been another one's before."""
+    def start(self, home: str, *words: str, **settings: str) -> OurBroker:
+        """In a directory that may have been another one's before; `words` follow the command."""
         configuration = {key.replace("__", "."): value for key, value in settings.items()}
         broker = OurBroker(
             self.directory / home,
@@ -47,6 +48,7 @@ class Place:
             broker_name=BROKER_NAME,
             configuration={"haSendHeartbeatInterval": "500"} | configuration,
         )
+        broker.words = words
         broker.start()
         self.running.callback(broker.kill)
         return broker
@@ -86,71 +88,109 @@ def send(place: Place, *bodies: bytes) -> None:
             producer.send(Message(TOPIC, body), timeout_s=PATIENCE_S)
 
 
-@pytest.mark.parametrize("survivor", [1, 3])
-def test_the_last_broker_goes_on_without_etcd(place: Place, survivor: int) -> None:
-    """Number 1 is the one whose settings say that it is a master."""
-    etcd = place.running.enter_context(RealEtcd(place.directory / "etcd"))
-    common = {
-        "replication__secretFile": str(place.secret),
-        "replication__acknowledge": "one",
-        "replication__leaseSeconds": "2",
-    }
-    own = {
+def send_when_elected(place: Place, body: bytes) -> None:
+    with Producer(place.names, "runbook") as producer:
+
+        def is_sent() -> bool:
+            try:
+                producer.send(Message(TOPIC, body), timeout_s=PATIENCE_S)
+            except (SendFailed, NotYetSafe):
+                return False
+            return True
+
+        wait_until(is_sent, PATIENCE_S)
+
+
+def electorate(place: Place, etcd: RealEtcd) -> dict[int, dict[str, str]]:
+    """The settings of three brokers, by number."""
+    return {
         number: {
-            **common,
+            "replication__etcd": etcd.address,
+            "replication__secretFile": str(place.secret),
+            "replication__leaseSeconds": "2",
             "brokerId": str(number),
             "brokerRole": "SYNC_MASTER" if number == 1 else "SLAVE",
         }
         for number in (1, 2, 3)
     }
-    brokers = {
-        number: place.start(f"home-{number}", replication__etcd=etcd.address, **settings)
-        for number, settings in own.items()
-    }
+
+
+def started(place: Place, own: Mapping[int, dict[str, str]]) -> dict[int, OurBroker]:
+    """All of them in sync, with a message that all of them have."""
+    brokers = {number: place.start(f"home-{number}", **own[number]) for number in own}
     wait_until(lambda: said_by(brokers[1]).get("inSyncSet") == "1,2,3", PATIENCE_S)
     create_topic(brokers[1].address, TOPIC)
     send(place, b"before")
     wait_until(lambda: len({log_end(each) for each in brokers.values()}) == 1, PATIENCE_S)
+    return brokers
+
+
+@pytest.mark.parametrize("survivor", [1, 3])
+def test_the_last_broker_founds_again(place: Place, survivor: int) -> None:
+    """Number 1 is the one whose settings say that it is a master."""
+    etcd = place.running.enter_context(RealEtcd(place.directory / "etcd"))
+    own = electorate(place, etcd)
+    brokers = started(place, own)
     if survivor == 1:
         # So that it was a slave of somebody else.
         demoted = roquet("broker", "demote", brokers[1].address, "-n", place.names)
         assert demoted.exit_code == 0, demoted.stderr
         wait_until(lambda: said_by(brokers[1]).get("followedMaster"), PATIENCE_S)
-
     for number in {1, 2, 3} - {survivor}:
         brokers[number].kill()
     refused = roquet("broker", "promote", brokers[survivor].address, "-n", place.names)
     assert "etcd decides who is master" in refused.stderr
     brokers[survivor].stop()
-    last = place.start(f"home-{survivor}", **own[survivor])
-    if said_by(last)["brokerRole"] == "SLAVE":
-        promoted = roquet("broker", "promote", last.address, "-n", place.names)
-        assert promoted.exit_code == 0, promoted.stderr
-    assert said_by(last)["brokerRole"] == "SYNC_MASTER"
+    last = place.start(f"home-{survivor}", "--found", **own[survivor])
+    wait_until(lambda: said_by(last).get("brokerRole") == "SYNC_MASTER", PATIENCE_S)
     with pytest.raises(NotYetSafe, match="no replica now"):
         send(place, b"alone")
 
-    # The others come back as slaves, without etcd and with nothing.
+    # A broker with the number of a lost one and an empty directory.
     new = place.start("home-new", **own[2])
-    wait_until(lambda: said_by(last).get("slaveCount") == "1", PATIENCE_S)
-    wait_until(lambda: log_end(new) == log_end(last), PATIENCE_S)
+    wait_until(lambda: is_followed(last, {"2", str(survivor)}), PATIENCE_S)
     send(place, b"after")
     wait_until(lambda: log_end(new) == log_end(last), PATIENCE_S)
     assert log_of(new) == log_of(last)
     assert [body in log_of(last) for body in (b"before", b"alone", b"after")] == [True] * 3
 
-    # And back to etcd, all of them at the same time.
+    # The word counts once.
     last.stop()
-    new.stop()
-    with_etcd = {"replication__etcd": etcd.address}
-    last = place.start(f"home-{survivor}", **own[survivor], **with_etcd)
-    new = place.start("home-new", **own[2], **with_etcd)
+    with pytest.raises(OurServerFailed, match="--found"):
+        place.start(f"home-{survivor}", "--found", **own[survivor])
+    last = place.start(f"home-{survivor}", **own[survivor])
     both = {"2", str(survivor)}
     wait_until(lambda: any(is_followed(each, both) for each in (last, new)), PATIENCE_S)
-    send(place, b"with etcd again")
-    wait_until(lambda: log_end(new) == log_end(last), PATIENCE_S)
-    assert log_of(new) == log_of(last)
-    assert [body in log_of(last) for body in (b"alone", b"with etcd again")] == [True] * 2
+
+
+def test_an_etcd_that_has_lost_its_data(place: Place) -> None:
+    etcd = RealEtcd(place.directory / "etcd")
+    own = electorate(place, etcd)
+    with etcd:
+        brokers = started(place, own)
+        # One of them is away while the others go on, so it has an older log.
+        brokers[1].kill()
+        send_when_elected(place, b"later")
+        for number in (2, 3):
+            brokers[number].stop()
+    shutil.rmtree(place.directory / "etcd")
+    place.running.enter_context(etcd)
+
+    stale = place.start("home-1", **own[1])
+    wait_until(lambda: "etcd has no record of this broker name" in stale.log_tail(), PATIENCE_S)
+    two = place.start("home-2", **own[2])
+    stale.stop()
+    stale = place.start("home-1", "--found", **own[1])
+    wait_until(lambda: f"nothing is founded: {two.address}" in stale.log_tail(), PATIENCE_S)
+    assert said_by(stale)["brokerRole"] == said_by(two)["brokerRole"] == "SLAVE"
+
+    two.stop()
+    two = place.start("home-2", "--found", **own[2])
+    wait_until(lambda: is_followed(two, {"1", "2"}), PATIENCE_S)
+    send(place, b"again")
+    wait_until(lambda: log_end(stale) == log_end(two), PATIENCE_S)
+    assert log_of(stale) == log_of(two)
+    assert [body in log_of(two) for body in (b"before", b"later", b"again")] == [True] * 3
 
 
 def test_a_planned_switch_without_a_secret(place: Place) -> None:

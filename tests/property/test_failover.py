@@ -14,6 +14,7 @@ from roquet.broker.replication.epochs import EpochHistory
 from roquet.broker.replication.failover import election
 from roquet.broker.replication.failover.election import Candidacy
 from roquet.broker.replication.handshake import Admission, Registration
+from roquet.broker.replication.in_sync import Replica
 from tests.support import failover_model
 from tests.support.failover_model import TTL_S, FailoverModel
 
@@ -124,8 +125,8 @@ def elect_with_one_voice(patch: pytest.MonkeyPatch) -> None:
 
 def shrink_at_will(patch: pytest.MonkeyPatch) -> None:
     def wanted(
-        _members: Collection[int], wanted: frozenset[int], **_others: object
-    ) -> frozenset[int]:
+        _members: Collection[Replica], wanted: frozenset[Replica], **_others: object
+    ) -> frozenset[Replica]:
         return wanted
 
     patch.setattr(failover_model, "next_members", wanted)
@@ -135,13 +136,13 @@ def let_in_whoever_is_near(patch: pytest.MonkeyPatch) -> None:
     real = in_sync.next_members
 
     def next_members(
-        members: frozenset[int],
-        wanted: frozenset[int],
+        members: frozenset[Replica],
+        wanted: frozenset[Replica],
         *,
-        ends: Mapping[int, int],
+        ends: Mapping[Replica, int],
         acknowledged_end: int,
         copies: int,
-    ) -> frozenset[int]:
+    ) -> frozenset[Replica]:
         found = real(members, wanted, ends=ends, acknowledged_end=acknowledged_end, copies=copies)
         return found | wanted
 

@@ -38,6 +38,8 @@ class OurServer:
     _said: re.Match[str]
     # A program that runs it, with its words.
     under: tuple[str, ...] = ()
+    # Further words of its command line, for its next start.
+    words: tuple[str, ...] = ()
 
     def __init__(self, directory: Path, ready: str) -> None:
         self.directory = directory
@@ -63,7 +65,7 @@ class OurServer:
         with self._log_path.open("ab") as log:
             log_start = log.tell()
             self._process = subprocess.Popen(
-                [*self.under, _PROGRAM, *self.command()],
+                [*self.under, _PROGRAM, *self.command(), *self.words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

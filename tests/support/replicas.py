@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from roquet.broker.replication.copies import Copies
 from roquet.broker.replication.following import MasterLink
 from roquet.broker.replication.sending import SlaveLinks
@@ -26,6 +28,7 @@ HOST = "127.0.0.1"
 
 @dataclass
 class Master:
+    config: BrokerConfig
     store: MessageStore
     copies: Copies
     links: SlaveLinks
@@ -67,14 +70,15 @@ async def serving_master(
     if is_started:
         store.start()
     port = free_port(HOST)
+    config = replace(config, ha_listen_port=port)
     copies = Copies(config.ha_lag_size_max, lambda: store.log_end)
     try:
         async with Services("master") as services:
             tls = ServerTls(config.tls, clock)
             links = SlaveLinks(config, clock, store, copies, services, trust=trust, tls=tls)
-            links.start(HOST, port)
+            links.start(config)
             try:
-                yield Master(store, copies, links, port, tls)
+                yield Master(config, store, copies, links, port, tls)
             finally:
                 links.stop()
     finally:

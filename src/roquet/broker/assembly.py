@@ -29,6 +29,7 @@ from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar, identity_of
 from roquet.broker.replication.copies import Copies
+from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.replication import Replication
 from roquet.broker.replication.sending import SlaveLinks
 from roquet.broker.replication.tables import SlaveTables
@@ -109,7 +110,8 @@ def assembled(
         config.sync_timeout_ms / 1000,
         is_awaited=config.store.flush_mode is FlushMode.SYNC,
         on_safe=lambda end: _log_is_safe(broker, end),
-        copies=copies if config.waits_for_slaves or config.etcd else None,
+        # With epochs, another broker may be the master some day.
+        copies=copies if config.waits_for_slaves or trust is not None else None,
         copy_timeout_s=config.slave_timeout_ms / 1000,
         on_copy_awaited=lambda: replication.slave_links.wake(),  # noqa: PLW0108  Made below.
     )
@@ -137,10 +139,12 @@ def assembled(
         clock,
         store,
         slave_links=SlaveLinks(config, clock, store, copies, services, trust=trust, tls=tls),
+        others=OtherBrokers(
+            peers, config.own_account, identity_of(config), lambda: registrar.name_servers
+        ),
         peers=peers,
         tables=SlaveTables(topics, groups, offsets, delay_state),
         on_grown=lambda grown: announce_copied(broker, grown),
-        trust=trust,
     )
     broker = Broker(
         config=config,

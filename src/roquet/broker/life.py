@@ -22,17 +22,23 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.errors import ConfigError
+from roquet.broker.registration import identity_of
 from roquet.broker.replication.epoch_file import EpochFile, Office
+from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.replication import Rebirth
+from roquet.broker.replication.succession import Succession, succession_by, successor
 from roquet.broker.replication.trust import Trust
-from roquet.broker.server import serve_broker
+from roquet.broker.server import reachable, serve_broker
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.replication import read_secret
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
+from roquet.net.address_server import read_source
+from roquet.net.peers import Peers
+from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
-from roquet.net.tls.contexts import CallingTls
+from roquet.net.tls.contexts import CallingTls, ServerTls
 from roquet.store.checksummed import NO_END
 
 if TYPE_CHECKING:
@@ -55,6 +61,7 @@ class Life:
         if config.replication_secret_file is not None:
             epochs = EpochFile(disk, config.store.root)
             self.trust = Trust(read_secret(config.replication_secret_file), epochs)
+            _check_founding(config, epochs)
         self._broker: Broker | None = None
         self._is_serving = False
         self._has_begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -90,9 +97,9 @@ class Life:
 
     async def run(self) -> None:
         """Until it is stopped, or nothing can be served any more; `has_failed` says which."""
-        config = self._first_config()
         cut_end = NO_END
         try:
+            config = await self._first_config()
             while (rebirth := await self._serve(config, cut_end)) is not None:
                 port = self.broker.config.listen_port
                 config = replace(self._config.as_slave(rebirth.broker_id), listen_port=port)
@@ -132,7 +139,40 @@ class Life:
                 failing.cancel()
                 stopping.cancel()
 
-    def _first_config(self) -> BrokerConfig:
+    async def _first_config(self) -> BrokerConfig:
+        """Raises StateNotSaved, TlsNotUsable and UnknownHost."""
+        config = self._appointed()
+        if self.trust is None or config.etcd or config.is_slave:
+            return config
+        succession = await self._succession(config)
+        if succession is None:
+            return config
+        self.trust.epochs.be_succeeded(succession)
+        log.warning(
+            "%s is the master of %s in epoch %d: this broker starts as its slave, with id %d",
+            succession.by.address,
+            config.broker_name,
+            succession.by.epoch,
+            succession.free_id,
+        )
+        return config.as_slave(succession.free_id)
+
+    async def _succession(self, config: BrokerConfig) -> Succession | None:
+        """Whether another broker was made the master while this one was away."""
+        assert self.trust is not None
+        servers = read_source(";".join(config.name_servers)).addresses
+        tls = ServerTls(config.tls, self._clock)
+        peers = Peers(Router(None, ()), self._clock, tls=tls.outgoing)
+        try:
+            identity = identity_of(reachable(config))
+            identity = replace(identity, broker_id=config.replica_id)
+            others = OtherBrokers(peers, config.own_account, identity, lambda: servers)
+            master = successor(self.trust.epochs.seen, await others.masters())
+            return None if master is None else await succession_by(master, others)
+        finally:
+            await peers.close()
+
+    def _appointed(self) -> BrokerConfig:
         config = self._config
         office = None if self.trust is None else self.trust.epochs.office
         if config.etcd:
@@ -142,7 +182,18 @@ class Life:
             return config
         if office.is_master == config.is_slave:
             log.warning("an operator has made %s a %s", config.broker_name, _role_name(office))
-        return config.as_master() if office.is_master else config.as_slave(office.broker_id)
+        if not office.is_master:
+            return config.as_slave(office.broker_id)
+        assert self.trust is not None, "it remembers the office"
+        return config.as_master(self.trust.epochs.ack_rule)
+
+
+def _check_founding(config: BrokerConfig, epochs: EpochFile) -> None:
+    """Raises ConfigError: whoever founds takes the office without an election, so only once."""
+    if config.is_to_found and epochs.has_founded:
+        reason = "this broker has done so already: start it without it from now on"
+        raise ConfigError("--found", "true", reason)
+    epochs.note_founded(is_founded=False)
 
 
 def _role_name(office: Office) -> str:

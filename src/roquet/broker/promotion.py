@@ -25,8 +25,8 @@ def promote(broker: Broker, epoch: int) -> None:
     replication.stop_following()
     # Before the first byte of it.
     replication.trust.epochs.begin(epoch, store.log_end)
-    broker.config = replication.config = broker.config.as_master()
-    replication.slave_links.start(broker.config.bind_host, broker.config.ha_port)
+    broker.config = broker.config.as_master(replication.trust.epochs.ack_rule)
+    replication.lead(broker.config)
     broker.offsets.lead()
     broker.offsets.cut_back(store.max_offset)
     store.lead()

@@ -38,6 +38,7 @@ _UNREGISTER_TIMEOUT_S: Final = 3.0
 _CRC_MASK: Final = 0x7FFF_FFFF
 _REMINDER_S: Final = 600.0
 _EVERYWHERE: Final = "everywhere"
+_DUPLICATE: Final = "duplicate"
 
 _read_answer = header_reader(RegisterBrokerReplyHeader)
 
@@ -71,6 +72,8 @@ class Registered(msgspec.Struct, frozen=True):
     # For a slave whose master is alive: where clients find that, and where its log is sent from.
     master_address: str | None = None
     master_ha_address: str | None = None
+    # Another broker that is registered under the same name and id.
+    duplicate: str | None = None
 
 
 class NotRegistered(RoquetError):
@@ -109,6 +112,12 @@ class Registrar:
         self._round = asyncio.Lock()
         # Whether a name server took the last registration.
         self.is_known = False
+        # Another broker that says it is this one, as name servers said last.
+        self.duplicate: str | None = None
+
+    @property
+    def name_servers(self) -> Sequence[str]:
+        return self._name_servers
 
     def use(self, name_servers: Sequence[str]) -> None:
         """From now on these; those that are new are told soon, the others learn it by silence."""
@@ -153,7 +162,27 @@ class Registrar:
         self._told_count = max(self._told_count, change_count)
         taken = [answer for answer in answers if answer is not None]
         self._say_whether_known(is_known=bool(taken))
+        self._note_duplicate(next((each.duplicate for each in taken if each.duplicate), None))
         return taken
+
+    @property
+    def conflict(self) -> str | None:
+        """For people: that another broker is registered as this one."""
+        if self.duplicate is None:
+            return None
+        identity = self._identity
+        return (
+            f"{self.duplicate} and {identity.address} are both registered as broker"
+            f" {identity.broker_name} with id {identity.broker_id}: give one of them another"
+            " brokerName or brokerId"
+        )
+
+    def _note_duplicate(self, address: str | None) -> None:
+        self.duplicate = address
+        if address is None:
+            self._outages.ends(_DUPLICATE)
+        elif self._outages.is_news(_DUPLICATE):
+            log.error("%s", self.conflict)
 
     async def keep_registered(
         self, period_s: Callable[[], float], on_registered: Callable[[list[Registered]], None]
@@ -231,7 +260,10 @@ class Registrar:
         answer = _read_answer(reply.fields)
         # 4.9 writes an empty text for what it does not know.
         return Registered(
-            frozenset(orders), answer.master_addr or None, answer.ha_server_addr or None
+            frozenset(orders),
+            answer.master_addr or None,
+            answer.ha_server_addr or None,
+            answer.duplicate_addr or None,
         )
 
 

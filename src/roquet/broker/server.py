@@ -55,10 +55,7 @@ async def serve_broker(
     AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost when an address
     cannot be had.
     """
-    ip_of(config.bind_host)
-    config = replace(
-        config, advertised_host=config.advertised_host or reachable_host(config.bind_host)
-    )
+    config = reachable(config)
 
     async def start(port: int) -> tuple[Broker, AsyncExitStack]:
         beginning = Beginning(trust, cut_end)
@@ -72,6 +69,13 @@ async def serve_broker(
     async with running:
         yield broker
         log.info("%s stops", config.broker_name)
+
+
+def reachable(config: BrokerConfig) -> BrokerConfig:
+    """With the address that clients are given. Raises UnknownHost."""
+    ip_of(config.bind_host)
+    host = config.advertised_host or reachable_host(config.bind_host)
+    return replace(config, advertised_host=host)
 
 
 async def started(
@@ -102,7 +106,7 @@ async def started(
         if broker.guard is not None:
             slave_links.may_follow = broker.guard.may_copy
         if not config.is_slave:
-            slave_links.start(config.bind_host, config.ha_port)
+            slave_links.start(config)
         stack.callback(slave_links.stop)
         for listener, distance in zip(listeners, (0, FAST_PORT_DISTANCE), strict=True):
             await listener.start(config.bind_host, config.listen_port + distance)

@@ -79,6 +79,12 @@ def start_leading(broker: Broker) -> None:
     run("deliver", lambda: deliver_delayed(broker), on_failure=OnFailure.RESTART)
     run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
     run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
+    replication = broker.replication
+    if replication.trust is not None and not broker.config.etcd:
+        # With etcd, its lease says it.
+        replication.succession.begin()
+        replication.copies.may_acknowledge = replication.succession.may_acknowledge
+        run("watch for a successor", lambda: _watch(broker), on_failure=OnFailure.RESTART)
 
 
 def learn(broker: Broker, answers: list[Registered]) -> None:
@@ -92,6 +98,21 @@ def learn(broker: Broker, answers: list[Registered]) -> None:
                 broker.replication.master_ha_address = answer.master_ha_address
     elif answers:
         broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
+
+
+async def _watch(broker: Broker) -> None:
+    """For another master of this name. One of the same epoch stops messages, not readers."""
+    replication = broker.replication
+
+    def heed_rival() -> None:
+        if replication.obstacle is None:
+            broker.store.go_on()
+            log.warning("messages are taken again: no other master of this epoch is registered")
+        else:
+            broker.store.pause()
+            log.error("messages are refused: %s", replication.obstacle)
+
+    await replication.succession.watch(replication.step_down, heed_rival)
 
 
 async def _stay_registered(broker: Broker) -> None:

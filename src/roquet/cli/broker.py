@@ -51,6 +51,12 @@ def define(parser: ArgumentParser) -> None:
         help="How many brokers, each with a name, a directory and ports (10 apart) of its own; one"
         " if left out. A core is for one of them.",
     )
+    parser.add_argument(
+        "--found",
+        action="store_true",
+        help="With replication.etcd: be the first master with the store as it is, although etcd has"
+        " lost what it knew of this broker name. Only for the broker with the longest log.",
+    )
     define_access(parser)
     define_tls(parser)
     define_observing(parser)
@@ -68,6 +74,7 @@ def _run(given: Namespace) -> int:
                 advertised_host=given.advertise,
                 port=given.port,
                 process_count=given.processes,
+                is_to_found=given.found,
                 settings=access_given(given) | tls_given(given) | http_given(given),
                 log_form=given.log,
             )

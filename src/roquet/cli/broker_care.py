@@ -132,8 +132,9 @@ async def _allow(session: Session) -> int:
 
 async def _promote(session: Session) -> int:
     broker = await _known_or_at(session)
-    await session.admin.promote_broker(broker.address, force=session.given.force)
-    session.finish(Report(_facts(broker) | {"role": "master"}))
+    promoted = await session.admin.promote_broker(broker.address, force=session.given.force)
+    facts = {"role": "master", "epoch": promoted.epoch, "acknowledge": promoted.acknowledge}
+    session.finish(Report(_facts(broker) | facts))
     return DONE
 
 

@@ -29,7 +29,7 @@ def define(parser: ArgumentParser) -> None:
     parser.description = (
         "Show all brokers: role, address, version, messages a second, how full the disk is, and of"
         " replicas epoch, lag and who is in sync. Exits"
-        " with 1 if one of them cannot be asked."
+        " with 1 if one of them cannot be asked, or has a problem."
     )
     define_command(parser, _show)
 
@@ -37,7 +37,7 @@ def define(parser: ArgumentParser) -> None:
 async def _show(session: Session) -> int:
     brokers = await session.admin.brokers()
     session.finish(Report({}, [ReportTable("brokers", _COLUMNS, list(map(_row, brokers)))]))
-    return FAILED if any(each.error for each in brokers) else DONE
+    return FAILED if any(each.error or each.problem for each in brokers) else DONE
 
 
 def role_of(broker: BrokerInfo) -> str:
@@ -59,5 +59,5 @@ def _row(broker: BrokerInfo) -> tuple[Fact, ...]:
         broker.lag_bytes,
         broker.lag_s,
         None if broker.in_sync is None else ",".join(map(str, broker.in_sync)),
-        broker.error,
+        broker.error or broker.problem,
     )

@@ -84,6 +84,15 @@ def register_broker(server: NameServer, request: Request[RegisterBrokerHeader]) 
     if master is not None:
         reply_header.master_addr = master.identity.address
         reply_header.ha_server_addr = master.traits.ha_address
+    duplicate = server.routes.duplicate_of(identity)
+    if duplicate is not None:
+        reply_header.duplicate_addr = duplicate
+        server.warnings.say(
+            str(identity[:3]),
+            f"two brokers are registered as {_described(identity)} and {duplicate}: clients find"
+            " the one that registered last. Give one of them another brokerName or brokerId",
+            server.clock.monotonic_s(),
+        )
     return Reply(header=reply_header, body=_order_table(server))
 
 

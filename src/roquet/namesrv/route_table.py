@@ -121,6 +121,21 @@ class RouteTable:
         )
         return known is None
 
+    def duplicate_of(self, identity: BrokerIdentity) -> str | None:
+        """The address of another living broker with the same name, id and epoch."""
+        own = self._live.get(identity.key)
+        return next(
+            (
+                live.identity.address
+                for live in self._live.values()
+                if own is not None
+                and live.identity.key != identity.key
+                and live.identity[:3] == identity[:3]
+                and live.data_version.state_version == own.data_version.state_version
+            ),
+            None,
+        )
+
     def master_of(self, identity: BrokerIdentity) -> LiveBroker | None:
         """The living master of a slave."""
         group = self._groups.get(identity.name)
@@ -244,10 +259,12 @@ class RouteTable:
         holder = self._live.get(BrokerKey(identity.cluster, address or ""))
         if holder is None or holder.identity.key == identity.key:
             return
-        epoch = registration.topics.data_version.state_version
-        if holder.data_version.state_version > epoch:
+        epoch, held = registration.topics.data_version.state_version, holder.data_version
+        # Where there are epochs, the first of an epoch has it: two of one number cannot both be it.
+        if held.state_version > epoch or held.state_version == epoch > 0:
             raise RegistrationRefused(
-                f"{holder.identity.address} holds id {identity.broker_id} in a later epoch"
+                f"{holder.identity.address} holds id {identity.broker_id} of {identity.name} in"
+                f" epoch {held.state_version}, and this broker is of epoch {epoch}"
             )
 
     def _joined_group(self, identity: BrokerIdentity, traits: BrokerTraits) -> BrokerData:

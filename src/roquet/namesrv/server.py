@@ -60,6 +60,7 @@ async def serve_names(
     guard = None if accounts is None else AccessGuard(accounts, clock)
     server = NameServer(
         config=config,
+        clock=clock,
         routes=RouteTable(clock),
         kv_config=kv_config,
         changed_settings=changed_settings,
@@ -112,6 +113,7 @@ async def _pages(server: NameServer, place: Address, clock: Clock) -> AsyncItera
 
 
 def expire_brokers(server: NameServer) -> None:
+    server.warnings.sum_up(server.clock.monotonic_s())
     for broker in server.routes.expire():
         _log_loss(broker, "it was silent for too long")
         broker.channel.close("the broker was silent for too long")

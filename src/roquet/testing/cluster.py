@@ -318,8 +318,10 @@ class Cluster(Openable):
         if not self._has_failover:
             return has_all
         copies, replica_id = master.replication.copies, slave.config.replica_id
-        follows = any(each.replica_id == replica_id for each in copies.slaves)
-        return has_all and follows and replica_id in (copies.members or ())
+        links = [each.replica for each in copies.slaves if each.replica is not None]
+        return has_all and any(
+            each.replica_id == replica_id and each in (copies.members or ()) for each in links
+        )
 
     def _asked(self) -> list[str]:
         """Of each broker the master or, while it is away, a slave that has what it had."""

@@ -1,6 +1,5 @@
 """Masters and slaves that change places by hand, as whole brokers."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,16 +8,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from roquet import AsyncAdmin, AsyncProducer, Message
+from roquet import AsyncAdmin, AsyncProducer, Message, Promotion
 from roquet.broker.errors import ConfigError
-from roquet.broker.life import Life, living_broker
+from roquet.broker.life import Life, living_broker, observed
 from roquet.broker.replication.acknowledging import AckPolicy
+from roquet.broker.replication.epoch_file import Office
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.client.errors import RequestRefused
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
-from tests.support.command_line import roquet
+from roquet.store.errors import StoreUnavailable
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.golden_replication import log_bytes
@@ -70,12 +70,13 @@ def address(life: Life) -> str:
     return f"{HOST}:{life.broker.config.listen_port}"
 
 
+def is_linked(slave: Life) -> bool:
+    link = slave.broker.replication.master_link
+    return link is not None and link.master is not None
+
+
 def has_all(slave: Life, master: Life) -> bool:
-    return (
-        slave.broker.replication.master_link is not None
-        and slave.broker.replication.master_link.master is not None
-        and slave.broker.store.log_end == master.broker.store.log_end
-    )
+    return is_linked(slave) and slave.broker.store.log_end == master.broker.store.log_end
 
 
 async def send(place: Place, *texts: bytes) -> None:
@@ -156,20 +157,65 @@ async def test_a_secret_that_is_too_short_is_refused(place: Place) -> None:
         await place.start("one", BrokerRole.ASYNC_MASTER, 1)
 
 
-async def test_a_split_is_repaired_with_one_command(place: Place) -> None:
-    """The name server knows only the later master."""
+async def test_a_master_that_was_succeeded_steps_down_by_itself(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The name server knows its successor."""
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     two = await place.start("two", BrokerRole.SLAVE, 2)
     one.broker.store.append(draft(b"both"))
     await eventually(lambda: has_all(two, one))
     async with AsyncAdmin(place.name_server) as admin:
         await admin.promote_broker(address(two), force=True)
-        await eventually(lambda: two.broker.registrar.has_news is False)
-        one.broker.registrar.refresh_soon()
-        await one.broker.registrar.until_told()
-        known = [each.address for each in await admin.brokers(with_state=False)]
-        assert known == [address(two)]
-    words = ["broker", "demote", address(one), "--force", "--id", "1", "-n", place.name_server]
-    done = await asyncio.to_thread(roquet, *words)
-    assert done.exit_code == 0, done.stderr
-    await eventually(lambda: one.serving is not None and has_all(one, two))
+        await eventually(lambda: one.serving is not None and one.broker.config.is_slave)
+        await eventually(lambda: has_all(one, two))
+        known = {each.broker_id: each.address for each in await admin.brokers(with_state=False)}
+        assert known == {0: address(two), 1: address(one)}
+    assert f"{address(two)} is the master of broker-a in epoch 2" in caplog.text
+
+
+async def test_a_master_that_was_succeeded_starts_as_a_slave(place: Place) -> None:
+    """From its own file, as a service manager starts it."""
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    one.broker.store.append(draft(b"both"))
+    await eventually(lambda: has_all(two, one))
+    one.stop()
+    await eventually(lambda: one.serving is None and not is_linked(two))
+    async with AsyncAdmin(place.name_server) as admin:
+        await admin.promote_broker(address(two))
+    again = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    assert again.broker.config.is_slave
+    await eventually(lambda: has_all(again, two))
+    assert not two.broker.config.is_slave
+    assert again.trust is not None
+    assert again.trust.epochs.office == Office(is_master=False, broker_id=1)
+
+
+async def test_of_two_masters_of_one_epoch_the_second_takes_no_messages(place: Place) -> None:
+    """Both were made masters while no name server knew of the other."""
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.ASYNC_MASTER, 2, name_servers=())
+    two.broker.registrar.use([place.name_server])
+    await eventually(lambda: two.broker.replication.obstacle)
+    assert address(one) in (two.broker.replication.obstacle or "")
+    with pytest.raises(StoreUnavailable):
+        two.broker.store.append(draft(b"refused"))
+    one.broker.store.append(draft(b"taken"))
+    assert one.broker.replication.obstacle is None
+    assert observed(two).obstacles()
+
+
+async def test_a_promoted_slave_promises_what_its_master_did(place: Place) -> None:
+    one = await place.start("one", BrokerRole.SYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    await eventually(lambda: has_all(two, one))
+    async with AsyncAdmin(place.name_server) as admin:
+        promoted = await admin.promote_broker(address(two), force=True)
+        assert promoted == Promotion("one", 2)
+        said = await admin.broker_runtime(address(two))
+    assert said["replicationAcknowledge"] == "one"
+    assert two.broker.config.waits_for_slaves
+    await place.running.aclose()
+    again = await place.start("two", BrokerRole.SLAVE, 2)
+    assert again.broker.config.role is BrokerRole.SYNC_MASTER

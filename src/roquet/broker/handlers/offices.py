@@ -19,7 +19,11 @@ from roquet.broker.replication.trust import Trust
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.replicas import DemoteBrokerHeader, PromoteBrokerHeader
+from roquet.protocol.headers.replicas import (
+    DemoteBrokerHeader,
+    PromoteBrokerHeader,
+    PromoteBrokerReplyHeader,
+)
 from roquet.state_file import StateNotSaved
 from roquet.store.errors import StoreUnavailable
 
@@ -43,7 +47,8 @@ def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Rep
     except (StateNotSaved, StoreUnavailable, OSError) as error:
         replication.begin_again(Rebirth(replication.config.replica_id or 1))
         raise _refused(f"it could not take the office: {error}") from error
-    return Reply()
+    acknowledge = replication.ack_rule.policy.value
+    return Reply(header=PromoteBrokerReplyHeader(acknowledge=acknowledge, epoch=replication.epoch))
 
 
 def demote_broker(broker: Broker, request: Request[DemoteBrokerHeader]) -> Parked:
@@ -81,7 +86,9 @@ async def _is_copied(broker: Broker) -> bool:
     while broker.clock.monotonic_s() < deadline_s:
         in_sync = broker.replication.in_sync()
         if any(
-            slave.replica_id in in_sync and slave.confirmed_end >= broker.store.log_end
+            slave.replica is not None
+            and slave.replica.replica_id in in_sync
+            and slave.confirmed_end >= broker.store.log_end
             for slave in copies.slaves
         ):
             return True

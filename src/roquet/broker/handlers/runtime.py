@@ -110,6 +110,7 @@ def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
     table |= broker.delays.levels.runtime_entries()
     table |= _peer_entries(broker)
     table |= broker.replication.runtime_entries()
+    table["registrationConflict"] = broker.registrar.conflict or ""
     table["brokerVersion"] = str(VERSION_OURS)
     table["brokerVersionDesc"] = _VERSION_NAME
     table["startAcceptSendRequestTimeStamp"] = str(broker.config.accept_sends_from_ms)

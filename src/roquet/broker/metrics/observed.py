@@ -58,6 +58,8 @@ class ObservedBroker:
         found = []
         if (refusal := storage.refusal_text(broker)) is not None:
             found.append(f"{name}: {refusal}")
+        problems = (broker.replication.obstacle, broker.registrar.conflict)
+        found += [f"{name}: {problem}" for problem in problems if problem is not None]
         if not broker.registrar.is_known:
             found.append(f"{name}: no name server knows this broker, so no client finds it")
         return found

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from enum import Enum
 
+import msgspec
+
 
 class AckPolicy(Enum):
     ASYNC = "async"
@@ -10,15 +12,22 @@ class AckPolicy(Enum):
     QUORUM = "quorum"
 
 
-def copies_needed(policy: AckPolicy, broker_count: int) -> int:
-    """Of a message, among the `broker_count` brokers of one name."""
-    match policy:
-        case AckPolicy.ASYNC:
-            return 1
-        case AckPolicy.ONE:
-            return 2
-        case AckPolicy.QUORUM:
-            return broker_count // 2 + 1
+class AckRule(msgspec.Struct, frozen=True):
+    """A policy among `broker_count` brokers of one name."""
+
+    policy: AckPolicy
+    broker_count: int
+
+    @property
+    def copies_needed(self) -> int:
+        """How many brokers must have a message before it is acknowledged."""
+        match self.policy:
+            case AckPolicy.ASYNC:
+                return 1
+            case AckPolicy.ONE:
+                return 2
+            case AckPolicy.QUORUM:
+                return self.broker_count // 2 + 1
 
 
 def end_with_copies(slave_ends: Iterable[int], slaves_needed: int) -> int:

@@ -21,7 +21,7 @@ from typing import Final, final
 import msgspec
 
 from roquet.broker.replication.acknowledging import end_with_copies
-from roquet.broker.replication.in_sync import Follower
+from roquet.broker.replication.in_sync import Follower, Replica, is_in_set
 
 EVERYTHING: Final = 2**63 - 1
 
@@ -37,12 +37,12 @@ def always() -> bool:
 
 @final
 class Slave(msgspec.Struct, eq=False):
-    """One link, from its first report on. Slaves of Apache have no `replica_id`."""
+    """One link, from its first report on. Slaves of Apache are no `replica`."""
 
     address: str
     confirmed_end: int
     sent_end: int
-    replica_id: int | None = None
+    replica: Replica | None = None
     linked_at_s: float = 0.0
     # When it had all that the log had then; the mark is what it has to confirm to prove it again.
     caught_up_at_s: float = -inf
@@ -73,7 +73,7 @@ class Copies:
         self._slaves_needed = slaves_needed
         self.slaves: list[Slave] = []
         # Who is in sync, the master itself among them; None where nobody decides that.
-        self.members: frozenset[int] | None = None
+        self.members: frozenset[Replica] | None = None
         self.may_acknowledge: Callable[[], bool] = always
         # The most that enough slaves ever confirmed.
         self._confirmed_end = 0
@@ -82,10 +82,14 @@ class Copies:
         # When this master took office, and what the log had then: all of it may be acknowledged.
         self._since_s = now_s()
         self._since_end = 0
-        self._gone: dict[int, Follower] = {}
+        self._gone: dict[Replica, Follower] = {}
         self.on_change: Callable[[], None] = do_nothing
 
-    def lead(self, members: frozenset[int], may_acknowledge: Callable[[], bool]) -> None:
+    def require(self, slaves_needed: int) -> None:
+        """As many have to confirm a message from now on."""
+        self._slaves_needed = slaves_needed
+
+    def lead(self, members: frozenset[Replica], may_acknowledge: Callable[[], bool]) -> None:
         """From now on there are successors. All that the log has by now was elected with it."""
         self.members = members
         self.may_acknowledge = may_acknowledge
@@ -93,7 +97,7 @@ class Copies:
         self._since_end = self._shown_end = self._log_end()
         self.on_change()
 
-    def use_members(self, members: frozenset[int]) -> None:
+    def use_members(self, members: frozenset[Replica]) -> None:
         self._note_shown()
         self.members = members
         self._count()
@@ -104,12 +108,14 @@ class Copies:
         slave.linked_at_s = slave.mark_at_s = now_s
         slave.mark_end = self._log_end()
         self.slaves.append(slave)
+        if slave.replica is not None:
+            self._forget_earlier_stores(slave.replica)
         self.confirm(slave, slave.confirmed_end)
 
     def leave(self, slave: Slave) -> None:
         self.slaves.remove(slave)
-        if slave.replica_id is not None:
-            self._gone[slave.replica_id] = _follower(slave.replica_id, slave, is_linked=False)
+        if slave.replica is not None:
+            self._gone[slave.replica] = _follower(slave.replica, slave, is_linked=False)
         self.on_change()
 
     def confirm(self, slave: Slave, end: int) -> None:
@@ -151,27 +157,48 @@ class Copies:
     def followers(self) -> list[Follower]:
         """Of those that can be in sync: all that are linked, were, or should be."""
         known = dict(self._gone)
-        for member in self.members or ():
-            away = Follower(member, self._since_end, self._since_s, is_linked=False)
-            known.setdefault(member, away)
+        for replica in self.members or ():
+            away = Follower(replica, self._since_end, self._since_s, is_linked=False)
+            known.setdefault(replica, away)
         for slave in self.slaves:
-            if slave.replica_id is not None:
-                known[slave.replica_id] = _follower(slave.replica_id, slave, is_linked=True)
+            if slave.replica is not None:
+                known[slave.replica] = _follower(slave.replica, slave, is_linked=True)
         return list(known.values())
+
+    def other_store_of(self, replica: Replica) -> Slave | None:
+        """A linked slave that has the same number and is another store."""
+        return next(
+            (
+                slave
+                for slave in self.slaves
+                if slave.replica is not None
+                and slave.replica.replica_id == replica.replica_id
+                and slave.replica.store != replica.store
+            ),
+            None,
+        )
+
+    def _forget_earlier_stores(self, replica: Replica) -> None:
+        """Of a broker that lost its disk; as a member of the set it is still counted."""
+        for gone in [each for each in self._gone if each.replica_id == replica.replica_id]:
+            del self._gone[gone]
 
     def _hides(self) -> bool:
         if self.members is not None:
             return len(self.members) > 1
         return self.is_awaited(self._log_end())
 
-    def _counted(self) -> dict[int | str, int]:
+    def _counted(self) -> dict[Replica | str, int]:
         """How far those that count have the log; a slave with two links counts once."""
-        found: dict[int | str, int] = {}
+        found: dict[Replica | str, int] = {}
         for slave in self.slaves:
-            if self.members is None or slave.replica_id in self.members:
-                key = slave.address if slave.replica_id is None else slave.replica_id
+            if self.members is None or self._is_in_sync(slave):
+                key = slave.replica or slave.address
                 found[key] = max(slave.confirmed_end, found.get(key, 0))
         return found
+
+    def _is_in_sync(self, slave: Slave) -> bool:
+        return slave.replica is not None and is_in_set(slave.replica, self.members or ())
 
     def _count(self) -> None:
         if self._slaves_needed:
@@ -184,5 +211,5 @@ class Copies:
             self._shown_end = self._log_end()
 
 
-def _follower(replica_id: int, slave: Slave, *, is_linked: bool) -> Follower:
-    return Follower(replica_id, slave.confirmed_end, slave.caught_up_at_s, is_linked)
+def _follower(replica: Replica, slave: Slave, *, is_linked: bool) -> Follower:
+    return Follower(replica, slave.confirmed_end, slave.caught_up_at_s, is_linked)

@@ -2,8 +2,15 @@
 
 from typing import Final
 
+from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.epochs import EpochHistory, common_end
-from roquet.broker.replication.errors import NothingInCommon, Outdated, SlaveAhead, SlaveBehind
+from roquet.broker.replication.errors import (
+    CutRefused,
+    NothingInCommon,
+    Outdated,
+    SlaveAhead,
+    SlaveBehind,
+)
 from roquet.broker.replication.handshake import Admission, Registration
 from roquet.protocol.bodies.group_config import GroupConfig
 
@@ -26,7 +33,13 @@ def first_position(reported: int, log_start: int, log_end: int) -> int:
 
 
 def admission(
-    slave: Registration, history: EpochHistory, log_start: int, log_end: int, *, is_elected: bool
+    slave: Registration,
+    history: EpochHistory,
+    log_start: int,
+    log_end: int,
+    *,
+    is_elected: bool,
+    ack_rule: AckRule | None = None,
 ) -> Admission:
     """Where a slave of ours goes on: behind what its log and the master's have in common.
 
@@ -42,7 +55,7 @@ def admission(
         raise Outdated(epoch, slave.seen_epoch)
     if slave.log_start == slave.log_end:
         # It has nothing, and begins where the master does.
-        return Admission(epoch, history.starts, slave.log_end)
+        return Admission(epoch, history.starts, slave.log_end, ack_rule)
     end = common_end(history, log_end, EpochHistory(slave.epochs), slave.log_end)
     if end < slave.log_start:
         raise NothingInCommon(slave.log_start, end)
@@ -51,7 +64,27 @@ def admission(
     wrote_it = EpochHistory(slave.epochs).at(slave.log_end).author == slave.author
     if end < slave.log_end and not (wrote_it or is_elected):
         raise SlaveAhead(slave.log_end, end)
-    return Admission(epoch, history.starts, end)
+    return Admission(epoch, history.starts, end, ack_rule)
+
+
+def check_cut(
+    history: EpochHistory, log_start: int, log_end: int, *, cut_end: int, acknowledged_end: int
+) -> None:
+    """Whether a slave may cut its log there by itself, to follow its master. Raises CutRefused.
+
+    What a master wrote and could not send to its successor was written since it took over. A cut
+    that goes further means that the successor has lost something, and so does one that takes what
+    is known to be acknowledged. Both must not follow from an election that went wrong.
+    """
+    if cut_end < acknowledged_end:
+        reason = f"everything before {acknowledged_end} was acknowledged"
+        raise CutRefused(cut_end, log_end, reason)
+    reign_start = history.last_reign_start(log_end)
+    if cut_end < reign_start:
+        reason = f"what lies before {reign_start} was written by an earlier master"
+        raise CutRefused(cut_end, log_end, reason)
+    if cut_end <= log_start < log_end:
+        raise CutRefused(cut_end, log_end, "that would be the whole log")
 
 
 def suggested_broker(group: GroupConfig | None, *, is_behind: bool) -> int:

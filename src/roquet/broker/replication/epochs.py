@@ -12,6 +12,7 @@ What lies before the first epoch that is known counts as epoch 0: it was written
 any.
 """
 
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -53,6 +54,12 @@ class EpochHistory(msgspec.Struct, frozen=True):
     def before(self, end: int) -> "EpochHistory":
         """Of a log that is cut there."""
         return EpochHistory(tuple(each for each in self.starts if each.start < end))
+
+    def last_reign_start(self, end: int) -> int:
+        """Where the author of the last byte before `end` took over from another one."""
+        starts = self.before(end).starts
+        reign = takewhile(lambda each: each.author == starts[-1].author, reversed(starts))
+        return min((each.start for each in reign), default=0)
 
 
 def is_history(starts: tuple[EpochStart, ...]) -> bool:

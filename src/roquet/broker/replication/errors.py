@@ -5,7 +5,9 @@ RoquetError
 └── LinkError          costs the link; a slave tries again
     ├── BadLogFrame    bytes that cannot be a frame
     ├── BadHandshake   a message that cannot be one
+    ├── CutRefused     the slave would have to cut what may have been acknowledged
     ├── Diverged       the slave has what its master never had: it is cut, and kept aside
+    ├── DuplicateReplica  another broker is linked under the same brokerId
     ├── LinkClosed     the other side has ended it
     ├── NothingInCommon  the slave no longer has what both had
     ├── NotTrusted     the other side does not know the secret
@@ -80,6 +82,31 @@ class Diverged(LinkError):
         )
         self.common_end = common_end
         self.log_end = log_end
+
+
+class CutRefused(LinkError):
+    """More would be cut than this broker may have written alone: a person has to decide."""
+
+    def __init__(self, cut_end: int, log_end: int, reason: str) -> None:
+        super().__init__(
+            f"the log ends at {log_end} and has only {cut_end} bytes in common with the master's:"
+            f" nothing is cut, because {reason}. Compare both logs before one of them goes: if the"
+            f" master is right, {_COPY_ANEW}; if this broker is, demote the master with --force and"
+            " promote this one"
+        )
+        self.cut_end = cut_end
+        self.log_end = log_end
+        self.reason = reason
+
+
+class DuplicateReplica(LinkError):
+    def __init__(self, replica_id: int, holder: str) -> None:
+        super().__init__(
+            f"brokerId={replica_id} is in use by {holder}, which has another store: every broker of"
+            " a name needs a brokerId of its own"
+        )
+        self.replica_id = replica_id
+        self.holder = holder
 
 
 class LinkClosed(LinkError):

@@ -7,8 +7,17 @@ import ssl
 from collections.abc import Callable
 from typing import Final, final
 
+from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.both_ways import both_ways
-from roquet.broker.replication.errors import Diverged, LinkClosed, LinkError, reason_of
+from roquet.broker.replication.decisions import check_cut
+from roquet.broker.replication.errors import (
+    CutRefused,
+    Diverged,
+    LinkClosed,
+    LinkError,
+    Rejected,
+    reason_of,
+)
 from roquet.broker.replication.frames import FrameReader, encode_epoch_report, encode_report
 from roquet.broker.replication.greeting import greet_master
 from roquet.broker.replication.handshake import Registration
@@ -62,6 +71,8 @@ class MasterLink:
         self._trust = trust
         self._tls = tls
         self._on_diverged = on_diverged
+        # What lies before it is known to be acknowledged, and never cut; 0 without etcd.
+        self.acknowledged_end = 0
         self._clock = clock
         self._store = store
         self._copy: LogCopy = store.follow()
@@ -75,6 +86,8 @@ class MasterLink:
         self._said_at_s = 0.0
         # Where the log comes from now; None without a link.
         self.master: str | None = None
+        # Why there is none, if trying again does not help.
+        self.problem: str | None = None
         # Of the link, if both are ours: the epoch of its master, and how far that has come.
         self.epoch: int | None = None
         self._frames = FrameReader()
@@ -121,6 +134,9 @@ class MasterLink:
             except Diverged as diverged:
                 log.warning("master %s: %s", address, diverged)
                 self._on_diverged(diverged.common_end)
+            except (CutRefused, Rejected) as error:
+                self.problem = f"master {address}: {error}"
+                self._say(self.problem)
             except (LinkError, NetError, TlsRefused, StoreError, StateFileError, OSError) as error:
                 self._say(f"master {address}: {reason_of(error)}")
             await asyncio.sleep(_RETRY_PAUSE_S)
@@ -141,6 +157,7 @@ class MasterLink:
             self._frames = FrameReader(self.epoch)
             self._heard_at_s = self._clock.monotonic_s()
             self.master = address
+            self.problem = None
             try:
                 await both_ways(self._report(wire), self._receive(wire))
             finally:
@@ -182,10 +199,30 @@ class MasterLink:
         if self._is_held:
             raise LinkClosed("it is not the master any more")
         if admission.go_on_at < store.log_end:
+            check_cut(
+                epochs.history,
+                store.log_start,
+                store.log_end,
+                cut_end=admission.go_on_at,
+                acknowledged_end=self.acknowledged_end,
+            )
             raise Diverged(admission.go_on_at, store.log_end)
+        self._compare_rules(admission.ack_rule)
         # Before the first byte of it is written.
-        epochs.follow(admission.epoch, admission.epochs)
+        epochs.follow(admission.epoch, admission.epochs, admission.ack_rule)
         self.epoch = admission.epoch
+
+    def _compare_rules(self, of_master: AckRule | None) -> None:
+        own = self._config.own_ack_rule
+        if own is None or of_master is None or own.copies_needed >= of_master.copies_needed:
+            return
+        log.warning(
+            "this broker would acknowledge with %s, its master does with %s: senders are promised"
+            " less when it becomes the master. Set replication.acknowledge to the same everywhere,"
+            " or leave it out at slaves",
+            own.policy.value,
+            of_master.policy.value,
+        )
 
     async def _receive(self, wire: Wire) -> None:
         frames = self._frames

@@ -61,6 +61,7 @@ class Greeted(msgspec.Struct, frozen=True):
     """Whom a master has let in, and where it goes on."""
 
     hello: Hello
+    registration: Registration
     admission: Admission
 
 
@@ -95,7 +96,7 @@ async def greet_slave(
             await wire.send_all(seal.sealed(Rejection(str(error))))
             raise
         await wire.send_all(seal.sealed(admission))
-    return Greeted(hello, admission)
+    return Greeted(hello, registration, admission)
 
 
 async def received_exactly(wire: Wire, size: int) -> bytes:

@@ -25,6 +25,7 @@ from typing import Final, TypeVar, final
 
 import msgspec
 
+from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.epochs import EpochStart, is_history
 from roquet.broker.replication.errors import BadHandshake, NotTrusted
 
@@ -60,6 +61,8 @@ class Admission(msgspec.Struct, frozen=True, tag=True):
     epochs: tuple[EpochStart, ...]
     # What the slave has behind it was never the master's.
     go_on_at: int
+    # What senders are promised, whichever broker is the master; older brokers do not say.
+    ack_rule: AckRule | None = None
 
 
 class Rejection(msgspec.Struct, frozen=True, tag=True):

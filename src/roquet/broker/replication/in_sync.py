@@ -8,17 +8,35 @@ What was acknowledged is on `copies` of the members. So whoever hears of all mem
 
 So whatever becomes of the set, all that was acknowledged has to be on `copies` of it, or on all if
 they are fewer. Whoever comes in must have it, and others may go only if enough who stay do.
+
+A member is a store, not a number: a broker that comes back under its number with an empty disk has
+nothing of what the set had acknowledged, and is outside until it has caught up.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
+
+# Of members that were recorded by brokers which did not record stores yet.
+ANY_STORE: Final = ""
+
+
+class Replica(NamedTuple):
+    """One store of one broker."""
+
+    replica_id: int
+    store: str
+
+
+def is_in_set(replica: Replica, members: Collection[Replica]) -> bool:
+    return replica in members or Replica(replica.replica_id, ANY_STORE) in members
 
 
 class Follower(msgspec.Struct, frozen=True):
     """What a master knows of one broker that follows it, or did, or should."""
 
-    replica_id: int
+    replica: Replica
     confirmed_end: int
     # When it had, as it turned out later, all that the log had then.
     caught_up_at_s: float
@@ -38,33 +56,33 @@ def is_near(follower: Follower, log_end: int, now_s: float, bound: LagBound) -> 
 
 
 def wanted_members(
-    master_id: int,
-    members: Collection[int],
+    master: Replica,
+    members: Collection[Replica],
     followers: Iterable[Follower],
     *,
     log_end: int,
     now_s: float,
     bound: LagBound,
-) -> frozenset[int]:
+) -> frozenset[Replica]:
     """Who should be in sync: members that are near, and others that are near and linked."""
     return frozenset(
-        each.replica_id
+        each.replica
         for each in followers
-        if is_near(each, log_end, now_s, bound) and (each.is_linked or each.replica_id in members)
-    ) | {master_id}
+        if is_near(each, log_end, now_s, bound) and (each.is_linked or each.replica in members)
+    ) | {master}
 
 
 def next_members(
-    members: frozenset[int],
-    wanted: frozenset[int],
+    members: frozenset[Replica],
+    wanted: frozenset[Replica],
     *,
-    ends: Mapping[int, int],
+    ends: Mapping[Replica, int],
     acknowledged_end: int,
     copies: int,
-) -> frozenset[int]:
+) -> frozenset[Replica]:
     """The set to propose: as near to `wanted` as is safe now.
 
-    `ends` says how far each replica has the log, the master among them. With one copy, nobody was
+    `ends` says how far each store has the log, the master among them. With one copy, nobody was
     promised anything.
     """
     have_all = {each for each, end in ends.items() if end >= acknowledged_end}

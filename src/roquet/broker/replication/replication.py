@@ -1,22 +1,28 @@
 """Everything that a broker has of replication, whichever role it plays."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from math import inf
 from typing import final
 
 import msgspec
 
+from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.following import MasterLink
 from roquet.broker.replication.in_sync import LagBound, is_near
+from roquet.broker.replication.lease import Lease
+from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.sending import SlaveLinks
+from roquet.broker.replication.succession import Succession, SuccessionWatch
 from roquet.broker.replication.tables import SlaveTables, TableCopy
-from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.peers import Peers
 from roquet.store.log_copy import Grown
 from roquet.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
 
 
 class Rebirth(msgspec.Struct, frozen=True):
@@ -37,17 +43,22 @@ class Replication:
         store: MessageStore,
         *,
         slave_links: SlaveLinks,
+        others: OtherBrokers,
         peers: Peers,
         tables: SlaveTables,
         on_grown: Callable[[Grown], None],
-        trust: Trust | None = None,
     ) -> None:
         # As it is now: a broker that is promoted has another one.
         self.config = config
         self._clock = clock
         self._store = store
-        self.trust = trust
+        self.trust = slave_links.trust
         self.slave_links = slave_links
+        self.others = others
+        # Where epochs are not made by etcd: whether this master was succeeded by another one.
+        self.succession = SuccessionWatch(clock, others, lambda: self.epoch)
+        # With etcd: whether this broker may act on what it knows of elections.
+        self.lease: Lease | None = None
         self.copies = slave_links.copies
         # Of a slave, as the name servers or etcd said last; None before they knew one.
         self.master_address: str | None = None
@@ -63,7 +74,7 @@ class Replication:
                 store,
                 master_address=lambda: config.ha_master_address or self.master_ha_address,
                 on_grown=on_grown,
-                trust=trust,
+                trust=self.trust,
                 on_diverged=self._cut,
                 # As calls to the master's other ports are.
                 tls=peers.tls,
@@ -74,6 +85,37 @@ class Replication:
     def epoch(self) -> int:
         """Of the master that wrote last here; 0 without epochs."""
         return 0 if self.trust is None else self.trust.epochs.history.latest
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why this broker neither takes messages nor copies any; None if it does."""
+        if self.master_link is not None:
+            return self.master_link.problem
+        rival = self.succession.rival
+        if rival is None:
+            return None
+        return (
+            f"{rival.address} is a master of {self.config.broker_name} in epoch {rival.epoch}, too."
+            " Compare both logs, and demote the one that is to follow: roquet broker demote ADDRESS"
+            " --force --id NUMBER"
+        )
+
+    def step_down(self, succession: Succession) -> None:
+        """Another broker is the master of a later epoch. Raises StateNotSaved."""
+        assert self.trust is not None, "without epochs nobody is succeeded"
+        if self.rebirth.done():
+            return
+        self.trust.epochs.be_succeeded(succession)
+        log.warning(
+            "%s is the master of %s in epoch %d, this broker was it in epoch %d: it becomes slave"
+            " %d, and keeps what only it has in divergent/",
+            succession.by.address,
+            self.config.broker_name,
+            succession.by.epoch,
+            self.epoch,
+            succession.free_id,
+        )
+        self.begin_again(Rebirth(succession.free_id))
 
     def begin_again(self, rebirth: Rebirth) -> None:
         if not self.rebirth.done():
@@ -89,12 +131,25 @@ class Replication:
         self.following = []
         self.master_link = None
 
+    def lead(self, config: BrokerConfig) -> None:
+        """As the master that `config` describes. Raises OSError when slaves cannot connect."""
+        self.config = config
+        self.copies.require(config.copies_needed - 1)
+        self.slave_links.start(config)
+
+    @property
+    def ack_rule(self) -> AckRule:
+        """What senders are promised, or would be if this slave were the master."""
+        learned = None if self.trust is None else self.trust.epochs.ack_rule
+        return self.config.own_ack_rule or learned or self.config.ack_rule
+
     def runtime_entries(self) -> dict[str, str]:
         """For operators, under keys of ours."""
         entries = {
             "brokerRole": self.config.role.value,
             "replicationEpoch": str(self.epoch),
-            "replicationAcknowledge": self.config.acknowledges.value,
+            "replicationAcknowledge": self.ack_rule.policy.value,
+            "replicationProblem": self.obstacle or "",
         }
         link = self.master_link
         if link is not None:
@@ -121,11 +176,11 @@ class Replication:
     def in_sync(self) -> frozenset[int]:
         """The ids of those that are: as etcd has it or, without it, as far as can be seen here."""
         if self.copies.members is not None:
-            return self.copies.members
+            return frozenset(each.replica_id for each in self.copies.members)
         bound = LagBound(self.config.ha_lag_size_max, inf)
         log_end, now_s = self._store.log_end, self._clock.monotonic_s()
         return frozenset(
-            each.replica_id
+            each.replica.replica_id
             for each in self.copies.followers()
             if each.is_linked and is_near(each, log_end, now_s, bound)
         ) | {self.config.replica_id}

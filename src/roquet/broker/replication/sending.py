@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, final
 
 from roquet.broker.replication.copies import Copies
-from roquet.broker.replication.errors import LinkError, reason_of
+from roquet.broker.replication.errors import DuplicateReplica, LinkError, reason_of
 from roquet.broker.replication.slave_link import SlaveLink
 from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
@@ -52,14 +52,16 @@ class SlaveLinks:
         self._store = store
         self.copies = copies
         self._services = services
-        self._trust = trust
+        self.trust: Final = trust
         self._tls = tls
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._links: set[SlaveLink] = set()
 
-    def start(self, host: str, port: int) -> None:
-        """Listens. Raises OSError, such as AddressTaken."""
+    def start(self, config: BrokerConfig) -> None:
+        """Listens, as the master that `config` describes. Raises OSError, such as AddressTaken."""
+        self._config = config
+        host, port = config.bind_host, config.ha_port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -107,7 +109,7 @@ class SlaveLinks:
                 self._clock,
                 self._store,
                 self.copies,
-                trust=self._trust,
+                trust=self.trust,
                 tls=self._tls,
             )
             self._links.add(link)
@@ -118,6 +120,8 @@ class SlaveLinks:
             await link.serve()
         except (TlsRefused, TlsNotUsable) as error:
             self._refuse("encryption", link.address, str(error))
+        except DuplicateReplica as error:
+            self._refuse("brokerId", link.address, str(error))
         except (LinkError, OSError) as error:
             log.warning("slave %s is gone: %s", link.address, reason_of(error))
         finally:

@@ -8,10 +8,17 @@ from typing import Final, final
 from roquet.broker.replication.both_ways import both_ways
 from roquet.broker.replication.copies import Copies, Slave
 from roquet.broker.replication.decisions import admission, first_position
-from roquet.broker.replication.errors import LinkClosed, NotTrusted, SlaveAhead, SlaveBehind
+from roquet.broker.replication.errors import (
+    DuplicateReplica,
+    LinkClosed,
+    NotTrusted,
+    SlaveAhead,
+    SlaveBehind,
+)
 from roquet.broker.replication.frames import ReportReader, encode_epoch_header
 from roquet.broker.replication.greeting import greet_slave, received_exactly
 from roquet.broker.replication.handshake import MAGIC, Admission, Hello, Registration
+from roquet.broker.replication.in_sync import Replica
 from roquet.broker.replication.outgoing import OutgoingFrames
 from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
@@ -105,13 +112,15 @@ class SlaveLink:
             raise NotTrusted
         epochs, epoch = trust.epochs, trust.epochs.history.latest
 
-        def admit(_hello: Hello, registration: Registration) -> Admission:
+        def admit(hello: Hello, registration: Registration) -> Admission:
+            self._check_number(Replica(hello.replica_id, registration.author))
             return admission(
                 registration,
                 epochs.history,
                 store.log_start,
                 store.log_end,
                 is_elected=bool(config.etcd),
+                ack_rule=config.ack_rule,
             )
 
         greeted = await greet_slave(
@@ -128,8 +137,17 @@ class SlaveLink:
 
         position = first_position(greeted.admission.go_on_at, store.log_start, store.log_end)
         # What it has confirmed is what its first report says.
-        slave = Slave(self.address, 0, position, greeted.hello.replica_id)
+        replica = Replica(greeted.hello.replica_id, greeted.registration.author)
+        slave = Slave(self.address, 0, position, replica)
         return slave, OutgoingFrames(position, self._frame_size_max, header)
+
+    def _check_number(self, replica: Replica) -> None:
+        """Raises DuplicateReplica: two stores under one number would count as one."""
+        if self._config.etcd and replica.replica_id == self._config.replica_id:
+            raise DuplicateReplica(replica.replica_id, "the master")
+        holder = self._copies.other_store_of(replica)
+        if holder is not None:
+            raise DuplicateReplica(replica.replica_id, holder.address)
 
     async def _report(self, buffer: memoryview) -> int | None:
         """The last report there is; None if it is not whole.

@@ -289,7 +289,7 @@ CHANGEABLE: Final = frozenset(
 )
 
 # Our own, which no file sets, and what has more than one key.
-_OURS: Final = {"store", "index_tags", "memory_size", "tls", "replica_id"}
+_OURS: Final = {"store", "index_tags", "memory_size", "tls", "replica_id", "is_to_found"}
 assert {setting.attribute for table in (_BROKER, _STORE) for setting in table.values()} == {
     *BrokerConfig.__struct_fields__,
     *StoreConfig.__struct_fields__,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from roquet.access.own_account import OwnAccount
 from roquet.broker.ports import HA_PORT_DISTANCE
-from roquet.broker.replication.acknowledging import AckPolicy, copies_needed
+from roquet.broker.replication.acknowledging import AckPolicy, AckRule
 from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls.settings import TlsFiles, TlsSettings
@@ -112,6 +112,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     etcd_certificate: Path | None = None  # replication.etcdCertPath
     etcd_key: Path | None = None  # replication.etcdKeyPath
     lease_s: int = 4  # replication.leaseSeconds
+    # Whether a person wants this broker to be the first master, though etcd had another record.
+    is_to_found: bool = False  # --found
     # `broker_id` while this one is a slave: what the file says, of masters too.
     replica_id: int = 0
 
@@ -197,27 +199,48 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.tls.has_files or self.etcd_files != TlsFiles()
 
     @property
-    def acknowledges(self) -> AckPolicy:
-        if self.ack_policy is not None:
-            return self.ack_policy
-        return AckPolicy.ONE if self.role is BrokerRole.SYNC_MASTER else AckPolicy.ASYNC
+    def own_ack_rule(self) -> AckRule | None:
+        """None for a slave without a policy of its own: it takes that of its master."""
+        policy = self.ack_policy
+        if policy is None and not self.is_slave:
+            is_sync = self.role is BrokerRole.SYNC_MASTER
+            policy = AckPolicy.ONE if is_sync else AckPolicy.ASYNC
+        return None if policy is None else AckRule(policy, self.replica_count)
+
+    @property
+    def ack_rule(self) -> AckRule:
+        """What is obeyed while this broker is the master."""
+        return self.own_ack_rule or AckRule(AckPolicy.ASYNC, self.replica_count)
 
     @property
     def copies_needed(self) -> int:
         """How many brokers must have a message before it is acknowledged, this one among them."""
-        return copies_needed(self.acknowledges, self.replica_count)
+        return self.ack_rule.copies_needed
 
     @property
     def waits_for_slaves(self) -> bool:
         return self.copies_needed > 1
 
-    def as_master(self) -> "BrokerConfig":
-        is_async = self.acknowledges is AckPolicy.ASYNC
-        role = BrokerRole.ASYNC_MASTER if is_async else BrokerRole.SYNC_MASTER
-        return replace(self, role=role, broker_id=0)
+    def as_master(self, learned: AckRule | None = None) -> "BrokerConfig":
+        """`learned` is the rule of the last master, for a slave without one of its own.
+
+        What was promised to senders must not depend on which broker is the master.
+        """
+        rule = self.own_ack_rule or learned or self.ack_rule
+        is_async = rule.policy is AckPolicy.ASYNC
+        return replace(
+            self,
+            role=BrokerRole.ASYNC_MASTER if is_async else BrokerRole.SYNC_MASTER,
+            broker_id=0,
+            ack_policy=rule.policy,
+            replica_count=rule.broker_count,
+        )
 
     def as_slave(self, broker_id: int) -> "BrokerConfig":
-        return replace(self, role=BrokerRole.SLAVE, broker_id=broker_id)
+        """It keeps the policy that its role as a master implies: it may be elected again."""
+        rule = self.own_ack_rule
+        policy = None if rule is None else rule.policy
+        return replace(self, role=BrokerRole.SLAVE, broker_id=broker_id, ack_policy=policy)
 
     @property
     def ha_port(self) -> int:

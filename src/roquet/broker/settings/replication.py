@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from roquet.broker.errors import ConfigError
-from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.replication.acknowledging import AckPolicy
+from roquet.broker.settings.config import BrokerConfig, BrokerRole
 
 SECRET_SIZE_MIN: Final = 16
 
@@ -12,6 +13,7 @@ SECRET_SIZE_MIN: Final = 16
 def check_replication(config: BrokerConfig) -> None:
     """Raises ConfigError."""
     _check_etcd_files(config)
+    _check_policy(config)
     if not config.etcd:
         return
     servers = ",".join(config.etcd)
@@ -21,6 +23,16 @@ def check_replication(config: BrokerConfig) -> None:
     if config.replica_id == 0:
         reason = "with replication.etcd every broker of a name has a number of its own, above 0"
         raise ConfigError("brokerId", "0", reason)
+
+
+def _check_policy(config: BrokerConfig) -> None:
+    policy = config.ack_policy
+    if policy is AckPolicy.ASYNC and config.role is BrokerRole.SYNC_MASTER:
+        reason = "brokerRole=SYNC_MASTER waits for a slave: use ASYNC_MASTER, or leave this out"
+        raise ConfigError("replication.acknowledge", policy.value, reason)
+    if policy not in (None, AckPolicy.ASYNC) and config.replica_count == 1:
+        reason = f"replication.acknowledge={policy.value} needs a second broker: at least 2"
+        raise ConfigError("replication.copies", "1", reason)
 
 
 def _check_etcd_files(config: BrokerConfig) -> None:

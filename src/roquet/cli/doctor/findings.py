@@ -80,6 +80,9 @@ def _of_broker(broker: BrokerInfo, name_servers: Sequence[str], now: datetime) -
             f"advertises {broker.address}, which every client takes for its own machine",
             "start it with --advertise HOST, or set brokerIP1",
         )
+    if broker.problem is not None:
+        remedy = "roquet cluster shows all brokers; docs/replication.md says what to do"
+        yield Finding(Severity.PROBLEM, subject, broker.problem, remedy)
     yield from _of_disk(subject, broker.disk_used_ratio)
     if broker.clock is not None and abs(broker.clock - now) > _CLOCK_DIFFERENCE_MAX:
         seconds = round((broker.clock - now).total_seconds())

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.broker.disk_plan import check_room, plan_of, use_text
+from roquet.broker.errors import ConfigError
 from roquet.broker.life import Life, living_broker
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
 from roquet.broker.settings.config import BrokerConfig
@@ -42,6 +43,7 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
     advertised_host: str | None
     port: int | None
     process_count: int = 1
+    is_to_found: bool = False
     # Of access control, TLS and pages, under their names in files.
     settings: dict[str, str] = {}
     log_form: LogForm = LogForm.TEXT
@@ -117,7 +119,10 @@ def _config(options: BrokerOptions) -> BrokerConfig:
         "listen_port": options.port,
     }
     given = {name: value for name, value in changes.items() if value is not None}
-    return replace(config, **given)
+    if options.is_to_found and not config.etcd:
+        reason = "only with replication.etcd, whose record of this broker name is lost"
+        raise ConfigError("--found", "true", reason)
+    return replace(config, is_to_found=options.is_to_found, **given)
 
 
 async def _serve(config: BrokerConfig) -> None:

@@ -25,7 +25,7 @@ from roquet.client.admin import (
     traces,
 )
 from roquet.client.admin.accounts import AccountSettings, BrokerAccounts
-from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.cluster import BrokerInfo, Promotion
 from roquet.client.admin.config import AdminConfig, AdminOptions
 from roquet.client.admin.following import FollowFrom, follow
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
@@ -391,12 +391,12 @@ class AsyncAdmin(Openable):
         """Changes settings of a running broker, under Apache's names."""
         await cluster_questions.update_broker_config(self._visit.usable(), address, settings)
 
-    async def promote_broker(self, address: str, *, force: bool = False) -> None:
+    async def promote_broker(self, address: str, *, force: bool = False) -> Promotion:
         """Makes the slave at this address the master, of the next epoch; only brokers of ours.
 
         `force` does so although the master it follows is alive.
         """
-        await cluster_questions.promote_broker(self._visit.usable(), address, force=force)
+        return await cluster_questions.promote_broker(self._visit.usable(), address, force=force)
 
     async def demote_broker(self, address: str, broker_id: int, *, force: bool = False) -> None:
         """Makes the master at this address a slave with this id; only brokers of ours.

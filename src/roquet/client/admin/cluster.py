@@ -23,7 +23,11 @@ from roquet.protocol.headers.kv_config import (
     ListKvConfigHeader,
     PutKvConfigHeader,
 )
-from roquet.protocol.headers.replicas import DemoteBrokerHeader, PromoteBrokerHeader
+from roquet.protocol.headers.replicas import (
+    DemoteBrokerHeader,
+    PromoteBrokerHeader,
+    PromoteBrokerReplyHeader,
+)
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 
 _NAMES: Final = "name server"
@@ -54,6 +58,8 @@ class BrokerInfo:
     lag_bytes: int | None = None
     lag_s: float | None = None
     in_sync: tuple[int, ...] | None = None
+    # What is in the way of its messages, though it answers: two masters, a log that cannot follow.
+    problem: str | None = None
     error: str | None = None
 
     @property
@@ -111,9 +117,24 @@ async def update_broker_config(
     await servers.brokers.ask(address, RequestCode.UPDATE_BROKER_CONFIG, NoFields(), body)
 
 
-async def promote_broker(servers: AdminServers, address: str, *, force: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """What a broker promises as the master: when a send is acknowledged, and from which epoch on.
+
+    Brokers of before that do not say so: then it is None.
+    """
+
+    acknowledge: str | None
+    epoch: int | None
+
+
+async def promote_broker(servers: AdminServers, address: str, *, force: bool) -> Promotion:
     header = PromoteBrokerHeader(force=force)
-    await servers.brokers.ask(address, RequestCode.PROMOTE_BROKER, header)
+    reply = await servers.brokers.ask(address, RequestCode.PROMOTE_BROKER, header)
+    if not reply.fields:
+        return Promotion(None, None)
+    answer = reply_header(PromoteBrokerReplyHeader, reply, address)
+    return Promotion(answer.acknowledge, answer.epoch)
 
 
 async def demote_broker(
@@ -173,6 +194,7 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         lag_bytes=_whole_number(table.get("replicationLagBytes")),
         lag_s=_first_number(table.get("replicationLagSeconds")),
         in_sync=_members(table.get("inSyncSet")),
+        problem=table.get("replicationProblem") or table.get("registrationConflict") or None,
     )
 
 

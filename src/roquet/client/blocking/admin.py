@@ -11,7 +11,7 @@ from roquet.client.admin import (
 )
 from roquet.client.admin.accounts import AccountSettings, BrokerAccounts
 from roquet.client.admin.admin import AsyncAdmin
-from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.cluster import BrokerInfo, Promotion
 from roquet.client.admin.config import AdminOptions
 from roquet.client.admin.following import FollowFrom
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
@@ -219,8 +219,8 @@ class Admin(BlockingTwin[AsyncAdmin]):
     def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         self._thread.run(self._twin.update_broker_config(address, settings))
 
-    def promote_broker(self, address: str, *, force: bool = False) -> None:
-        self._thread.run(self._twin.promote_broker(address, force=force))
+    def promote_broker(self, address: str, *, force: bool = False) -> Promotion:
+        return self._thread.run(self._twin.promote_broker(address, force=force))
 
     def demote_broker(self, address: str, broker_id: int, *, force: bool = False) -> None:
         self._thread.run(self._twin.demote_broker(address, broker_id, force=force))

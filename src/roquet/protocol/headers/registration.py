@@ -21,6 +21,8 @@ class RegisterBrokerHeader(Header):
 class RegisterBrokerReplyHeader(Header):
     ha_server_addr: str | None = None
     master_addr: str | None = None
+    # Ours: another broker that is registered under the same name and id.
+    duplicate_addr: str | None = None
 
 
 class UnregisterBrokerHeader(Header):

@@ -57,6 +57,13 @@ class PromoteBrokerHeader(Header):
     force: bool = False
 
 
+class PromoteBrokerReplyHeader(Header):
+    """Ours: what the new master promises to senders, and its epoch."""
+
+    acknowledge: str
+    epoch: Int64
+
+
 class DemoteBrokerHeader(Header):
     """Ours. `force` steps down although no slave has all that the master has."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from roquet.broker.messages.safety import Late, Safety
 from roquet.broker.replication.copies import EVERYTHING, Copies, Slave
+from roquet.broker.replication.in_sync import Replica
 from roquet.net.errors import Refused
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
@@ -482,7 +483,7 @@ async def test_readers_see_what_a_slave_has_and_everything_without_one(
 async def test_who_may_not_be_master_any_more_tells_nobody_anything(bed: BrokerBed) -> None:
     is_master = True
     copies = Copies(1000, lambda: 100, slaves_needed=0)
-    copies.lead(frozenset({1}), lambda: is_master)
+    copies.lead(frozenset({Replica(1, "store")}), lambda: is_master)
     line = Line(bed)
     safety = line.safety = Safety(
         line.clock, TIMEOUT_S, is_awaited=False, copies=copies, copy_timeout_s=1.0

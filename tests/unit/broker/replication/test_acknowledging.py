@@ -2,7 +2,7 @@
 
 import pytest
 
-from roquet.broker.replication.acknowledging import AckPolicy, copies_needed, end_with_copies
+from roquet.broker.replication.acknowledging import AckPolicy, AckRule, end_with_copies
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from roquet.broker.replication.acknowledging import AckPolicy, copies_needed, en
     ],
 )
 def test_a_policy_says_how_many_have_it(policy: AckPolicy, counts: list[int]) -> None:
-    assert [copies_needed(policy, count) for count in range(1, 6)] == counts
+    assert [AckRule(policy, count).copies_needed for count in range(1, 6)] == counts
 
 
 @pytest.mark.parametrize(("needed", "end"), [(1, 90), (2, 70), (3, 50), (4, 0)])

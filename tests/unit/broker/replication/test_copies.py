@@ -1,6 +1,7 @@
 """Which slaves are waited for, and what readers are shown meanwhile."""
 
 from roquet.broker.replication.copies import EVERYTHING, Copies, Slave
+from roquet.broker.replication.in_sync import ANY_STORE, Replica
 
 LAG_MAX = 1000
 
@@ -84,6 +85,10 @@ def test_every_change_is_told() -> None:
     assert log.change_count == 3
 
 
+def stores_of(*replica_ids: int) -> frozenset[Replica]:
+    return frozenset(Replica(each, f"store of {each}") for each in replica_ids)
+
+
 class Office(Log):
     """A master whose place others can take."""
 
@@ -93,10 +98,11 @@ class Office(Log):
         self.copies = Copies(
             LAG_MAX, lambda: self.end, slaves_needed=slaves_needed, now_s=lambda: self.now_s
         )
-        self.copies.lead(frozenset(members), lambda: True)
+        self.copies.lead(stores_of(*members), lambda: True)
 
     def replica(self, replica_id: int, confirmed_end: int) -> Slave:
-        slave = Slave(f"somewhere:{replica_id}", confirmed_end, confirmed_end, replica_id)
+        (replica,) = stores_of(replica_id)
+        slave = Slave(f"somewhere:{replica_id}", confirmed_end, confirmed_end, replica)
         self.copies.join(slave)
         return slave
 
@@ -106,7 +112,7 @@ def test_only_who_is_in_sync_confirms() -> None:
     office.replica(3, 5000)
     assert office.copies.confirmed_end == 0
     assert not office.copies.is_awaited(5000)
-    office.copies.use_members(frozenset({1, 2, 3}))
+    office.copies.use_members(stores_of(1, 2, 3))
     assert office.copies.confirmed_end == 5000
 
 
@@ -139,7 +145,7 @@ def test_who_is_in_sync_with_nobody_shows_everything() -> None:
     office = Office({1})
     office.end = 5300
     assert office.copies.shown_end == EVERYTHING
-    office.copies.use_members(frozenset({1, 2}))
+    office.copies.use_members(stores_of(1, 2))
     assert office.copies.shown_end == 5300
 
 
@@ -170,6 +176,39 @@ def test_a_slave_had_everything_when_its_mark_was_made() -> None:
 def test_members_are_followed_though_they_are_away() -> None:
     office = Office({1, 2, 3})
     office.copies.leave(office.replica(2, 4900))
-    known = {each.replica_id: each for each in office.copies.followers()}
+    known = {each.replica.replica_id: each for each in office.copies.followers()}
     assert (known[2].confirmed_end, known[2].is_linked) == (4900, False)
     assert (known[3].confirmed_end, known[3].caught_up_at_s) == (5000, 100.0)
+
+
+def test_who_comes_back_with_an_empty_disk_confirms_nothing() -> None:
+    """It has the number of a member, and is another store."""
+    office = Office({1, 2})
+    office.copies.join(Slave("somewhere:2", 5000, 5000, Replica(2, "another store")))
+    assert office.copies.confirmed_end == 0
+    assert not office.copies.is_awaited(5000)
+
+
+def test_members_of_before_stores_were_recorded_are_known_by_their_number() -> None:
+    office = Office({1})
+    office.copies.use_members(frozenset({Replica(1, "store of 1"), Replica(2, ANY_STORE)}))
+    office.replica(2, 4900)
+    assert office.copies.confirmed_end == 4900
+
+
+def test_a_second_store_of_one_number_is_seen() -> None:
+    office = Office({1, 2})
+    slave = office.replica(2, 4900)
+    assert office.copies.other_store_of(Replica(2, "another store")) is slave
+    assert office.copies.other_store_of(Replica(2, "store of 2")) is None
+    assert office.copies.other_store_of(Replica(3, "another store")) is None
+
+
+def test_stores_that_were_replaced_are_forgotten() -> None:
+    office = Office({1})
+    for number in range(3):
+        slave = Slave("somewhere:2", 0, 0, Replica(2, f"store {number}"))
+        office.copies.join(slave)
+        office.copies.leave(slave)
+    followers = [each.replica for each in office.copies.followers()]
+    assert [each.store for each in followers if each.replica_id == 2] == ["store 2"]

@@ -2,9 +2,20 @@
 
 import pytest
 
-from roquet.broker.replication.decisions import admission, first_position, suggested_broker
+from roquet.broker.replication.decisions import (
+    admission,
+    check_cut,
+    first_position,
+    suggested_broker,
+)
 from roquet.broker.replication.epochs import EpochHistory, EpochStart
-from roquet.broker.replication.errors import NothingInCommon, Outdated, SlaveAhead, SlaveBehind
+from roquet.broker.replication.errors import (
+    CutRefused,
+    NothingInCommon,
+    Outdated,
+    SlaveAhead,
+    SlaveBehind,
+)
 from roquet.broker.replication.handshake import Registration
 from roquet.protocol.bodies.group_config import GroupConfig
 
@@ -75,3 +86,27 @@ def test_where_nothing_is_left_in_common_a_person_has_to_act() -> None:
         admitted(registration(7000, start=6500))
     with pytest.raises(SlaveBehind):
         admitted(registration(5000), log_start=5500)
+
+
+OWN = EpochHistory(
+    (EpochStart(1, 0, "a"), EpochStart(2, 3000, "b"), EpochStart(4, 5000, "b"), EpochStart(5, 7000))
+)
+
+
+@pytest.mark.parametrize("cut_end", [3000, 5000, 6500])
+def test_what_one_master_wrote_last_may_be_cut(cut_end: int) -> None:
+    """Epochs that it held one after the other count as one: nobody else wrote in between."""
+    check_cut(OWN, 0, 7000, cut_end=cut_end, acknowledged_end=0)
+
+
+@pytest.mark.parametrize(
+    ("cut_end", "acknowledged_end", "history"),
+    [(2999, 0, OWN), (6500, 6501, OWN), (0, 0, EpochHistory((EpochStart(1, 0, "a"),)))],
+    ids=["of an earlier master", "acknowledged", "everything"],
+)
+def test_what_may_have_been_acknowledged_is_not_cut(
+    cut_end: int, acknowledged_end: int, history: EpochHistory
+) -> None:
+    with pytest.raises(CutRefused) as raised:
+        check_cut(history, 0, 7000, cut_end=cut_end, acknowledged_end=acknowledged_end)
+    assert (raised.value.cut_end, raised.value.log_end) == (cut_end, 7000)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.broker.replication.frames import encode_header
 from roquet.net.ports import free_port
@@ -48,7 +49,7 @@ async def test_a_master_that_comes_back_is_followed_again(tmp_path: Path) -> Non
         for _ in range(2):
             async with serving_master(tmp_path / "master") as master:
                 master.links.stop()
-                master.links.start(HOST, port)
+                master.links.start(replace(master.config, ha_listen_port=port))
                 fill(master, 20)
                 end = master.store.log_end
                 await eventually(lambda: slave.store.log_end == end)  # noqa: B023

@@ -5,8 +5,11 @@ from math import inf
 import pytest
 
 from roquet.broker.replication.in_sync import (
+    ANY_STORE,
     Follower,
     LagBound,
+    Replica,
+    is_in_set,
     is_near,
     next_members,
     wanted_members,
@@ -17,10 +20,18 @@ NOW_S = 500.0
 LOG_END = 5000
 
 
+def store_of(replica_id: int) -> Replica:
+    return Replica(replica_id, f"store of {replica_id}")
+
+
+def numbers(members: frozenset[Replica]) -> set[int]:
+    return {each.replica_id for each in members}
+
+
 def follower(
     replica_id: int, end: int = LOG_END, *, caught_up_at_s: float = NOW_S, is_linked: bool = True
 ) -> Follower:
-    return Follower(replica_id, end, caught_up_at_s, is_linked)
+    return Follower(store_of(replica_id), end, caught_up_at_s, is_linked)
 
 
 @pytest.mark.parametrize(
@@ -39,8 +50,17 @@ def test_near_is_by_size_and_by_time(each: Follower, *, expected: bool) -> None:
     assert is_near(each, LOG_END, NOW_S, BOUND) is expected
 
 
-def wanted(members: set[int], *followers: Follower) -> frozenset[int]:
-    return wanted_members(1, members, followers, log_end=LOG_END, now_s=NOW_S, bound=BOUND)
+def wanted(members: set[int], *followers: Follower) -> set[int]:
+    return numbers(
+        wanted_members(
+            store_of(1),
+            set(map(store_of, members)),
+            followers,
+            log_end=LOG_END,
+            now_s=NOW_S,
+            bound=BOUND,
+        )
+    )
 
 
 def test_whoever_is_near_and_linked_comes_in() -> None:
@@ -59,9 +79,15 @@ def test_a_member_that_is_behind_goes() -> None:
 
 def following(
     members: set[int], wanted: set[int], ends: dict[int, int], *, copies: int = 2
-) -> frozenset[int]:
-    return next_members(
-        frozenset(members), frozenset(wanted), ends=ends, acknowledged_end=100, copies=copies
+) -> set[int]:
+    return numbers(
+        next_members(
+            frozenset(map(store_of, members)),
+            frozenset(map(store_of, wanted)),
+            ends={store_of(each): end for each, end in ends.items()},
+            acknowledged_end=100,
+            copies=copies,
+        )
     )
 
 
@@ -87,3 +113,28 @@ def test_a_master_may_remain_alone() -> None:
 
 def test_who_comes_in_may_stand_in_for_who_goes() -> None:
     assert following({1, 2, 3}, {1, 2, 4}, {1: 100, 2: 0, 3: 100, 4: 100}) == {1, 2, 4}
+
+
+def test_a_member_is_a_store_and_not_a_number() -> None:
+    members = frozenset({store_of(1), Replica(2, ANY_STORE)})
+    assert is_in_set(store_of(1), members)
+    assert not is_in_set(Replica(1, "another store"), members)
+    # Recorded before stores were.
+    assert is_in_set(store_of(2), members)
+
+
+def test_an_empty_store_does_not_take_the_place_of_the_one_it_replaces() -> None:
+    old, new = store_of(2), Replica(2, "an empty disk")
+    members, ends = frozenset({store_of(1), old}), {store_of(1): 100, old: 100, new: 0}
+
+    def following(end: int) -> frozenset[Replica]:
+        return next_members(
+            members,
+            frozenset({store_of(1), new}),
+            ends=ends | {new: end},
+            acknowledged_end=100,
+            copies=2,
+        )
+
+    assert new not in following(99)
+    assert following(100) == {store_of(1), new}

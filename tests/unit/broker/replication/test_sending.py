@@ -182,4 +182,4 @@ async def test_a_slave_from_an_address_that_nobody_trusts_is_refused(
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async with serving_master(tmp_path) as master:
         with pytest.raises(AddressTaken, match=str(master.port)):
-            master.links.start(HOST, master.port)
+            master.links.start(master.config)

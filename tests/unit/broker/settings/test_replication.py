@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.errors import ConfigError
-from roquet.broker.replication.acknowledging import AckPolicy
+from roquet.broker.replication.acknowledging import AckPolicy, AckRule
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.settings.replication import read_secret
@@ -71,20 +71,53 @@ def test_a_master_keeps_its_number_for_the_day_that_it_is_a_slave() -> None:
         ({"brokerRole": "SYNC_MASTER"}, AckPolicy.ONE, 2),
         ({"replication.acknowledge": "quorum"}, AckPolicy.QUORUM, 2),
         ({"replication.acknowledge": "quorum", "replication.copies": "5"}, AckPolicy.QUORUM, 3),
-        ({"brokerRole": "SYNC_MASTER", "replication.acknowledge": "async"}, AckPolicy.ASYNC, 1),
+        ({"brokerRole": "SYNC_MASTER", "replication.acknowledge": "quorum"}, AckPolicy.QUORUM, 2),
     ],
 )
 def test_a_policy_is_named_or_follows_from_the_role(
     settings: dict[str, str], policy: AckPolicy, copies: int
 ) -> None:
     found = read_config(settings, Path("/nowhere"))[0]
-    assert (found.acknowledges, found.copies_needed) == (policy, copies)
+    assert (found.ack_rule.policy, found.copies_needed) == (policy, copies)
 
 
 def test_a_slave_that_is_promoted_acknowledges_as_its_policy_says() -> None:
     slave = config(brokerRole="SLAVE", brokerId="2", replication__acknowledge="one")
     assert slave.as_master().role is BrokerRole.SYNC_MASTER
     assert config(brokerRole="SLAVE", brokerId="2").as_master().role is BrokerRole.ASYNC_MASTER
+
+
+def test_a_slave_without_a_policy_takes_that_of_its_master() -> None:
+    slave = config(brokerRole="SLAVE", brokerId="2")
+    assert slave.own_ack_rule is None
+    master = slave.as_master(AckRule(AckPolicy.QUORUM, 5))
+    assert (master.role, master.copies_needed) == (BrokerRole.SYNC_MASTER, 3)
+    named = config(brokerRole="SLAVE", brokerId="2", replication__acknowledge="one")
+    assert named.as_master(AckRule(AckPolicy.ASYNC, 3)).copies_needed == 2
+
+
+def test_a_sync_master_that_steps_down_stays_sync() -> None:
+    """With etcd every broker starts as a slave, and what its file promises still holds."""
+    stepped_down = config(brokerRole="SYNC_MASTER", brokerId="3").as_slave(3)
+    assert stepped_down.is_slave
+    assert stepped_down.as_master(AckRule(AckPolicy.ASYNC, 3)).role is BrokerRole.SYNC_MASTER
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        (
+            {"brokerRole": "SYNC_MASTER", "replication.acknowledge": "async"},
+            "replication.acknowledge",
+        ),
+        ({"replication.acknowledge": "quorum", "replication.copies": "1"}, "replication.copies"),
+        ({"replication.acknowledge": "one", "replication.copies": "1"}, "replication.copies"),
+    ],
+)
+def test_promises_that_cannot_be_kept_are_refused(settings: dict[str, str], key: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_config(settings, Path("/nowhere"))
+    assert raised.value.key == key
 
 
 def test_a_secret_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:

@@ -19,6 +19,10 @@ _OK: Final = 200
 _REMEDIES: Final = {
     "certificate is not valid for": "its certificate has to be for the host in replication.etcd",
     "CERTIFICATE_VERIFY_FAILED": "replication.etcdTrustCertPath has to name who signed it",
+    "database space exceeded": (
+        "etcd is full and takes no leases: compact and defragment it, then disarm its alarm; see"
+        " docs/replication.md"
+    ),
     "_ALERT_": "replication.etcdCertPath has to name a certificate that etcd takes",
 }
 
@@ -121,7 +125,7 @@ class Etcd:
                     answer = await reply.json(content_type=None)
                     if reply.status == _OK and isinstance(answer, dict):
                         return answer
-                    failures.append(f"{server}: {answer}")
+                    failures.append(f"{server}: {_with_remedy(str(answer))}")
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 failures.append(f"{server}: {_reason(error)}")
             # Next time the others are asked first.
@@ -131,7 +135,10 @@ class Etcd:
 
 
 def _reason(error: Exception) -> str:
-    text = str(error) or type(error).__name__
+    return _with_remedy(str(error) or type(error).__name__)
+
+
+def _with_remedy(text: str) -> str:
     remedy = next((remedy for part, remedy in _REMEDIES.items() if part in text), None)
     return text if remedy is None else f"{text}; {remedy}"
 

@@ -16,9 +16,15 @@ from roquet.broker.broker import Broker
 from roquet.broker.promotion import promote
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.both_ways import both_ways
-from roquet.broker.replication.failover.election import Candidacy, ElectionVerdict, verdict
+from roquet.broker.replication.failover.election import (
+    Candidacy,
+    ElectionVerdict,
+    LogPlace,
+    verdict,
+)
 from roquet.broker.replication.failover.etcd import Created, Delete, Etcd, EtcdError, Modified, Put
 from roquet.broker.replication.failover.records import (
+    AcknowledgedRecord,
     BadEntry,
     Keys,
     MasterRecord,
@@ -27,9 +33,10 @@ from roquet.broker.replication.failover.records import (
     view_of,
 )
 from roquet.broker.replication.failover.steps import Me, Step, next_step
-from roquet.broker.replication.in_sync import LagBound, next_members, wanted_members
+from roquet.broker.replication.in_sync import LagBound, Replica, next_members, wanted_members
 from roquet.broker.replication.lease import Lease
-from roquet.broker.replication.replication import Rebirth
+from roquet.broker.replication.replication import Rebirth, Replication
+from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.tls.contexts import CallingTls
@@ -46,6 +53,15 @@ _TIMEOUT_PART: Final = 0.25
 _PATIENCE_PART: Final = 0.5
 # For how many leases a broker that stepped down leaves the office to others.
 _ABSTENTION: Final = 2.0
+# How often etcd is told how far the log was acknowledged. Each time adds to its history, so this is
+# rare: a store that has lost less than it took in that time may go unnoticed.
+_ACKNOWLEDGED_PERIOD_S: Final = 10.0
+_REMINDER_S: Final = 60.0
+_LOST: Final = (
+    "etcd has no record of this broker name, though it had one: nothing is founded again by itself,"
+    " because another broker may have a longer log. Restore etcd, or start the broker that has the"
+    " longest log with --found; see docs/replication.md"
+)
 
 
 @final
@@ -74,7 +90,11 @@ class FailoverMember:
         self._abstains_until_s = 0.0
         # A change of the members was not answered: it may still happen.
         self._is_unsure = False
+        # When etcd was last told how far the log was acknowledged.
+        self._acknowledged_at_s = 0.0
+        self._is_to_found = config.is_to_found
         self._said = ""
+        self._said_at_s = 0.0
 
     async def run(self) -> None:
         """Never returns."""
@@ -127,6 +147,8 @@ class FailoverMember:
     async def _keep_looking(self) -> None:
         while True:
             broker = self._broker()
+            if broker is not None:
+                broker.replication.lease = self._lease
             if broker is not None and self._lease_id is not None:
                 try:
                     await self._look(broker, self._lease_id)
@@ -144,16 +166,23 @@ class FailoverMember:
         view = view_of(self._keys, found.revision, found.entries)
         if self._broker() is not broker:
             return
+        epochs = _trust(broker).epochs
+        if view.members is not None:
+            epochs.note_electorate()
         me = Me(
             self._config.replica_id,
             identity_of(broker.config).address,
             is_first=not self._config.is_slave,
+            was_known=epochs.has_electorate,
+            is_to_found=self._is_to_found,
         )
         match next_step(view, me, self._epoch):
             case Step.FOUND:
-                await self._stand(broker, view, lease_id, frozenset({self._config.replica_id}))
+                await self._found(broker, view, lease_id)
             case Step.WAIT:
                 self._say("etcd knows no master of this name: start the one that is to be first")
+            case Step.LOST:
+                self._say(_LOST)
             case Step.RUN:
                 await self._run_for_office(broker, view, lease_id)
             case Step.FOLLOW:
@@ -172,13 +201,13 @@ class FailoverMember:
         assert view.master is not None
         self._vacant_since_s = self._spoken = None
         replication = broker.replication
-        if replication.trust is not None:
-            replication.trust.epochs.see(view.epoch)
+        _trust(broker).epochs.see(view.epoch)
         replication.master_address = view.master.address
         replication.master_ha_address = view.master.ha_address
         link = replication.master_link
         if link is None:
             return
+        link.acknowledged_end = view.acknowledged.end
         if link.master is not None and link.master != view.master.ha_address:
             # The master before that may not know that it is over. The next look goes on.
             link.hold()
@@ -186,6 +215,24 @@ class FailoverMember:
             link.go_on()
 
     # Elections.
+
+    async def _found(self, broker: Broker, view: RecordsView, lease_id: int) -> None:
+        """Become the first master, unless another broker of this name has a longer log."""
+        own = LogPlace(broker.replication.epoch, broker.store.log_end)
+        for other in await broker.replication.others.all():
+            if LogPlace(other.epoch, other.log_end) > own and other.epoch > 0:
+                self._say(
+                    f"nothing is founded: {other.address} has a log of epoch {other.epoch} up to"
+                    f" {other.log_end}, this broker one of epoch {own.epoch} up to {own.end}; start"
+                    " that one with --found"
+                )
+                # Nor later, when that one may not answer: it has the longer log still.
+                self._is_to_found = False
+                return
+        await self._stand(broker, view, lease_id, frozenset({self._replica(broker)}))
+        if self._epoch is not None and self._is_to_found:
+            self._is_to_found = False  # Only once: from now on there are elections.
+            _trust(broker).epochs.note_founded(is_founded=True)
 
     async def _run_for_office(self, broker: Broker, view: RecordsView, lease_id: int) -> None:
         """There is no master, so nobody may add to the log."""
@@ -202,7 +249,7 @@ class FailoverMember:
             key = self._keys.candidate(me.replica_id)
             await self._etcd.change([], [Put(key, msgspec.json.encode(me), lease_id)])
             self._spoken = me
-        copies = self._config.copies_needed
+        copies = _copies_promised(view, broker.replication)
         patience_s = self._config.lease_s * _PATIENCE_PART
         judged = verdict(
             me,
@@ -210,27 +257,36 @@ class FailoverMember:
             members,
             copies=copies,
             is_patient=copies == 1 and now_s - self._vacant_since_s < patience_s,
+            acknowledged=view.acknowledged,
         )
         if judged is ElectionVerdict.STAND and not me.abstains:
             await self._stand(broker, view, lease_id, members)
         elif judged is ElectionVerdict.OUTSIDE:
-            self._say(f"no master, and this broker was not in sync with the last: {set(members)}")
+            self._say(_outside(me.replica, members))
+        elif judged is ElectionVerdict.BEHIND:
+            epoch, end = view.acknowledged
+            self._say(
+                f"no master, and the longest log ends at {me.end} in epoch {me.epoch}, although"
+                f" {end} of epoch {epoch} was acknowledged: bring back a broker that has it; see"
+                " docs/replication.md"
+            )
+
+    def _replica(self, broker: Broker) -> Replica:
+        return Replica(self._config.replica_id, _trust(broker).epochs.author)
 
     def _candidacy(self, broker: Broker, view: RecordsView) -> Candidacy:
-        trust, end = broker.replication.trust, broker.store.log_end
-        assert trust is not None
-        epoch = trust.epochs.history.at(end).number
+        place, (replica_id, store) = _place(broker), self._replica(broker)
         abstains = self._clock.monotonic_s() < self._abstains_until_s
-        return Candidacy(self._config.replica_id, view.members_revision, epoch, end, abstains)
+        return Candidacy(replica_id, view.members_revision, place.epoch, place.end, abstains, store)
 
     async def _stand(
-        self, broker: Broker, view: RecordsView, lease_id: int, members: frozenset[int]
+        self, broker: Broker, view: RecordsView, lease_id: int, members: frozenset[Replica]
     ) -> None:
         """Take the office, unless somebody else does or the members change meanwhile."""
-        trust, identity = broker.replication.trust, identity_of(broker.config)
-        assert trust is not None
+        identity, place = identity_of(broker.config), _place(broker)
         me = MasterRecord(self._config.replica_id, identity.address, identity.ha_address)
-        base = view.base_above(trust.epochs.seen)
+        base = view.base_above(_trust(broker).epochs.seen)
+        copies = broker.replication.ack_rule.copies_needed
         revision = await self._etcd.change(
             [
                 Created(self._keys.master, 0),
@@ -238,13 +294,15 @@ class FailoverMember:
             ],
             [
                 Put(self._keys.master, msgspec.json.encode(me), lease_id),
-                self._put_members(members, base),
+                self._put_members(members, base, copies),
+                # All of its log may have been acknowledged, by this broker or another.
+                self._put_acknowledged(place),
             ],
         )
         if revision is not None and self._broker() is broker:
             self._take_office(broker, base + revision, members)
 
-    def _take_office(self, broker: Broker, epoch: int, members: frozenset[int]) -> None:
+    def _take_office(self, broker: Broker, epoch: int, members: frozenset[Replica]) -> None:
         self._epoch = epoch
         self._is_unsure = False
         self._vacant_since_s = self._spoken = None
@@ -278,7 +336,7 @@ class FailoverMember:
         assert members is not None
         log_end = broker.store.log_end
         followers = copies.followers()
-        me = self._config.replica_id
+        me = self._replica(broker)
         wanted = wanted_members(
             me,
             members,
@@ -290,12 +348,23 @@ class FailoverMember:
         proposed = next_members(
             members,
             wanted,
-            ends={each.replica_id: each.confirmed_end for each in followers} | {me: log_end},
+            ends={each.replica: each.confirmed_end for each in followers} | {me: log_end},
             acknowledged_end=copies.acknowledged_end,
-            copies=self._config.copies_needed,
+            copies=broker.config.copies_needed,
         )
-        if proposed == members and not self._is_unsure:
-            return
+        if proposed != members or self._is_unsure:
+            await self._change_members(broker, view, members, proposed)
+        else:
+            await self._record_acknowledged(broker, view)
+
+    async def _change_members(
+        self,
+        broker: Broker,
+        view: RecordsView,
+        members: frozenset[Replica],
+        proposed: frozenset[Replica],
+    ) -> None:
+        copies = broker.replication.copies
         # Whatever becomes of the change, only who is in both sets counts until that is known.
         copies.use_members((copies.members or members) & members & proposed)
         self._is_unsure = True
@@ -304,19 +373,67 @@ class FailoverMember:
                 Created(self._keys.master, view.master_revision),
                 Modified(self._keys.members, view.members_revision),
             ],
-            [self._put_members(proposed, view.epoch_base)],
+            [self._put_members(proposed, view.epoch_base, broker.config.copies_needed)],
         )
         if revision is not None and self._epoch == view.epoch:
             self._is_unsure = False
             copies.use_members(proposed)
-            log.info("in sync are %s", ", ".join(map(str, sorted(proposed))))
+            log.info("in sync are %s", _numbers(proposed))
 
-    def _put_members(self, members: frozenset[int], epoch_base: int) -> Put:
-        record = MembersRecord(tuple(sorted(members)), epoch_base)
+    async def _record_acknowledged(self, broker: Broker, view: RecordsView) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._acknowledged_at_s < _ACKNOWLEDGED_PERIOD_S:
+            return
+        self._acknowledged_at_s = now_s
+        place = _place(broker, broker.replication.copies.acknowledged_end)
+        # With one copy nothing is promised that an election could lack.
+        if broker.config.copies_needed == 1 or place == view.acknowledged:
+            return
+        await self._etcd.change(
+            [Created(self._keys.master, view.master_revision)], [self._put_acknowledged(place)]
+        )
+
+    def _put_members(self, members: frozenset[Replica], epoch_base: int, copies: int) -> Put:
+        record = MembersRecord.of(members, epoch_base, copies)
         return Put(self._keys.members, msgspec.json.encode(record))
 
+    def _put_acknowledged(self, place: LogPlace) -> Put:
+        record = AcknowledgedRecord(place.epoch, place.end)
+        return Put(self._keys.acknowledged, msgspec.json.encode(record))
+
     def _say(self, text: str) -> None:
-        """Not again and again."""
-        if text != self._said:
+        """Again only after a while."""
+        now_s = self._clock.monotonic_s()
+        if text != self._said or now_s - self._said_at_s >= _REMINDER_S:
             log.warning("%s", text)
-            self._said = text
+            self._said, self._said_at_s = text, now_s
+
+
+def _trust(broker: Broker) -> Trust:
+    trust = broker.replication.trust
+    assert trust is not None, "without a secret there is no election"
+    return trust
+
+
+def _place(broker: Broker, end: int | None = None) -> LogPlace:
+    end = broker.store.log_end if end is None else end
+    return LogPlace(_trust(broker).epochs.history.at(end).number, end)
+
+
+def _copies_promised(view: RecordsView, replication: Replication) -> int:
+    """By the last master; older brokers did not record it."""
+    own = replication.ack_rule.copies_needed
+    return own if view.copies is None else view.copies
+
+
+def _numbers(members: frozenset[Replica]) -> str:
+    return ", ".join(str(each.replica_id) for each in sorted(members))
+
+
+def _outside(me: Replica, members: frozenset[Replica]) -> str:
+    if any(each.replica_id == me.replica_id for each in members):
+        return (
+            f"no master, and the store of this broker is not the one that was in sync as number"
+            f" {me.replica_id}: it waits for a master to copy from"
+        )
+    return f"no master, and this broker was not in sync with the last: {_numbers(members)}"

@@ -1,7 +1,9 @@
 """What etcd keeps for the brokers of one name.
 
     /roquet/<cluster>/<broker name>/master         who is master; there while its lease lives
-    /roquet/<cluster>/<broker name>/members        who is in sync; rewritten with every election
+    /roquet/<cluster>/<broker name>/members        who is in sync, by number and store, and how many
+                                                   copies were promised; rewritten by every election
+    /roquet/<cluster>/<broker name>/acknowledged   how far the log was acknowledged, a while ago
     /roquet/<cluster>/<broker name>/candidates/2   how far that one is; there while its lease lives
 
 The epoch of a master is the revision of etcd that made its record, which is greater than all before
@@ -14,7 +16,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.replication.failover.election import Candidacy
+from roquet.broker.replication.failover.election import START, Candidacy, LogPlace
+from roquet.broker.replication.in_sync import ANY_STORE, Replica
 from roquet.errors import RoquetError
 
 T = TypeVar("T")
@@ -42,8 +45,27 @@ class MasterRecord(msgspec.Struct, frozen=True):
 
 
 class MembersRecord(msgspec.Struct, frozen=True):
+    """Brokers of before 0.2 write numbers alone, and read nothing else."""
+
     members: tuple[int, ...]
     epoch_base: int
+    stores: tuple[str, ...] = ()  # in the order of `members`
+    copies: int | None = None  # that an acknowledged message has
+
+    @classmethod
+    def of(cls, members: frozenset[Replica], epoch_base: int, copies: int) -> "MembersRecord":
+        numbers, stores = zip(*sorted(members), strict=True)
+        return cls(numbers, epoch_base, stores, copies)
+
+    @property
+    def as_set(self) -> frozenset[Replica]:
+        stores = self.stores or (ANY_STORE,) * len(self.members)
+        return frozenset(map(Replica, self.members, stores))
+
+
+class AcknowledgedRecord(msgspec.Struct, frozen=True):
+    epoch: int  # of the byte before `end`
+    end: int
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -62,6 +84,10 @@ class Keys(msgspec.Struct, frozen=True):
     def members(self) -> str:
         return self.prefix + "members"
 
+    @property
+    def acknowledged(self) -> str:
+        return self.prefix + "acknowledged"
+
     def candidate(self, replica_id: int) -> str:
         return f"{self.prefix}candidates/{replica_id}"
 
@@ -72,9 +98,11 @@ class RecordsView(msgspec.Struct, frozen=True):
     revision: int
     master: MasterRecord | None = None
     master_revision: int = 0
-    members: frozenset[int] | None = None
+    members: frozenset[Replica] | None = None
     members_revision: int = 0
     epoch_base: int = 0
+    copies: int | None = None
+    acknowledged: LogPlace = START
     candidates: tuple[Candidacy, ...] = ()
 
     @property
@@ -98,10 +126,14 @@ def view_of(keys: Keys, revision: int, found: Iterable[KeyValue]) -> RecordsView
             members = _decoded(each, MembersRecord)
             view = replace(
                 view,
-                members=frozenset(members.members),
+                members=members.as_set,
                 members_revision=each.mod_revision,
                 epoch_base=members.epoch_base,
+                copies=members.copies,
             )
+        elif each.key == keys.acknowledged:
+            reached = _decoded(each, AcknowledgedRecord)
+            view = replace(view, acknowledged=LogPlace(reached.epoch, reached.end))
         elif each.key.startswith(keys.prefix + "candidates/"):
             candidates = (*view.candidates, _decoded(each, Candidacy))
             view = replace(view, candidates=candidates)

@@ -7,8 +7,9 @@ from roquet.broker.replication.failover.records import RecordsView
 
 
 class Step(Enum):
-    FOUND = "nobody was ever master: become the first"
+    FOUND = "nobody was ever master, or a person wants so: become the first"
     WAIT = "nobody was ever master, and another one is to be the first"
+    LOST = "etcd has lost what it knew of this name: a person has to decide"
     RUN = "there is no master: say how far the log is, and take the office if it is the longest"
     FOLLOW = "another one is master"
     LEAD = "this one is master: see who is in sync"
@@ -21,6 +22,8 @@ class Me(NamedTuple):
     replica_id: int
     address: str
     is_first: bool  # whether it is to be the first master
+    was_known: bool = False  # whether etcd has known brokers of this name before
+    is_to_found: bool = False  # whether a person wants it to begin again with this store
 
 
 def next_step(view: RecordsView, me: Me, office_epoch: int | None) -> Step:
@@ -33,6 +36,10 @@ def next_step(view: RecordsView, me: Me, office_epoch: int | None) -> Step:
         return Step.CLEAR if master.address == me.address else Step.DOUBTED
     if master is not None:
         return Step.FOLLOW
+    if me.is_to_found:
+        return Step.FOUND
     if view.members is None:
+        if me.was_known:
+            return Step.LOST
         return Step.FOUND if me.is_first else Step.WAIT
     return Step.RUN

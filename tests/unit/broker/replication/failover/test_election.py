@@ -4,17 +4,20 @@ import pytest
 from msgspec.structs import replace
 
 from roquet.broker.replication.failover.election import (
+    START,
     Candidacy,
     ElectionVerdict,
+    LogPlace,
     verdict,
     voices_needed,
 )
+from roquet.broker.replication.in_sync import ANY_STORE, Replica
 
 VACANCY = 40
 
 
 def candidate(replica_id: int, end: int, *, epoch: int = 7, vacancy: int = VACANCY) -> Candidacy:
-    return Candidacy(replica_id, vacancy, epoch, end)
+    return Candidacy(replica_id, vacancy, epoch, end, store=f"store of {replica_id}")
 
 
 def judged(
@@ -23,8 +26,16 @@ def judged(
     members: tuple[int, ...] = (1, 2, 3),
     copies: int = 2,
     is_patient: bool = False,
+    acknowledged: LogPlace = START,
 ) -> ElectionVerdict:
-    return verdict(me, others, frozenset(members), copies=copies, is_patient=is_patient)
+    return verdict(
+        me,
+        others,
+        frozenset(Replica(each, f"store of {each}") for each in members),
+        copies=copies,
+        is_patient=is_patient,
+        acknowledged=acknowledged,
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,3 +98,33 @@ def test_a_patient_one_waits_for_all_but_the_master() -> None:
     assert judged(me, copies=1, is_patient=True) is ElectionVerdict.WAIT
     assert judged(me, copies=1) is ElectionVerdict.STAND
     assert judged(me, candidate(3, 800), copies=1, is_patient=True) is ElectionVerdict.STAND
+
+
+def test_who_comes_back_with_an_empty_disk_neither_stands_nor_speaks() -> None:
+    """It has the number of a member, and nothing of what that had."""
+    empty = Candidacy(2, VACANCY, 0, 0, store="another store")
+    assert judged(empty, members=(1, 2)) is ElectionVerdict.OUTSIDE
+    assert judged(candidate(3, 900), empty) is ElectionVerdict.WAIT
+
+
+def test_members_of_before_stores_were_recorded_may_stand() -> None:
+    members = frozenset({Replica(1, ANY_STORE), Replica(2, ANY_STORE)})
+    me = candidate(2, 900)
+    assert verdict(me, (), members, copies=2, is_patient=False) is ElectionVerdict.STAND
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "expected"),
+    [
+        (LogPlace(7, 900), ElectionVerdict.STAND),
+        (LogPlace(7, 901), ElectionVerdict.BEHIND),
+        (LogPlace(6, 9999), ElectionVerdict.STAND),
+        (LogPlace(8, 10), ElectionVerdict.BEHIND),
+    ],
+)
+def test_nobody_stands_without_what_was_acknowledged(
+    acknowledged: LogPlace, expected: ElectionVerdict
+) -> None:
+    longer, shorter = candidate(2, 900), candidate(3, 800)
+    assert judged(longer, shorter, acknowledged=acknowledged) is expected
+    assert judged(shorter, longer, acknowledged=acknowledged) is ElectionVerdict.YIELD

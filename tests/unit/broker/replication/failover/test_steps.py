@@ -4,9 +4,10 @@ import pytest
 
 from roquet.broker.replication.failover.records import MasterRecord, RecordsView
 from roquet.broker.replication.failover.steps import Me, Step, next_step
+from roquet.broker.replication.in_sync import Replica
 
 HERE = "10.0.0.1:10911"
-MEMBERS = frozenset({1, 2})
+MEMBERS = frozenset({Replica(1, "a"), Replica(2, "b")})
 
 
 def view(master: int | None, revision: int = 8, address: str = HERE) -> RecordsView:
@@ -36,3 +37,12 @@ def test_every_case_has_its_step(
     seen: RecordsView, office_epoch: int | None, *, is_first: bool, step: Step
 ) -> None:
     assert next_step(seen, Me(1, HERE, is_first), office_epoch) is step
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_what_etcd_has_lost_is_founded_again_only_by_a_deliberate_word(*, is_first: bool) -> None:
+    me = Me(1, HERE, is_first, was_known=True)
+    assert next_step(NEW, me, None) is Step.LOST
+    assert next_step(NEW, me._replace(is_to_found=True), None) is Step.FOUND
+    assert next_step(view(None), me._replace(is_to_found=True), None) is Step.FOUND
+    assert next_step(view(2), me._replace(is_to_found=True), None) is Step.FOLLOW

@@ -1,0 +1,145 @@
+"""What other brokers of the same name there are, as name servers and those brokers say.
+
+Everything here is best effort: a server that does not answer, or answers something else, is left
+out. Decisions that are made of it are in `succession`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar, final
+
+import msgspec
+
+from roquet.access.own_account import OwnAccount, request_of
+from roquet.broker.registration import OwnIdentity
+from roquet.errors import RoquetError
+from roquet.net.peers import Peers
+from roquet.protocol.bodies.body import Body, read_body, write_body
+from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.route import ClusterInfo, TopicRoute
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.fields import Header
+from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.headers.registration import QueryDataVersionHeader
+from roquet.protocol.headers.routes import GetRouteHeader
+
+_TIMEOUT_S: Final = 1.0
+_MASTER_ID: Final = 0
+_DIGITS_MAX: Final = 18
+
+B = TypeVar("B", bound=Body)
+
+
+class OtherBroker(msgspec.Struct, frozen=True):
+    """Another broker of this name. What it does not say is 0."""
+
+    address: str
+    epoch: int  # in which its log was written last
+    log_end: int = 0
+    # False if only name servers have said this of it.
+    has_answered: bool = True
+
+
+@final
+class OtherBrokers:
+    """Belongs to the event loop. `identity` is that of this broker, which is left out."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        account: OwnAccount | None,
+        identity: OwnIdentity,
+        name_servers: Callable[[], Sequence[str]],
+    ) -> None:
+        self._peers = peers
+        self._account = account
+        self.identity = identity
+        self._name_servers = name_servers
+
+    async def masters(self) -> list[OtherBroker]:
+        """Those that name servers have as the master of this name, instead of this broker."""
+        found = await asyncio.gather(*map(self._master_at, self._name_servers()))
+        return [each for each in found if each is not None]
+
+    async def all(self) -> list[OtherBroker]:
+        """All that are registered under this name and answer."""
+        found = await asyncio.gather(*map(self._asked, await self.addresses()))
+        return [each for each in found if each is not None]
+
+    async def addresses(self) -> dict[str, int]:
+        """Of all that are registered under this name: address -> broker id."""
+        code = RequestCode.GET_BROKER_CLUSTER_INFO
+        answers = await asyncio.gather(
+            *(self._body(each, code, NoFields(), ClusterInfo) for each in self._name_servers())
+        )
+        groups = (
+            answer.broker_addr_table.get(self.identity.broker_name)
+            for answer in answers
+            if answer is not None
+        )
+        addresses = [each.broker_addrs for each in groups if each is not None]
+        return self._without_own(addresses)
+
+    async def _master_at(self, name_server: str) -> OtherBroker | None:
+        # Every broker has a topic of its own name, and its route is short.
+        header = GetRouteHeader(topic=self.identity.broker_name)
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        route = await self._body(name_server, code, header, TopicRoute)
+        groups = route.broker_datas if route is not None else ()
+        own = [each.broker_addrs for each in groups if self._is_own_name(each.broker_name)]
+        found = self._without_own(own)
+        address = next((each for each, number in found.items() if number == _MASTER_ID), None)
+        if address is None:
+            return None
+        epoch = await self._registered_epoch(name_server, address)
+        return await self._asked(address) or OtherBroker(address, epoch, has_answered=False)
+
+    def _is_own_name(self, name: str | None) -> bool:
+        return name == self.identity.broker_name
+
+    def _without_own(self, tables: Iterable[dict[int, str]]) -> dict[str, int]:
+        return {
+            address: number
+            for table in tables
+            for number, address in table.items()
+            if address != self.identity.address
+        }
+
+    async def _registered_epoch(self, name_server: str, address: str) -> int:
+        header = QueryDataVersionHeader(
+            broker_name=self.identity.broker_name,
+            broker_addr=address,
+            cluster_name=self.identity.cluster,
+            broker_id=_MASTER_ID,
+        )
+        code = RequestCode.QUERY_DATA_VERSION
+        # Another version than it can have: the question must not count as a sign of its life.
+        known = write_body(DataVersion(timestamp=-1))
+        version = await self._body(name_server, code, header, DataVersion, known)
+        return 0 if version is None else version.state_version
+
+    async def _asked(self, address: str) -> OtherBroker | None:
+        code = RequestCode.GET_BROKER_RUNTIME_INFO
+        said = await self._body(address, code, NoFields(), KvTable)
+        if said is None:
+            return None
+        epoch = _number(said.table.get("replicationEpoch"))
+        return OtherBroker(address, epoch, _number(said.table.get("commitLogMaxOffset")))
+
+    async def _body(
+        self, address: str, code: RequestCode, header: Header, kind: type[B], body: bytes = b""
+    ) -> B | None:
+        """None without a proper answer."""
+        request = request_of(self._account, code, header, body)
+        try:
+            reply = await self._peers.call(address, request, _TIMEOUT_S)
+            is_told = reply.code == ResponseCode.SUCCESS and bool(reply.body)
+            return read_body(kind, reply.body) if is_told else None
+        except RoquetError:
+            return None
+
+
+def _number(text: str | None) -> int:
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if text is not None and is_number else 0

@@ -1,0 +1,93 @@
+"""Whether another broker has become the master of this name, where no etcd decides it.
+
+A master that an operator has replaced may not know it: it stood still, was cut off, or was started
+again from its own file. Name servers know, because every master registers with its epoch. So
+
+    before it starts    a master asks them, and starts as a slave if there is a successor
+    while it serves     it asks twice a second. Its answers are trusted for three seconds: a process
+                        that stood still for longer asks again before it acknowledges anything
+    a later epoch       it steps down, and becomes a slave
+    the same epoch      of another broker, too: it is not known whose messages count. It refuses
+                        messages until a person has demoted one of the two
+
+Name servers that do not answer stop nobody: a master that is cut off from all of them goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, final
+
+import msgspec
+
+from roquet.broker.replication.other_brokers import OtherBroker, OtherBrokers
+from roquet.clock import Clock
+
+log = logging.getLogger(__name__)
+
+PERIOD_S: Final = 0.5
+TRUST_S: Final = 3.0
+
+
+def successor(epoch: int, masters: Iterable[OtherBroker]) -> OtherBroker | None:
+    """Of the master of `epoch`: the one that goes before it, if there is one.
+
+    A broker of the same epoch has to answer itself: a name server that has not noticed yet that an
+    address is gone may still name it, and may name this very broker by an earlier address.
+    """
+    rivals = [
+        each
+        for each in masters
+        if each.epoch > epoch or (each.epoch == epoch > 0 and each.has_answered)
+    ]
+    return max(rivals, key=lambda each: each.epoch, default=None)
+
+
+class Succession(msgspec.Struct, frozen=True):
+    """By whom this broker was succeeded, and the id of a slave that it can have."""
+
+    by: OtherBroker
+    free_id: int
+
+
+async def succession_by(master: OtherBroker, others: OtherBrokers) -> Succession:
+    """Under which id a broker can follow its successor; its own of before, if nobody has that."""
+    taken = set((await others.addresses()).values()) | {0}
+    numbers = (others.identity.broker_id, *range(1, len(taken) + 1))
+    return Succession(master, next(each for each in numbers if each not in taken))
+
+
+@final
+class SuccessionWatch:
+    """Belongs to the event loop. `own_epoch` gives the epoch in which this broker is the master."""
+
+    def __init__(self, clock: Clock, others: OtherBrokers, own_epoch: Callable[[], int]) -> None:
+        self._clock = clock
+        self._others = others
+        self._own_epoch = own_epoch
+        self._trusted_until_s = 0.0
+        # Another master of the same epoch.
+        self.rival: OtherBroker | None = None
+
+    def begin(self) -> None:
+        """This broker has just become the master: whoever made it so has looked."""
+        self.rival = None
+        self._trusted_until_s = self._clock.monotonic_s() + TRUST_S
+
+    def may_acknowledge(self) -> bool:
+        return self.rival is None and self._clock.monotonic_s() < self._trusted_until_s
+
+    async def watch(
+        self, on_succeeded: Callable[[Succession], None], on_rival: Callable[[], None]
+    ) -> None:
+        """Never returns. `on_rival` is called when `rival` has changed."""
+        while True:
+            asked_at_s = self._clock.monotonic_s()
+            found = successor(self._own_epoch(), await self._others.masters())
+            if found is not None and found.epoch > self._own_epoch():
+                on_succeeded(await succession_by(found, self._others))
+            elif found != self.rival:
+                self.rival = found
+                on_rival()
+            self._trusted_until_s = asked_at_s + TRUST_S
+            await asyncio.sleep(PERIOD_S)
