@@ -3,12 +3,18 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -o pipefail -ec
-BIN := .venv/bin
+# `make setup PYTHON=/usr/bin/python3.11` chooses the interpreter; an environment that was made with another
+# one is made again. VENV is where the environment is.
+PYTHON ?=
+VENV ?= .venv
+export PYTHON VENV
+BIN := $(VENV)/bin
 # Made when everything is installed, and when what is compiled is up to date with its sources.
-INSTALLED := .venv/.installed
-READY := .venv/.ready
+INSTALLED := $(VENV)/.installed
+READY := $(VENV)/.ready
 # Made when just enough is there to run things.
-RUNS := .venv/.runs
+RUNS := $(VENV)/.runs
+IF_OTHER_PYTHON := $(if $(PYTHON),$(if $(shell VENV=$(VENV) PYTHON=$(PYTHON) scripts/make_venv.sh is-other),FORCE))
 # Compiled modules are kept, whatever the environment says: tests start Python a hundred times, and
 # without them it takes a second instead of a quarter.
 export PYTHONDONTWRITEBYTECODE :=
@@ -18,7 +24,7 @@ help:  ## this list
 
 NATIVE := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-$(INSTALLED): pyproject.toml constraints.txt setup.py scripts/make_venv.sh
+$(INSTALLED): pyproject.toml constraints.txt setup.py scripts/make_venv.sh $(IF_OTHER_PYTHON)
 	@scripts/make_venv.sh dev
 	@touch $@
 
@@ -29,11 +35,13 @@ $(READY): $(INSTALLED) $(NATIVE)
 	@touch $@
 
 # A demonstration needs no test tools, and Spark only where there is Java; what is installed may stay.
-$(RUNS): $(if $(wildcard $(INSTALLED)),$(READY),pyproject.toml constraints.txt setup.py scripts/make_venv.sh $(NATIVE))
+$(RUNS): $(if $(wildcard $(INSTALLED)),$(READY),pyproject.toml constraints.txt setup.py scripts/make_venv.sh $(NATIVE) $(IF_OTHER_PYTHON))
 	@test -e $(INSTALLED) || scripts/make_venv.sh demo
 	@touch $@
 
-setup: $(READY)  ## the virtual environment alone
+FORCE:
+
+setup: $(READY)  ## the virtual environment alone; PYTHON=... chooses its interpreter, here and below
 
 java:
 	@scripts/need_java.sh
@@ -55,6 +63,9 @@ MEMORY := $(shell test "$$(df --output=avail /dev/shm 2> /dev/null | tail -n 1)"
 
 unit: $(READY)  ## the inner loop: module by module, without Java and without what is slow
 	@$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow" tests/unit tests/test_tidy.py
+
+pythons: $(READY)  ## the inner loop with the oldest and the newest supported Python found here
+	@$(BIN)/python -m scripts.pythons
 
 # Spark has the machine for itself: it gives its Python ten seconds to start.
 test: java tools check  ## everything CI runs
@@ -93,4 +104,4 @@ clean:  ## remove everything that is made, not written
 	@find src -name '*.so' -delete -o -name '*.c' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup java tools demo check unit test test-long docs dist sanitize fuzz bench clean
+.PHONY: FORCE help setup java tools demo check unit pythons test test-long docs dist sanitize fuzz bench clean

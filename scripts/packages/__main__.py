@@ -6,10 +6,10 @@ the files that git tracks, in the state that they are in.
 
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
+from scripts.archives import unpack
 from scripts.packages.building import ROOT, built_archive, built_wheel, copied_sources
 
 DIST = ROOT / "dist"
@@ -24,8 +24,7 @@ def main() -> None:
         print("1 of 3: the source archive")
         archive = built_archive(copied_sources(directory, with_compiled=False), DIST)
         print("2 of 3: the wheel, from the archive; what is compiled takes a minute or two")
-        with tarfile.open(archive) as packed:
-            packed.extractall(directory, filter="data")
+        unpack(archive, directory)
         wheel = built_wheel(directory / archive.name.removesuffix(".tar.gz"), DIST)
         print("3 of 3: the wheel in an empty environment")
         try_alone(wheel, directory / "empty")

@@ -88,7 +88,7 @@ async def serving_master(
 @asynccontextmanager
 async def following(
     root: Path,
-    address: str | None,
+    address: str | Callable[[], str | None],
     sizes: dict[str, Any] | None = None,
     *,
     trust: Trust | None = None,
@@ -103,7 +103,7 @@ async def following(
         config,
         clock,
         store,
-        master_address=lambda: address,
+        master_address=address if callable(address) else lambda: address,
         on_grown=grown.append,
         trust=trust,
         on_diverged=on_diverged,

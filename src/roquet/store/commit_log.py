@@ -294,9 +294,9 @@ class CommitLog(LogTail):
                 file_size = self._run.file_size
                 files.append(self._create_file(self.end - self.end % file_size))
             files[-1].reserve(files[-1].size, files[-1].size)
+            self._write_to(files[-1])
         except OSError as error:
             raise refusal_of(error) from error
-        self._write_to(files[-1])
         self.written_from = self.end
 
     def forget(self, count: int) -> list[MappedFile]:
@@ -348,6 +348,9 @@ class CommitLog(LogTail):
         """A file that survives a power cut and can be written without asking for space."""
         file = self._run.create(start, allocated_size=self._run.file_size)
         try:
+            # Opened before it is part of the log: a descriptor that is missing then would leave a
+            # log that goes on in a file that cannot be written to.
+            _ = file.mapping
             file.sync()
             self._disk.sync_directory(self._run.directory)
         except OSError:
@@ -358,7 +361,7 @@ class CommitLog(LogTail):
         return file
 
     def _write_to(self, file: MappedFile) -> None:
-        self.file = file
         self.mapping = file.mapping
+        self.file = file
         self.file_start = file.start
         self.used_end = file.end - BLANK_SIZE_MIN

@@ -363,7 +363,7 @@ class MessageStore:
         """Remove files that are old enough, or in the way; refuse messages on a full disk.
 
         To be called every ten seconds or so. What can go wrong with the disk is raised as
-        StoreUnavailable.
+        StoreUnavailable; that descriptors are scarce is reported, and the next call tries again.
         """
         try:
             report = self._cleaner.clean(is_requested=is_requested)

@@ -10,6 +10,7 @@ from roquet.store.commit_log import CommitLog
 from roquet.store.errors import BadRecord, BadStoreDirectory, DiskFull, StoreUnavailable
 from tests.support.drafts import draft
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.few_descriptors import few_descriptors_left
 from tests.support.mapped_memory import resident_size
 
 FILE_SIZE = 4096
@@ -225,6 +226,25 @@ def test_a_disk_error_refuses_a_record_in_its_own_words(tmp_path: Path) -> None:
         log.append(draft(b"x" * 100), 1, 1)
     assert not isinstance(caught.value, DiskFull)
     log.close()
+
+
+@pytest.mark.parametrize("left_count", range(3))
+def test_a_file_that_cannot_be_opened_is_not_part_of_the_log(
+    log: CommitLog, left_count: int
+) -> None:
+    fill_file(log, left=100)
+    taken_count = 1
+    with few_descriptors_left(left_count):
+        for _ in range(3):
+            try:
+                log.append(draft(b"1"), 1, 1)
+                taken_count += 1
+            except StoreUnavailable:
+                assert len(log.files) == 1
+    assert left_count or taken_count == 1
+    log.append(draft(b"2"), 2, 1)
+    assert [file.start for file in log.files] == [0, FILE_SIZE]
+    assert sum(1 for _ in log.scan(0, log.end)) == taken_count + 1
 
 
 def test_the_next_file_is_made_in_the_second_half_of_a_file_only(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,18 +13,12 @@ import pytest
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.store.message_store import MessageStore
+from tests.support.golden_stores import STORES_DIR, unpack_store
 from tests.support.stores import messages, open_store
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "store"
 NAMES = ["v49_clean", "v49_crashed", "v55_clean", "v55_crashed"]
 # The 5.5.0 client clears this bit of what it has decompressed; the record keeps it.
 COMPRESSED = 1
-
-
-def unpack(name: str, directory: Path) -> Path:
-    with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
-        archive.extractall(directory, filter="data")
-    return directory / name
 
 
 def open_golden(root: Path, name: str) -> MessageStore:
@@ -35,7 +28,7 @@ def open_golden(root: Path, name: str) -> MessageStore:
 
 
 def expected(name: str, kind: str) -> list[dict[str, Any]]:
-    lines = (GOLDEN / f"{name}.expected.jsonl").read_text().splitlines()
+    lines = (STORES_DIR / f"{name}.expected.jsonl").read_text().splitlines()
     return [line for line in map(json.loads, lines) if line["kind"] == kind]
 
 
@@ -51,7 +44,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def root(name: str, tmp_path: Path) -> Path:
-    return unpack(name, tmp_path)
+    return unpack_store(name, tmp_path)
 
 
 @pytest.fixture
@@ -175,7 +168,7 @@ def test_opening_and_closing_changes_no_message(name: str, root: Path) -> None:
 
 
 def test_the_log_of_a_master_opens_too(tmp_path: Path) -> None:
-    root = unpack("ha_49_master", tmp_path)
+    root = unpack_store("ha_49_master", tmp_path)
     store = open_store(
         root,
         commit_log_file_size=32768,

@@ -413,11 +413,16 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
     assert open_below(tmp_path) == 0
 
 
-def test_what_a_burst_was_refused_for_lack_of_descriptors_is_taken_later(tmp_path: Path) -> None:
+# Whatever is just being opened when there is no descriptor left: a queue, or the next file of the
+# log, by its first descriptor or by the one of its mapping.
+@pytest.mark.parametrize("left_count", range(8, 16))
+def test_what_a_burst_was_refused_for_lack_of_descriptors_is_taken_later(
+    tmp_path: Path, left_count: int
+) -> None:
     with opened(tmp_path) as store:
         store.append(draft(b"first", topic="First"))
         store.flush()
-        with few_descriptors_left(12):
+        with few_descriptors_left(left_count):
             refused = refused_of(store, range(40))
             assert 0 < len(refused) < 40
             # What the flushing thread and upkeep do every now and then: files that were not used

@@ -6,17 +6,20 @@ from typing import final
 import msgspec
 
 from roquet.clock import Clock
-from roquet.disk import Disk
+from roquet.disk import Disk, is_short_of_descriptors
 from roquet.protocol.names import is_system_topic
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
+from roquet.store.consume_queue import ConsumeQueue
 from roquet.store.errors import BadRecord
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import KeyIndex
 from roquet.store.queues import ConsumeQueues
 from roquet.store.upkeep.retention import (
+    FILES_PER_ROUND,
     Alarm,
+    FilesToForget,
     SpaceLimits,
     alarm_of,
     files_to_forget,
@@ -34,6 +37,8 @@ class CleanReport(msgspec.Struct, frozen=True):
     young_file_count: int
     message_count: int
     log_start: int
+    # Why old files were left to the next round; None if they were not.
+    postponed: str | None = None
 
     @property
     def is_disk_full(self) -> bool:
@@ -62,6 +67,10 @@ class Cleaner:
         self._flusher = flusher
         self.obey(config)
         self._is_disk_full = False
+        # Queues that need not be opened again for a round that was postponed, each with the start
+        # of the log that it was trimmed to, and how many messages that took.
+        self._trimmed: dict[ConsumeQueue, int] = {}
+        self._trimmed_count = 0
         self._started_ms = clock.now_ms()
         self._started_s = clock.monotonic_s()
 
@@ -72,26 +81,40 @@ class Cleaner:
         )
 
     def clean(self, *, is_requested: bool) -> CleanReport:
-        """One round. Raises OSError."""
-        config = self._config
-        used_percent = self._disk.space(config.layout.commit_log).used_percent
+        """One round. Raises OSError, but not for lack of descriptors: that is only reported."""
+        used_percent = self._disk.space(self._config.layout.commit_log).used_percent
         self._is_disk_full = is_full(used_percent, self._limits, was_full=self._is_disk_full)
+        # There may be more queues than a process can have files open. First of all, because what
+        # follows may need the descriptors.
+        for queue in self._queues:
+            self._flusher.retire(queue.let_go_of_idle())
+        files, message_count, postponed = FilesToForget(0), 0, None
+        try:
+            due = self._files_due(used_percent, is_requested=is_requested)
+            if due.file_count:
+                message_count = self._forget(due.file_count)
+            files = due
+        except OSError as error:
+            if not is_short_of_descriptors(error):
+                raise
+            postponed = str(error)
+        alarm = alarm_of(used_percent, self._limits, is_disk_full=self._is_disk_full)
+        return CleanReport(
+            used_percent, alarm, *files, message_count, self._log.start, postponed=postponed
+        )
+
+    def _files_due(self, used_percent: int, *, is_requested: bool) -> FilesToForget:
+        """Raises OSError."""
+        config = self._config
         now_ms = self._now_ms()
         local = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone()
-        files = files_to_forget(
-            [self._last_timestamp(index) for index in range(len(self._log.files) - 1)],
+        candidate_count = min(len(self._log.files) - 1, FILES_PER_ROUND)
+        return files_to_forget(
+            [self._last_timestamp(index) for index in range(candidate_count)],
             now_ms,
             reserved_hours=config.reserved_hours,
             pressure=pressure_of(used_percent, self._limits, clean_by_force=config.clean_by_force),
             is_hour=is_requested or local.hour in config.delete_hours,
-        )
-        message_count = self._forget(files.file_count) if files.file_count else 0
-        # There may be more queues than a process can have files open.
-        for queue in self._queues:
-            self._flusher.retire(queue.let_go_of_idle())
-        alarm = alarm_of(used_percent, self._limits, is_disk_full=self._is_disk_full)
-        return CleanReport(
-            used_percent, alarm, files.file_count, files.young_count, message_count, self._log.start
         )
 
     def _now_ms(self) -> int:
@@ -120,17 +143,32 @@ class Cleaner:
         return self._clock.now_ms()
 
     def _forget(self, count: int) -> int:
-        """How many messages are gone; what the broker kept for itself is not counted."""
-        gone = self._log.forget(count)
-        message_count = 0
-        for queue in self._queues:
-            before = queue.min_offset
-            gone += queue.forget(self._log.start)
-            if not is_system_topic(queue.topic.decode()):
-                message_count += queue.min_offset - before
-        if self._index is not None:
-            gone += self._index.forget(self._log.start)
-        for file in gone:
-            file.unlink()
-        self._flusher.retire(gone)
+        """How many messages are gone; what the broker kept for itself is not counted.
+
+        Raises OSError. The log comes last: while it has its files, every entry leads to a record,
+        and the next round goes on where this one could not open a file.
+        """
+        log_start = self._log.files[count].start
+        gone: list[MappedFile] = []
+        try:
+            for queue in self._queues:
+                if self._trimmed.get(queue) != log_start:
+                    gone += self._trim(queue, log_start)
+            if self._index is not None:
+                gone += self._index.forget(log_start)
+            gone = self._log.forget(count) + gone
+        finally:
+            for file in gone:
+                file.unlink()
+            self._flusher.retire(gone)
+        self._trimmed.clear()
+        message_count, self._trimmed_count = self._trimmed_count, 0
         return message_count
+
+    def _trim(self, queue: ConsumeQueue, log_start: int) -> list[MappedFile]:
+        before = queue.min_offset
+        gone = queue.forget(log_start)
+        if not is_system_topic(queue.topic.decode()):
+            self._trimmed_count += queue.min_offset - before
+        self._trimmed[queue] = log_start
+        return gone

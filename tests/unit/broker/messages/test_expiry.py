@@ -14,6 +14,7 @@ from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.few_descriptors import few_descriptors_left
 from tests.support.stores import opened, small_config
 
 HOUR_S = 3600
@@ -137,3 +138,19 @@ def test_what_goes_by_age_is_told_with_its_count(
         assert text.startswith(
             f"deleted {gone} messages in 4 files of the log, all older than 72 hours; "
         )
+
+
+def test_a_postponed_removal_is_logged_once(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with bed(tmp_path, clock) as here:
+        for _ in range(40):
+            here.store.append(draft(bytes(300)))
+    clock.advance(73 * HOUR_S)
+    with bed(tmp_path, clock) as here, few_descriptors_left(0):
+        caplog.clear()
+        here.expiry.clean(is_requested=True)
+        here.expiry.clean(is_requested=True)
+    ((level, text),) = said(caplog)
+    assert level == logging.WARNING
+    assert text.startswith("removal of old files is postponed, retrying: [Errno 24]")

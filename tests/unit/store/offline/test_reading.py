@@ -1,5 +1,4 @@
 import json
-import tarfile
 from collections.abc import Iterator
 from errno import ENOENT
 from pathlib import Path
@@ -17,10 +16,10 @@ from roquet.store.reading.queue_reading import QueueReadLimits, ReadStatus
 from roquet.store.reading.time_search import Boundary
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
+from tests.support.golden_stores import STORES_DIR, unpack_store
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import crash, open_store, opened
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "store"
 COUNT = 150
 START_MS = FakeClock().now_ms()
 
@@ -233,10 +232,10 @@ def test_messages_are_found_by_key(root: Path) -> None:
 
 @pytest.mark.parametrize("name", ["v49_clean", "v49_crashed", "v55_clean", "v55_crashed"])
 def test_stores_of_apache_are_read_as_they_are(tmp_path: Path, name: str) -> None:
-    with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack_store(name, tmp_path)
     lines = [
-        json.loads(line) for line in (GOLDEN / f"{name}.expected.jsonl").read_text().splitlines()
+        json.loads(line)
+        for line in (STORES_DIR / f"{name}.expected.jsonl").read_text().splitlines()
     ]
     expected = {
         line["offsetMsgId"]

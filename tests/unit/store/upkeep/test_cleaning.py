@@ -7,10 +7,12 @@ from roquet.disk import Space
 from roquet.store.errors import DiskFull
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import ReadStatus
+from roquet.store.upkeep.cleaning import CleanReport
 from tests.support.descriptors import open_below
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.few_descriptors import few_descriptors_left
 from tests.support.stores import EVERYTHING, bodies, crash, open_store, opened
 
 HOUR_S = 3600
@@ -66,6 +68,49 @@ def test_what_is_gone_stays_gone(tmp_path: Path, clock: FakeClock, is_clean: boo
     with opened(tmp_path, clock=clock) as store:
         assert bodies(store) == kept
         assert store.append(draft(b"new")).queue_offset == 120
+
+
+def test_what_cannot_be_cleaned_for_lack_of_descriptors_is_cleaned_later(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    topics = [f"Topic{number:02}" for number in range(20)]
+    with opened(tmp_path, clock=clock, delete_hours=tuple(range(24))) as store:
+        for number in range(100):
+            store.append(draft(b"%03d" % number, topic=topics[number % 20]))
+        clock.advance(73 * HOUR_S)
+        store.append(draft(b"new"))
+    with opened(tmp_path, clock=FakeClock(clock.now_ms()), delete_hours=range(24)) as store:
+        # Nothing but the log is open yet.
+        with few_descriptors_left(8):
+            reports: list[CleanReport] = []
+            while not (reports and reports[-1].postponed is None):
+                reports.append(store.clean())
+                store.flush()
+                assert len(reports) < 20
+        *postponed, last = reports
+        assert postponed
+        assert all((each.file_count, each.log_start) == (0, 0) for each in postponed)
+        assert last.log_start == store.log_start > 0
+        left = [body for topic in topics for body in bodies(store, topic)]
+        assert last.message_count == 100 - len(left) > 0
+        assert store.clean().message_count == 0
+
+
+def test_idle_files_are_closed_though_cleaning_lacks_descriptors(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    with opened(tmp_path, clock=clock) as store:
+        fill(store, clock)
+    with opened(tmp_path, clock=clock, delete_hours=tuple(range(24))) as store:
+        for queue_id in range(1, 5):
+            store.append(draft(b"idle", queue_id=queue_id))
+        store.flush()
+        open_before = open_below(tmp_path / "consumequeue")
+        with few_descriptors_left(0):
+            # Idle is what was not used from one round to the next.
+            assert [store.clean().postponed is None for _ in range(2)] == [False, False]
+            store._flusher.close_retired()
+        assert open_below(tmp_path / "consumequeue") < open_before
 
 
 def test_files_go_at_their_hour_only(tmp_path: Path, clock: FakeClock) -> None:
