@@ -22,8 +22,12 @@ class RealEtcd:
     With `tls` it encrypts, and wants a certificate of everybody that those in `trusted` vouch for.
     """
 
-    def __init__(self, directory: Path, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self, directory: Path, tls: TlsFiles | None = None, words: tuple[str, ...] = ()
+    ) -> None:
+        """`words` are further ones of its command line."""
         self._directory = directory
+        self._words = words
         self._port = free_port()
         self._tls = tls
         self.address = f"{HOST}:{self._port}"
@@ -44,6 +48,7 @@ class RealEtcd:
                     *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
                     *("--initial-cluster", f"only={peers}"),
                     *_tls_words(self._tls),
+                    *self._words,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

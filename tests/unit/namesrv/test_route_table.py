@@ -168,6 +168,41 @@ def test_a_later_epoch_is_not_replaced_by_an_earlier_one(table: Table) -> None:
     assert not table.register(MASTER, topics_of("t", "u"))  # its own restart is no usurpation
 
 
+def of_epoch(epoch: int) -> BrokerRegistration:
+    registration = topics_of("t", "u")
+    registration.topics.data_version = DataVersion(state_version=epoch)
+    return registration
+
+
+def test_of_two_brokers_of_one_epoch_the_first_stays(table: Table) -> None:
+    """An old master that starts from its own file counts up to the epoch of its successor."""
+    table.register(MASTER, of_epoch(5))
+    rival = MASTER._replace(address="10.0.0.9:10911")
+    with pytest.raises(RegistrationRefused, match=r"10\.0\.0\.1:10911 holds id 0"):
+        table.register(rival, of_epoch(5))
+    assert table.addresses("a") == {0: MASTER.address}
+    table.register(rival, of_epoch(6))
+    assert table.addresses("a") == {0: rival.address}
+
+
+def test_a_second_broker_of_one_name_and_id_is_named(table: Table) -> None:
+    other = MASTER._replace(address="10.0.0.9:10911")
+    table.register(MASTER, topics_of("t", "u"))
+    assert table.routes.duplicate_of(MASTER) is None
+    table.register(other, topics_of("t", "u"))
+    assert table.routes.duplicate_of(MASTER) == other.address
+    assert table.routes.duplicate_of(other) == MASTER.address
+    table.routes.unregister(other)
+    assert table.routes.duplicate_of(MASTER) is None
+
+
+def test_a_successor_is_no_duplicate(table: Table) -> None:
+    table.register(MASTER, of_epoch(5))
+    promoted = SLAVE._replace(broker_id=0)
+    table.register(promoted, of_epoch(6))
+    assert table.routes.duplicate_of(promoted) is None
+
+
 def test_a_slave_that_becomes_master_leaves_its_old_id(table: Table) -> None:
     table.register(SLAVE, topics_of("t", "u"))
     table.register(SLAVE._replace(broker_id=0), topics_of("t", "u"))

@@ -1,5 +1,7 @@
 """What all peers together may take, and who has to go when it is too much."""
 
+from typing import Any
+
 import pytest
 
 from roquet.net.crowd import Crowd, CrowdBounds
@@ -62,7 +64,7 @@ def test_they_may_not_all_come_at_once() -> None:
     ],
 )
 def test_an_operator_on_the_machine_itself_can_always_come_in(
-    bounds: dict[str, int], is_refused_elsewhere: bool
+    bounds: dict[str, Any], is_refused_elsewhere: bool
 ) -> None:
     without_exception = crowd(**bounds)
     fill(without_exception, NEAR, 1)

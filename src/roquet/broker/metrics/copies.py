@@ -36,13 +36,26 @@ EPOCH: Final = Metric(
     MetricKind.GAUGE,
     "The epoch of the master that wrote last to this log; 0 without epochs.",
 )
-METRICS: Final = (ROLE, SLAVES, IN_SYNC, LAG, FOLLOWING, EPOCH)
+LEASE: Final = Metric(
+    "roquet_replication_lease",
+    MetricKind.GAUGE,
+    "With etcd: 1 while the broker holds a lease there and can be elected, 0 while it does not.",
+)
+PROBLEM: Final = Metric(
+    "roquet_replication_problem",
+    MetricKind.GAUGE,
+    "1 while a person has to decide: two masters of one epoch, or a log that cannot follow.",
+)
+METRICS: Final = (ROLE, SLAVES, IN_SYNC, LAG, FOLLOWING, EPOCH, LEASE, PROBLEM)
 
 
 def measure_copies(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
     replication, config = broker.replication, broker.config
     into.add(ROLE, own | {"role": config.role.value.lower()}, 1)
     into.add(EPOCH, own, replication.epoch)
+    into.add(PROBLEM, own, int(replication.obstacle is not None))
+    if replication.lease is not None:
+        into.add(LEASE, own, int(replication.lease.is_trusted))
     if replication.master_link is not None:
         into.add(FOLLOWING, own, int(replication.master_link.master is not None))
         return

@@ -147,3 +147,21 @@ async def test_a_certificate_for_etcd_is_read_again_when_asked(
         await etcd.find(PREFIX)
     finally:
         await etcd.close()
+
+
+async def test_an_etcd_that_is_full_is_named_with_its_remedy(tmp_path: Path) -> None:
+    words = ("--quota-backend-bytes", "65536")
+    with RealEtcd(tmp_path / "etcd", words=words) as server:
+        etcd = Etcd([server.address], 30.0)
+        try:
+            with pytest.raises(EtcdError, match="database space exceeded"):
+                await fill(etcd)
+            with pytest.raises(EtcdError, match="compact and defragment it"):
+                await etcd.grant(10)
+        finally:
+            await etcd.close()
+
+
+async def fill(etcd: Etcd) -> None:
+    for number in range(100):
+        await etcd.change([], [Put(f"{PREFIX}{number}", b"x" * 8192)])
