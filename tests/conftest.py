@@ -1,5 +1,5 @@
-"""Hypothesis profiles: `quick` tries the same examples in every run, so that a failure is that of the
-change; `full` and `long` look for new ones. See `tests/support/gates.py` for who runs which.
+"""Hypothesis profiles: `quick` tries the same examples in every run, so that a failure is that of
+the change; `full` and `long` look for new ones. See `tests/support/gates.py` for who runs which.
 """
 
 import sys

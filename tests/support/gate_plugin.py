@@ -6,7 +6,6 @@ Runs that belong together pass these on to each other in the file that ROQUET_GA
 
 import os
 import time
-from collections import Counter
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -26,17 +25,19 @@ from tests.support.gates import (
     version_of,
 )
 
+# Taken away: tests that start pytest have nothing to report.
+_REPORT: Final = os.environ.pop("ROQUET_GATE_REPORT", "")
 _STARTED_S: Final = time.time()
-_LEFT_OUT: Final = pytest.StashKey[list[list[str]]]()
+_LEFT_OUT = pytest.StashKey[list[list[str]]]()
 
 
 class Report(msgspec.Struct):
     """What the runs of one gate have in common; seconds are those of all workers together."""
 
     started_s: float
-    seconds: Counter[str] = msgspec.field(default_factory=Counter)
+    seconds: dict[str, float] = {}
     # Folder and reason of each test that was left out.
-    left_out: list[list[str]] = msgspec.field(default_factory=list)
+    left_out: list[list[str]] = []
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,7 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     others = other_versions(item.nodeid for item in items)
-    kept, left = [], []
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     reports: list[list[str]] = []
     for item in items:
         mark = item.get_closest_marker("full")
@@ -83,11 +85,11 @@ def pytest_terminal_summary(
     report = _earlier_report() or Report(_STARTED_S)
     for each in chain.from_iterable(terminalreporter.stats.values()):
         if isinstance(each, pytest.TestReport):
-            report.seconds[folder_of(each.nodeid)] += each.duration
-    report.left_out += config.stash.get(_LEFT_OUT, [])
-    if path := os.environ.get("ROQUET_GATE_REPORT"):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_bytes(msgspec.json.encode(report))
+            folder = folder_of(each.nodeid)
+            report.seconds[folder] = report.seconds.get(folder, 0.0) + each.duration
+    report.left_out += _left_out(config)
+    if _REPORT:
+        Path(_REPORT).write_bytes(msgspec.json.encode(report))
     if not (IS_QUICK or IS_FULL):
         return
     lines = minutes_table(report.seconds, time.time() - report.started_s)
@@ -97,6 +99,10 @@ def pytest_terminal_summary(
         terminalreporter.write_line(line)
 
 
+def _left_out(config: pytest.Config) -> list[list[str]]:
+    return config.stash.get(_LEFT_OUT, [])
+
+
 def _earlier_report() -> Report | None:
-    path = Path(os.environ.get("ROQUET_GATE_REPORT", ""))
+    path = Path(_REPORT)
     return msgspec.json.decode(path.read_bytes(), type=Report) if path.is_file() else None

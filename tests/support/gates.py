@@ -1,15 +1,16 @@
 """Two gates: `make test` runs what has to pass before every commit, `make test-full` everything.
 
-ROQUET_GATE=quick leaves out what is marked `full` with its reason, and all but one Apache version of
-each test; which one, a hash of the test's name decides, so that each version is the judge of half of
-them. These are the decisions and what tests ask for their counts; `gate_plugin.py` acts on them.
+ROQUET_GATE=quick leaves out what is marked `full` with its reason, and all but one Apache version
+of each test; which one, a hash of the test's name decides, so that each version is the judge of
+half of them. These are the decisions and what tests ask for their counts; `gate_plugin.py` acts on
+them.
 """
 
 import os
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 IS_QUICK: Final = os.environ.get("ROQUET_GATE") == "quick"
@@ -20,7 +21,7 @@ OTHER_VERSION: Final = "the same with the other Apache version"
 # What is run by both gates, but not as often by the quick one.
 FEWER: Final = {
     "tests/property": "200 new examples a test instead of the same 50",
-    "tests/faults": "more faults of each rig",
+    "tests/faults": "twice as many faults of each rig",
 }
 # Where the Apache version in the id of a test is the one that it runs with.
 JUDGED: Final = ("tests/interop/", "tests/pipeline/")
@@ -29,8 +30,8 @@ _VERSION: Final = re.compile(r"4\.9\.7|5\.5\.0")
 
 def folder_of(node_id: str) -> str:
     """`tests/unit` of a test below it, `tests` of one that lies in no folder."""
-    first, second, *rest = node_id.split("/")
-    return f"{first}/{second}" if rest else first
+    first, *others = node_id.partition("::")[0].split("/")
+    return f"{first}/{others[0]}" if others[1:] else first
 
 
 def other_versions(node_ids: Iterable[str]) -> set[str]:
@@ -53,7 +54,7 @@ def version_of(node_id: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def minutes_table(seconds: Counter[str], elapsed_s: float) -> list[str]:
+def minutes_table(seconds: Mapping[str, float], elapsed_s: float) -> list[str]:
     whole = f"minutes by folder, of all workers together; {elapsed_s / 60:.1f} since the start"
     rows = [f"  {folder:<16} {spent / 60:6.1f}" for folder, spent in sorted(seconds.items())]
     return [whole, *rows]
