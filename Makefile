@@ -67,14 +67,33 @@ unit: $(READY)  ## the inner loop: module by module, without Java and without wh
 pythons: $(READY)  ## the inner loop with the oldest and the newest supported Python found here
 	@$(BIN)/python -m scripts.pythons
 
-# Spark has the machine for itself: it gives its Python ten seconds to start.
-test: java tools check  ## everything CI runs
-	@$(BIN)/pytest -n 2 --dist loadgroup --ignore tests/pipeline tests
+# What mostly waits, for JVMs and for time to pass, runs four wide. Spark has the machine for itself: it
+# gives its Python ten seconds to start.
+WAITING := tests/interop tests/faults tests/newcomer
+define RUN_TESTS
+	@$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n 2 --dist loadgroup $(addprefix --ignore ,$(WAITING) tests/pipeline) tests
+	@$(BIN)/pytest -n 4 --dist loadgroup $(WAITING)
 	@$(BIN)/pytest tests/pipeline
+endef
 
-test-long: java tools check  ## the same proofs with counts that take hours
-	@ROQUET_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --ignore tests/pipeline tests
-	@ROQUET_LONG=1 $(BIN)/pytest tests/pipeline
+# The clock of a gate starts when everything is installed; its runs add to one report.
+REPORT := build/gate.json
+gate: $(READY)
+	@mkdir -p $(dir $(REPORT)) && printf '{"started_s": %s}' "$$(date +%s)" > $(REPORT)
+
+test test-full test-long: export ROQUET_GATE_REPORT := $(abspath $(REPORT))
+test: export ROQUET_GATE := quick
+test-full test-long: export ROQUET_GATE := full
+test-long: export ROQUET_LONG := 1
+
+test: java tools gate check  ## what CI runs, in ten minutes; it ends with what test-full would add
+	$(RUN_TESTS)
+
+test-full: java tools gate check  ## everything, both Apache versions, new examples: before a release
+	$(RUN_TESTS)
+
+test-long: java tools gate check  ## the same proofs as test-full with counts that take hours
+	$(RUN_TESTS)
 
 docs: $(READY)  ## the site, in build/site; what is made from the sources is made anew before
 	@$(BIN)/python -m scripts.pages
@@ -104,4 +123,4 @@ clean:  ## remove everything that is made, not written
 	@find src -name '*.so' -delete -o -name '*.c' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: FORCE help setup java tools demo check unit pythons test test-long docs dist sanitize fuzz bench clean
+.PHONY: FORCE help setup java tools demo check unit pythons gate test test-full test-long docs dist sanitize fuzz bench clean

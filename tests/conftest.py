@@ -1,10 +1,7 @@
-"""Hypothesis profiles: `normal` for every run, `long` when ROQUET_LONG is set.
-
-Every run tries the same examples, so that a failure is that of the change; long ones look for new
-examples, a hundred times as many.
+"""Hypothesis profiles: `quick` tries the same examples in every run, so that a failure is that of
+the change; `full` and `long` look for new ones. See `tests/support/gates.py` for who runs which.
 """
 
-import os
 import sys
 from collections.abc import Iterator
 
@@ -12,24 +9,25 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from roquet.net import ports
+from tests.support.gates import IS_FULL, IS_LONG
 from tests.support.ports import any_ports
 
-pytest_plugins = ["tests.support.second_try"]
+pytest_plugins = ["tests.support.gate_plugin", "tests.support.second_try"]
 
 # Shared machines are slow in bursts, so neither a slow example nor slow data generation is
 # a finding. A failure prints the blob that replays it.
 settings.register_profile(
-    "normal",
-    max_examples=200,
+    "quick",
+    max_examples=50,
     deadline=None,
     print_blob=True,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile(
-    "long", settings.get_profile("normal"), max_examples=20_000, derandomize=False
-)
-settings.load_profile("long" if os.environ.get("ROQUET_LONG") else "normal")
+_QUICK = settings.get_profile("quick")
+settings.register_profile("full", _QUICK, max_examples=200, derandomize=False)
+settings.register_profile("long", _QUICK, max_examples=20_000, derandomize=False)
+settings.load_profile("long" if IS_LONG else "full" if IS_FULL else "quick")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -37,7 +37,7 @@ AGAIN = "orders-again"
 GROUP = "billing"
 BAD, SLOW = b"order 3", b"order 7"
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.full("every job once more, with Apache's servers")]
 
 
 class Shop(NamedTuple):

@@ -23,7 +23,11 @@ COUNT = 3000
 # Everything that the driver does, on a busy machine.
 PATIENCE_S = 500
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.full("starts a cluster of Spark"),
+]
 
 
 class Seen(NamedTuple):

@@ -15,7 +15,11 @@ from tests.support.class_archive import JVM_VARIABLE, quick_jvm
 
 PATIENCE_S = 500
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.full("starts a server of Spark Connect"),
+]
 
 
 def test_a_connect_client_reads_writes_and_streams(

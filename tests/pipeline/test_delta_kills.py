@@ -23,7 +23,11 @@ COUNT = 60_000 if IS_LONG else 1_000
 STEP = COUNT // 10
 COMMITS = 3
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.full("kills jobs of Spark again and again"),
+]
 
 
 class Survived(NamedTuple):

@@ -31,7 +31,11 @@ TOPIC = "orders"
 # Spark's processes start slowly on a machine that does other things, too.
 PATIENCE_S = 120
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.full("kills jobs of Spark again and again"),
+]
 
 
 class Survived(NamedTuple):

@@ -449,7 +449,11 @@ class Connection(asyncio.Protocol):
         if len(outgoing) == 1:
             self._transport.write(outgoing[0])
         elif size > _JOINED_SIZE_MAX * len(outgoing):
+            # The last one apart: `writelines` of asyncio in Python 3.12.0 to 3.12.8, 3.13.0 and
+            # 3.13.1 does not call `pause_writing`, and what a peer does not read would pile up.
+            last = outgoing.pop()
             self._transport.writelines(outgoing)
+            self._transport.write(last)
         else:
             self._transport.write(b"".join(outgoing))
         outgoing.clear()

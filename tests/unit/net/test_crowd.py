@@ -66,10 +66,10 @@ def test_they_may_not_all_come_at_once() -> None:
 def test_an_operator_on_the_machine_itself_can_always_come_in(
     bounds: dict[str, Any], is_refused_elsewhere: bool
 ) -> None:
-    without_exception = crowd(**bounds)
+    without_exception = crowd(None, **bounds)
     fill(without_exception, NEAR, 1)
     assert without_exception.refusal(NEAR) is not None
-    full = crowd(local_count_max=2, **bounds)
+    full = crowd(None, **bounds, local_count_max=2)
     fill(full, NEAR, 1)
     assert (full.refusal(FAR) is not None) == is_refused_elsewhere
     fill(full, NEAR, 2)
