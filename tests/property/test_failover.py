@@ -5,16 +5,20 @@ And the same with bugs put in on purpose: rules that find nothing may be blind.
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from roquet.broker.replication import acknowledging, decisions, in_sync, lease
+from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.epochs import EpochHistory
-from roquet.broker.replication.failover import election
+from roquet.broker.replication.failover import election, steps
 from roquet.broker.replication.failover.election import Candidacy
+from roquet.broker.replication.failover.records import RecordsView
+from roquet.broker.replication.failover.steps import Me, Step
 from roquet.broker.replication.handshake import Admission, Registration
 from roquet.broker.replication.in_sync import Replica
+from roquet.broker.settings.config import BrokerConfig
 from tests.support import failover_model
 from tests.support.failover_model import TTL_S, FailoverModel
 
@@ -74,6 +78,31 @@ def test_an_old_master_that_returns_takes_nothing_away(*, is_followed: bool) -> 
     assert model.violations == []
 
 
+def empty_disk_returns() -> FailoverModel:
+    """Of two that have what was acknowledged one is lost, and the other has a new disk."""
+    model = FailoverModel(0, copies=2)
+    one, two, three = (model.replicas[each] for each in (1, 2, 3))
+    model.copy(two, one, 0)
+    model.copy(three, one, 0)
+    model.review_members(one, 2, 3)
+    model.send()
+    model.copy(two, one, 1)
+    model.acknowledge(one)
+    assert model.acknowledged
+    model.kill(one)
+    model.lose_disk(two)
+    model.wait(TTL_S)
+    for number in (2, 3, 2, 3):
+        model.look(model.replicas[number])
+    return model
+
+
+def test_a_broker_with_an_empty_disk_does_not_vote() -> None:
+    model = empty_disk_returns()
+    assert [model.replicas[each].epoch for each in (2, 3)] == [None, None]
+    assert model.violations == []
+
+
 class Mutation(NamedTuple):
     bug: str
     put_in: Callable[[pytest.MonkeyPatch], None]
@@ -86,12 +115,14 @@ def check_no_epoch(patch: pytest.MonkeyPatch) -> None:
     real = decisions.admission
 
     def admission(
-        slave: Registration, history: EpochHistory, start: int, end: int, *, is_elected: bool
+        slave: Registration, history: EpochHistory, start: int, end: int, **more: Any
     ) -> Admission:
         forgetful = Registration(slave.author, 0, slave.epochs, slave.log_start, slave.log_end)
-        return real(forgetful, history, start, end, is_elected=is_elected)
+        return real(forgetful, history, start, end, **more)
 
     patch.setattr(failover_model, "admission", admission)
+    # A second rule would keep it from cutting too much.
+    patch.setattr(failover_model, "check_cut", lambda *_places, **_ends: None)
 
 
 def acknowledge_before_confirmation(patch: pytest.MonkeyPatch) -> None:
@@ -149,6 +180,30 @@ def let_in_whoever_is_near(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(failover_model, "next_members", next_members)
 
 
+def forget_the_policy(patch: pytest.MonkeyPatch) -> None:
+    real = BrokerConfig.as_master
+
+    def as_master(self: BrokerConfig, _learned: AckRule | None = None) -> BrokerConfig:
+        return real(self)
+
+    patch.setattr(BrokerConfig, "as_master", as_master)
+
+
+def take_numbers_for_stores(patch: pytest.MonkeyPatch) -> None:
+    def is_in_set(replica: Replica, members: Collection[Replica]) -> bool:
+        return any(each.replica_id == replica.replica_id for each in members)
+
+    patch.setattr(failover_model, "is_in_set", is_in_set)
+    patch.setattr(election, "is_in_set", is_in_set)
+
+
+def found_again(patch: pytest.MonkeyPatch) -> None:
+    def next_step(view: RecordsView, me: Me, office_epoch: int | None) -> Step:
+        return steps.next_step(view, me._replace(was_known=False), office_epoch)
+
+    patch.setattr(failover_model, "next_step", next_step)
+
+
 MUTATIONS = (
     Mutation(
         "no epoch check", check_no_epoch, scenario=lambda: old_master_returns(is_followed=True)
@@ -164,6 +219,9 @@ MUTATIONS = (
     Mutation("elect with one voice", elect_with_one_voice),
     Mutation("shrink the set at will", shrink_at_will),
     Mutation("let in whoever is near", let_in_whoever_is_near),
+    Mutation("a promoted slave forgets the policy", forget_the_policy),
+    Mutation("the set holds numbers", take_numbers_for_stores, scenario=empty_disk_returns),
+    Mutation("found again when etcd is empty", found_again),
 )
 
 

@@ -7,20 +7,44 @@ noted in `violations`.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
+from typing import Any
+
+from msgspec.structs import replace
 
 from roquet.broker.replication import acknowledging, lease
-from roquet.broker.replication.decisions import admission
+from roquet.broker.replication.acknowledging import AckPolicy, AckRule
+from roquet.broker.replication.decisions import admission, check_cut
 from roquet.broker.replication.epochs import EpochHistory
 from roquet.broker.replication.errors import LinkError
-from roquet.broker.replication.failover.election import Candidacy, ElectionVerdict, verdict
+from roquet.broker.replication.failover.election import (
+    START,
+    Candidacy,
+    ElectionVerdict,
+    LogPlace,
+    verdict,
+)
+from roquet.broker.replication.failover.records import MasterRecord, RecordsView
+from roquet.broker.replication.failover.steps import Me, Step, next_step
 from roquet.broker.replication.handshake import Registration
 from roquet.broker.replication.in_sync import Replica, is_in_set, next_members
+from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.store.config import StoreConfig
 
 TTL_S = 4.0
+# What the first broker is told to promise, by the copies that it takes.
+POLICIES: dict[int, dict[str, Any]] = {
+    1: {"role": BrokerRole.ASYNC_MASTER},
+    2: {"role": BrokerRole.SYNC_MASTER},
+    3: {"role": BrokerRole.ASYNC_MASTER, "ack_policy": AckPolicy.QUORUM, "replica_count": 5},
+}
 # How much slower than that of etcd the clock of a broker may run.
 SLOWEST = 0.85
 REPLICAS = (1, 2, 3)
+
+
+SLAVE = BrokerConfig(store=StoreConfig(root=Path("nowhere")), role=BrokerRole.SLAVE)
 
 
 @dataclass
@@ -31,6 +55,11 @@ class Node:
     log: list[int] = field(default_factory=list)
     history: EpochHistory = field(default_factory=EpochHistory)
     seen: int = 0
+    # What its file says, what it has learned from its master, and what it obeys as a master.
+    config: BrokerConfig = SLAVE
+    learned: AckRule | None = None
+    copies: int = 1
+    has_electorate: bool = False
     is_alive: bool = True
     can_reach_etcd: bool = True
     # As a master.
@@ -44,19 +73,26 @@ class Node:
     is_held: bool = False
 
     @property
+    def rule(self) -> AckRule:
+        return self.config.as_master(self.learned).ack_rule
+
+    @property
     def replica(self) -> Replica:
         return Replica(self.replica_id, f"{self.replica_id}-{self.disk}")
 
 
 class FailoverModel:
     def __init__(self, seed: int, copies: int) -> None:
+        """`copies` is what the settings of the first broker promise; the others have none."""
         self._random = Random(seed)
-        self._copies = copies
+        self._is_promised = copies > 1
         self.violations: list[str] = []
         self.acknowledged: dict[int, int] = {}  # message -> epoch
         self.election_count = 0
         self._now_s = 100.0
         self.replicas = {each: Node(each) for each in REPLICAS}
+        first = replace(SLAVE, **POLICIES[copies])
+        self.replicas[1].config = first.as_slave(1)
         self._rates = {each: self._random.uniform(SLOWEST, 1.0) for each in REPLICAS}
         self._next_message = 0
         # etcd.
@@ -64,10 +100,13 @@ class FailoverModel:
         self._master: int | None = None
         self._master_epoch = 0
         self._lease_end_s = 0.0
-        self._members = frozenset({self.replicas[1].replica})
-        self._members_revision = 1
+        self._epoch_base = 0
+        self._members: frozenset[Replica] | None = None
+        self._members_revision = 0
+        self._copies_recorded: int | None = None
+        self._acknowledged_place = START
         self._candidates: dict[int, Candidacy] = {}
-        self._elect(self.replicas[1])
+        self.look(self.replicas[1])
 
     def run(self, steps: int) -> None:
         # Some bugs need calm to be seen, and some need trouble.
@@ -80,7 +119,8 @@ class FailoverModel:
             *[self._look] * 6,
             *[self._review_members] * 2,
             *[self._wait, self._kill, self._start, self._cut_off, self._join] * trouble,
-            *[self._lose_disk] * self._random.randint(0, 1),
+            *[self._lose_disk, self._lose_etcd, self._found] * self._random.randint(0, 1),
+            *[self._note_acknowledged] * 2,
         ]
         for _ in range(steps):
             self._random.choice(actions)()
@@ -115,15 +155,37 @@ class FailoverModel:
         self._some().is_alive = True
 
     def _lose_disk(self) -> None:
-        if self._random.random() < 0.02:
+        if self._random.random() < 0.01 and self._members is not None:
             self.lose_disk(self._some())
 
     def lose_disk(self, replica: Node) -> None:
-        """It comes back under its number with nothing."""
+        """It comes back under its number with nothing but its settings."""
         self.kill(replica)
         self.replicas[replica.replica_id] = Node(
-            replica.replica_id, replica.disk + 1, can_reach_etcd=replica.can_reach_etcd
+            replica.replica_id,
+            replica.disk + 1,
+            config=replica.config,
+            can_reach_etcd=replica.can_reach_etcd,
         )
+
+    def _lose_etcd(self) -> None:
+        # Brokers that lost their disks at that time, too, are more than anybody is promised.
+        if self._random.random() < 0.01 and all(each.log for each in self.replicas.values()):
+            self.lose_etcd()
+
+    def lose_etcd(self) -> None:
+        """It comes back without its data, and counts from the beginning."""
+        self._revision, self._epoch_base = 1, 0
+        self._master, self._master_epoch = None, 0
+        self._members, self._members_revision, self._copies_recorded = None, 0, None
+        self._acknowledged_place = START
+        self._candidates.clear()
+
+    def _found(self) -> None:
+        """What the runbook says: all that there are, and of them the one with the longest log."""
+        nodes = list(self.replicas.values())
+        if self._members is None and all(each.is_alive for each in nodes):
+            self.look(max(nodes, key=self._place), is_to_found=True)
 
     def _cut_off(self) -> None:
         if self._random.random() < 0.4:
@@ -158,8 +220,8 @@ class FailoverModel:
             return
         ends = [end for each, end in replica.confirmed.items() if is_in_set(each, replica.members)]
         end = len(replica.log)
-        if self._copies > 1:
-            end = acknowledging.end_with_copies(ends, self._copies - 1)
+        if replica.copies > 1:
+            end = acknowledging.end_with_copies(ends, replica.copies - 1)
         replica.acknowledged_end = max(replica.acknowledged_end, end)
         for message in replica.log[:end]:
             if message not in self.acknowledged:
@@ -175,16 +237,24 @@ class FailoverModel:
         is_master = replica.epoch is not None and replica.epoch == self._master_epoch
         if not is_master or self._master is None or not replica.can_reach_etcd:
             return
+        assert self._members is not None
         proposed = next_members(
             self._members,
             frozenset({replica.replica, *(self.replicas[each].replica for each in others)}),
             ends={**replica.confirmed, replica.replica: len(replica.log)},
             acknowledged_end=replica.acknowledged_end,
-            copies=self._copies,
+            copies=replica.copies,
         )
         self._revision += 1
         self._members = replica.members = proposed
         self._members_revision = self._revision
+
+    def _note_acknowledged(self) -> None:
+        replica = self._some()
+        is_master = replica.epoch is not None and replica.epoch == self._master_epoch
+        if is_master and self._master is not None and replica.can_reach_etcd:
+            end = replica.acknowledged_end
+            self._acknowledged_place = LogPlace(replica.history.at(end).number, end)
 
     # A slave.
 
@@ -210,10 +280,26 @@ class FailoverModel:
             slave.replica.store, slave.seen, slave.history.starts, 0, len(slave.log)
         )
         try:
-            admitted = admission(registration, master.history, 0, len(master.log), is_elected=True)
+            admitted = admission(
+                registration,
+                master.history,
+                0,
+                len(master.log),
+                is_elected=True,
+                ack_rule=master.rule,
+            )
+            if admitted.go_on_at < len(slave.log):
+                check_cut(
+                    slave.history,
+                    0,
+                    len(slave.log),
+                    cut_end=admitted.go_on_at,
+                    acknowledged_end=self._acknowledged_place.end,
+                )
         except LinkError:
             return False
         del slave.log[admitted.go_on_at :]
+        slave.learned = admitted.ack_rule
         slave.history = EpochHistory(admitted.epochs)
         slave.seen = max(slave.seen, admitted.epoch)
         slave.link = (master.replica_id, master.epoch)
@@ -226,50 +312,91 @@ class FailoverModel:
     def _look(self) -> None:
         self.look(self._some())
 
-    def look(self, replica: Node) -> None:
+    def look(self, replica: Node, *, is_to_found: bool = False) -> None:
         if not (replica.is_alive and replica.can_reach_etcd):
             return
-        if replica.epoch is not None:
-            if (self._master, self._master_epoch) != (replica.replica_id, replica.epoch):
+        replica.has_electorate |= self._members is not None
+        me = Me(
+            replica.replica_id,
+            str(replica.replica_id),
+            is_first=replica.config.own_ack_rule is not None,
+            was_known=replica.has_electorate,
+            is_to_found=is_to_found,
+        )
+        match next_step(self._view(), me, replica.epoch):
+            case Step.STEP_DOWN:
                 replica.epoch = None
-            return
-        if self._master is not None:
-            replica.is_held = False
-            if self._master != replica.replica_id:
-                replica.seen = max(replica.seen, self._master_epoch)
-            else:
+            case Step.CLEAR:
+                replica.is_held = False
                 self._master = None  # It was killed, and is back.
-            return
+            case Step.FOLLOW:
+                replica.is_held = False
+                replica.seen = max(replica.seen, self._master_epoch)
+            case Step.FOUND:
+                self._members = frozenset({replica.replica})
+                self._elect(replica)
+            case Step.RUN:
+                self._run_for_office(replica)
+
+    def _view(self) -> RecordsView:
+        address = str(self._master)
+        return RecordsView(
+            self._revision,
+            None if self._master is None else MasterRecord(self._master, address, address),
+            self._master_epoch - self._epoch_base,
+            self._members,
+            self._members_revision,
+            self._epoch_base,
+            self._copies_recorded,
+            self._acknowledged_place,
+        )
+
+    def _place(self, replica: Node) -> LogPlace:
+        end = len(replica.log)
+        return LogPlace(replica.history.at(end).number, end)
+
+    def _run_for_office(self, replica: Node) -> None:
         replica.is_held = True
         replica.link = None
-        end = len(replica.log)
+        place = self._place(replica)
         me = Candidacy(
-            replica.replica_id,
-            self._members_revision,
-            replica.history.at(end).number,
-            end,
-            store=replica.replica.store,
+            replica.replica_id, self._members_revision, *place, store=replica.replica.store
         )
         others = list(self._candidates.values())
         self._candidates[replica.replica_id] = me
-        judged = verdict(me, others, self._members, copies=self._copies, is_patient=False)
+        assert self._members is not None
+        assert self._copies_recorded is not None
+        judged = verdict(
+            me,
+            others,
+            self._members,
+            copies=self._copies_recorded,
+            is_patient=False,
+            acknowledged=self._acknowledged_place,
+        )
         if judged is ElectionVerdict.STAND:
             self._elect(replica)
 
     def _elect(self, replica: Node) -> None:
+        assert self._members is not None
+        self._epoch_base = self._view().base_above(replica.seen)
         self._revision += 1
-        self._members_revision = self._master_epoch = replica.epoch = self._revision
-        self._master = replica.replica_id
+        epoch = self._epoch_base + self._revision
+        self._members_revision = self._revision
+        self._master, self._master_epoch, replica.epoch = replica.replica_id, epoch, epoch
         self._lease_end_s = self._now_s + TTL_S
         self.election_count += 1
         replica.trusted_until_s = lease.trusted_until_s(self._clock_s(replica), TTL_S)
+        self._acknowledged_place = self._place(replica)
         start, store = len(replica.log), replica.replica.store
-        replica.history = replica.history.begun(self._revision, start, store)
-        replica.seen = self._revision
+        replica.history = replica.history.begun(epoch, start, store)
+        replica.seen = epoch
+        replica.copies = self._copies_recorded = replica.rule.copies_needed
         replica.members = self._members
         replica.confirmed = {}
         replica.acknowledged_end = len(replica.log)
-        if self._copies > 1:
+        replica.link = None
+        if self._is_promised:
             lost = self.acknowledged.keys() - set(replica.log)
             if lost:
-                self.violations.append(f"epoch {self._revision} lacks {sorted(lost)}")
+                self.violations.append(f"epoch {epoch} lacks {sorted(lost)}")

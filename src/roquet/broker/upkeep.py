@@ -83,6 +83,7 @@ def start_leading(broker: Broker) -> None:
     if replication.trust is not None and not broker.config.etcd:
         # With etcd, its lease says it.
         replication.succession.begin()
+        replication.others.on_unknown = broker.registrar.refresh_soon
         replication.copies.may_acknowledge = replication.succession.may_acknowledge
         run("watch for a successor", lambda: _watch(broker), on_failure=OnFailure.RESTART)
 

@@ -104,15 +104,16 @@ def unregister_broker(server: NameServer, request: Request[UnregisterBrokerHeade
 
 
 def query_data_version(server: NameServer, request: Request[QueryDataVersionHeader]) -> Reply:
-    key = _identity(request.header).key
-    known = server.routes.data_version(key)
+    identity = _identity(request.header)
+    known = server.routes.data_version(identity.key)
     has_changed = known != read_body(DataVersion, request.body)
     if not has_changed:
-        server.routes.refresh(key)
-    return Reply(
-        header=QueryDataVersionReplyHeader(changed=has_changed),
-        body=write_body(known) if known else b"",
-    )
+        server.routes.refresh(identity.key)
+    header = QueryDataVersionReplyHeader(changed=has_changed)
+    latest = server.routes.latest_master(identity)
+    if latest is not None:
+        header.latest_master_addr, header.latest_master_epoch = latest.address, latest.epoch
+    return Reply(header=header, body=write_body(known) if known else b"")
 
 
 def broker_heartbeat(server: NameServer, request: Request[BrokerHeartbeatHeader]) -> Reply:

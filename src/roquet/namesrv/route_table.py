@@ -6,6 +6,10 @@
 
 A broker is known by its address. When the last address of a broker name is gone, the name
 disappears from its cluster and from all topics; a surviving slave keeps topics readable.
+
+Where masters have epochs, the latest master of a name is remembered for a day after it was lost:
+one that it has succeeded must not take its place just because it comes back first. A master that
+unregisters has left in order, and is forgotten.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,6 +35,7 @@ V = TypeVar("V")
 
 MASTER_ID: Final = 0
 SILENCE_MAX_S: Final = 120.0
+LOST_MASTER_MAX_S: Final = 86_400.0
 
 _UNIT: Final = 1  # bits of `topicSysFlag`
 _UNIT_SUBSCRIPTION: Final = 2
@@ -80,6 +85,14 @@ class LiveBroker(msgspec.Struct):
     refreshed_s: float
 
 
+class LatestMaster(msgspec.Struct, frozen=True):
+    """The master of the latest epoch of a broker name, whether or not it is there."""
+
+    address: str
+    epoch: int
+    known_at_s: float
+
+
 @final
 class RouteTable:
     def __init__(self, clock: Clock) -> None:
@@ -88,6 +101,7 @@ class RouteTable:
         self._mappings: dict[str, dict[str, QueueMapping]] = {}
         self._groups: dict[str, BrokerData] = {}
         self._live: dict[BrokerKey, LiveBroker] = {}
+        self._latest_masters: dict[tuple[str, str], LatestMaster] = {}
 
     # What brokers do.
 
@@ -111,6 +125,7 @@ class RouteTable:
                 or known.data_version != registration.topics.data_version
             )
             self._take_topics(identity.name, registration, group, has_changed=has_changed)
+        self._note_master(identity, registration.topics.data_version.state_version)
         self._live[identity.key] = LiveBroker(
             identity,
             traits,
@@ -135,6 +150,10 @@ class RouteTable:
             ),
             None,
         )
+
+    def latest_master(self, identity: BrokerIdentity) -> LatestMaster | None:
+        """Of the name of a broker, where masters have epochs; it may be lost."""
+        return self._latest_masters.get(identity[:2])
 
     def master_of(self, identity: BrokerIdentity) -> LiveBroker | None:
         """The living master of a slave."""
@@ -167,6 +186,9 @@ class RouteTable:
         live = self._live.get(identity.key)
         if live is not None:
             self._forget(live)
+        latest = self.latest_master(identity)
+        if latest is not None and latest.address == identity.address:
+            del self._latest_masters[identity[:2]]
         return live is not None
 
     def lose_channel(self, channel: Channel) -> list[LiveBroker]:
@@ -176,6 +198,9 @@ class RouteTable:
     def expire(self) -> list[LiveBroker]:
         """Forgets and returns the brokers that have been silent for too long."""
         now_s = self._clock.monotonic_s()
+        for name, latest in list(self._latest_masters.items()):
+            if now_s - latest.known_at_s > LOST_MASTER_MAX_S:
+                del self._latest_masters[name]
         return self._forget_where(lambda live: now_s - live.refreshed_s > live.traits.silence_max_s)
 
     # What clients and tools ask.
@@ -254,18 +279,35 @@ class RouteTable:
             # A single topic is a change to a table that we do not have. Taking its data version
             # for that of the whole would hide the other topics.
             raise RegistrationRefused("a first registration must carry all topics")
+        epoch = registration.topics.data_version.state_version
+        self._check_succession(identity, epoch)
         group = self._groups.get(identity.name)
         address = group.broker_addrs.get(identity.broker_id) if group else None
         holder = self._live.get(BrokerKey(identity.cluster, address or ""))
         if holder is None or holder.identity.key == identity.key:
             return
-        epoch, held = registration.topics.data_version.state_version, holder.data_version
+        held = holder.data_version
         # Where there are epochs, the first of an epoch has it: two of one number cannot both be it.
         if held.state_version > epoch or held.state_version == epoch > 0:
             raise RegistrationRefused(
                 f"{holder.identity.address} holds id {identity.broker_id} of {identity.name} in"
                 f" epoch {held.state_version}, and this broker is of epoch {epoch}"
             )
+
+    def _check_succession(self, identity: BrokerIdentity, epoch: int) -> None:
+        latest = self.latest_master(identity)
+        if latest is None or identity.broker_id != MASTER_ID or identity.address == latest.address:
+            return
+        if latest.epoch > epoch:
+            raise RegistrationRefused(
+                f"{latest.address} was the master of {identity.name} in epoch {latest.epoch}, and"
+                f" this broker is of epoch {epoch}: start it as a slave"
+            )
+
+    def _note_master(self, identity: BrokerIdentity, epoch: int) -> None:
+        if identity.broker_id == MASTER_ID and epoch > 0:
+            latest = LatestMaster(identity.address, epoch, self._clock.monotonic_s())
+            self._latest_masters[identity[:2]] = latest
 
     def _joined_group(self, identity: BrokerIdentity, traits: BrokerTraits) -> BrokerData:
         group = self._groups.setdefault(

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from roquet.namesrv.errors import RegistrationRefused
-from roquet.namesrv.route_table import BrokerIdentity, BrokerKey, BrokerTraits, RouteTable
+from roquet.namesrv.route_table import (
+    LOST_MASTER_MAX_S,
+    BrokerIdentity,
+    BrokerKey,
+    BrokerTraits,
+    RouteTable,
+)
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.registration import BrokerRegistration
 from roquet.protocol.bodies.route import QueueData
@@ -183,6 +189,25 @@ def test_of_two_brokers_of_one_epoch_the_first_stays(table: Table) -> None:
     assert table.addresses("a") == {0: MASTER.address}
     table.register(rival, of_epoch(6))
     assert table.addresses("a") == {0: rival.address}
+
+
+def test_a_master_that_is_lost_keeps_those_away_that_it_succeeded(table: Table) -> None:
+    """Whoever comes back first must not take its place."""
+    promoted, old = SLAVE._replace(broker_id=0), MASTER
+    channel = FakeChannel()
+    table.register(promoted, of_epoch(6), channel=channel)
+    table.routes.lose_channel(channel)
+    with pytest.raises(RegistrationRefused, match="in epoch 6"):
+        table.register(old, of_epoch(5))
+    table.clock.advance(LOST_MASTER_MAX_S + 1)
+    table.routes.expire()
+    table.register(old, of_epoch(5))
+
+
+def test_a_master_that_has_left_in_order_keeps_nobody_away(table: Table) -> None:
+    table.register(MASTER, of_epoch(6))
+    table.routes.unregister(MASTER)
+    table.register(SLAVE._replace(broker_id=0), of_epoch(1))
 
 
 def test_a_second_broker_of_one_name_and_id_is_named(table: Table) -> None:

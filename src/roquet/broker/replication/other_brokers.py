@@ -12,6 +12,8 @@ import msgspec
 
 from roquet.access.own_account import OwnAccount, request_of
 from roquet.broker.registration import OwnIdentity
+from roquet.broker.replication.copies import do_nothing
+from roquet.broker.settings.config import BrokerRole
 from roquet.errors import RoquetError
 from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import Body, read_body, write_body
@@ -19,14 +21,20 @@ from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.route import ClusterInfo, TopicRoute
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.fields import Header
+from roquet.protocol.command import Command
+from roquet.protocol.fields import Header, header_reader
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.registration import QueryDataVersionHeader
+from roquet.protocol.headers.registration import (
+    QueryDataVersionHeader,
+    QueryDataVersionReplyHeader,
+)
 from roquet.protocol.headers.routes import GetRouteHeader
 
 _TIMEOUT_S: Final = 1.0
 _MASTER_ID: Final = 0
 _DIGITS_MAX: Final = 18
+
+_read_latest = header_reader(QueryDataVersionReplyHeader)
 
 B = TypeVar("B", bound=Body)
 
@@ -37,8 +45,9 @@ class OtherBroker(msgspec.Struct, frozen=True):
     address: str
     epoch: int  # in which its log was written last
     log_end: int = 0
-    # False if only name servers have said this of it.
-    has_answered: bool = True
+    # Whether it has answered itself, as a master; otherwise a name server has said this of it, or
+    # it is a slave by now.
+    is_master: bool = True
 
 
 @final
@@ -56,6 +65,9 @@ class OtherBrokers:
         self._account = account
         self.identity = identity
         self._name_servers = name_servers
+        # Called when a name server does not know this broker, nor another master of its name: it
+        # was restarted, and must not be left without an answer to whoever asks next.
+        self.on_unknown: Callable[[], None] = do_nothing
 
     async def masters(self) -> list[OtherBroker]:
         """Those that name servers have as the master of this name, instead of this broker."""
@@ -82,6 +94,32 @@ class OtherBrokers:
         return self._without_own(addresses)
 
     async def _master_at(self, name_server: str) -> OtherBroker | None:
+        """The latest that a name server of ours knows; of another one, the one in its routes."""
+        latest = await self._latest_at(name_server) or await self._routed_at(name_server)
+        if latest is None or latest.address == self.identity.address:
+            return None
+        return await self._asked(latest.address) or latest
+
+    async def _latest_at(self, name_server: str) -> OtherBroker | None:
+        header = QueryDataVersionHeader(
+            broker_name=self.identity.broker_name,
+            broker_addr=self.identity.address,
+            cluster_name=self.identity.cluster,
+            broker_id=_MASTER_ID,
+        )
+        # Another version than this broker can have: the question is no sign of life.
+        body = write_body(DataVersion(timestamp=-1))
+        reply = await self._reply(name_server, RequestCode.QUERY_DATA_VERSION, header, body)
+        if reply is None:
+            return None
+        answer = _read_latest(reply.fields)
+        if answer.latest_master_addr is None or answer.latest_master_epoch is None:
+            if not reply.body:
+                self.on_unknown()
+            return None
+        return OtherBroker(answer.latest_master_addr, answer.latest_master_epoch, is_master=False)
+
+    async def _routed_at(self, name_server: str) -> OtherBroker | None:
         # Every broker has a topic of its own name, and its route is short.
         header = GetRouteHeader(topic=self.identity.broker_name)
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
@@ -90,10 +128,7 @@ class OtherBrokers:
         own = [each.broker_addrs for each in groups if self._is_own_name(each.broker_name)]
         found = self._without_own(own)
         address = next((each for each, number in found.items() if number == _MASTER_ID), None)
-        if address is None:
-            return None
-        epoch = await self._registered_epoch(name_server, address)
-        return await self._asked(address) or OtherBroker(address, epoch, has_answered=False)
+        return None if address is None else OtherBroker(address, 0, is_master=False)
 
     def _is_own_name(self, name: str | None) -> bool:
         return name == self.identity.broker_name
@@ -106,38 +141,37 @@ class OtherBrokers:
             if address != self.identity.address
         }
 
-    async def _registered_epoch(self, name_server: str, address: str) -> int:
-        header = QueryDataVersionHeader(
-            broker_name=self.identity.broker_name,
-            broker_addr=address,
-            cluster_name=self.identity.cluster,
-            broker_id=_MASTER_ID,
-        )
-        code = RequestCode.QUERY_DATA_VERSION
-        # Another version than it can have: the question must not count as a sign of its life.
-        known = write_body(DataVersion(timestamp=-1))
-        version = await self._body(name_server, code, header, DataVersion, known)
-        return 0 if version is None else version.state_version
-
     async def _asked(self, address: str) -> OtherBroker | None:
         code = RequestCode.GET_BROKER_RUNTIME_INFO
         said = await self._body(address, code, NoFields(), KvTable)
         if said is None:
             return None
-        epoch = _number(said.table.get("replicationEpoch"))
-        return OtherBroker(address, epoch, _number(said.table.get("commitLogMaxOffset")))
+        return OtherBroker(
+            address,
+            _number(said.table.get("replicationEpoch")),
+            _number(said.table.get("commitLogMaxOffset")),
+            is_master=said.table.get("brokerRole") != BrokerRole.SLAVE.value,
+        )
 
     async def _body(
-        self, address: str, code: RequestCode, header: Header, kind: type[B], body: bytes = b""
+        self, address: str, code: RequestCode, header: Header, kind: type[B]
     ) -> B | None:
         """None without a proper answer."""
+        reply = await self._reply(address, code, header)
+        try:
+            return read_body(kind, reply.body) if reply is not None and reply.body else None
+        except RoquetError:
+            return None
+
+    async def _reply(
+        self, address: str, code: RequestCode, header: Header, body: bytes = b""
+    ) -> Command | None:
         request = request_of(self._account, code, header, body)
         try:
             reply = await self._peers.call(address, request, _TIMEOUT_S)
-            is_told = reply.code == ResponseCode.SUCCESS and bool(reply.body)
-            return read_body(kind, reply.body) if is_told else None
         except RoquetError:
             return None
+        return reply if reply.code == ResponseCode.SUCCESS else None
 
 
 def _number(text: str | None) -> int:

@@ -32,13 +32,13 @@ TRUST_S: Final = 3.0
 def successor(epoch: int, masters: Iterable[OtherBroker]) -> OtherBroker | None:
     """Of the master of `epoch`: the one that goes before it, if there is one.
 
-    A broker of the same epoch has to answer itself: a name server that has not noticed yet that an
-    address is gone may still name it, and may name this very broker by an earlier address.
+    A broker of the same epoch has to answer as a master itself: what a name server remembers may be
+    this very broker by an earlier address, and slaves have the epoch of their master.
     """
     rivals = [
         each
         for each in masters
-        if each.epoch > epoch or (each.epoch == epoch > 0 and each.has_answered)
+        if each.epoch > epoch or (each.epoch == epoch > 0 and each.is_master)
     ]
     return max(rivals, key=lambda each: each.epoch, default=None)
 

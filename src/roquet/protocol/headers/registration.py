@@ -41,6 +41,9 @@ class QueryDataVersionHeader(Header):
 
 class QueryDataVersionReplyHeader(Header):
     changed: bool
+    # Ours: the latest master of that broker name, where masters have epochs.
+    latest_master_addr: str | None = None
+    latest_master_epoch: Int64 | None = None
 
 
 class BrokerHeartbeatHeader(Header):

@@ -22,8 +22,8 @@ from tests.support.fake_clock import FakeClock
 ELSEWHERE = "10.0.0.2:10911"
 
 
-def master(epoch: int, *, has_answered: bool = True) -> OtherBroker:
-    return OtherBroker(ELSEWHERE, epoch, has_answered=has_answered)
+def master(epoch: int, *, is_master: bool = True) -> OtherBroker:
+    return OtherBroker(ELSEWHERE, epoch, is_master=is_master)
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def master(epoch: int, *, has_answered: bool = True) -> OtherBroker:
         (4, [], None),
         (4, [master(3)], None),
         (4, [master(5)], 5),
-        (4, [master(5, has_answered=False)], 5),
+        (4, [master(5, is_master=False)], 5),
         (4, [master(4)], 4),
-        (4, [master(4, has_answered=False)], None),
+        (4, [master(4, is_master=False)], None),
         (0, [master(0)], None),
         (4, [master(4), master(6), master(5)], 6),
     ],
