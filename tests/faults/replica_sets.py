@@ -43,11 +43,6 @@ _WITH_ETCD: Final = {"replication.leaseSeconds": str(LEASE_S)}
 class Replica(OurBroker):
     """A broker whose settings an operator changes between two starts."""
 
-    words: tuple[str, ...] = ()
-
-    def command(self) -> list[str]:
-        return [*super().command(), *self.words]
-
     @property
     def settings(self) -> Mapping[str, str]:
         return self._configuration
