@@ -132,6 +132,8 @@ class ReplicaSet:
         self._names = OurNameServer(directory / "names")
         self.name_server = self._names.address
         self._etcd_count = etcd_count
+        # Further words of the command line of each member.
+        self.etcd_words: tuple[str, ...] = ()
         self.etcd: list[EtcdMember] = []
         settings = {**_SETTINGS, **(_WITH_ETCD if etcd_count else {}), **(shared or {})}
         if has_secret:
@@ -157,7 +159,7 @@ class ReplicaSet:
         self._stack.callback(self._names.kill)
         self._names.start()
         if self._etcd_count:
-            members = loopback_etcd(self._directory / "etcd", self._etcd_count)
+            members = loopback_etcd(self._directory / "etcd", self._etcd_count, self.etcd_words)
             self.etcd = self._stack.enter_context(members)
             addresses = ",".join(each.address for each in self.etcd)
             for broker in self.brokers:
@@ -191,6 +193,13 @@ class ReplicaSet:
         if done.returncode:
             raise CommandRefused(f"roquet {' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout
+
+    def examined(self) -> str:
+        """What `roquet doctor` prints, whatever it has found."""
+        try:
+            return self.command("doctor")
+        except CommandRefused as error:
+            return str(error)
 
     # What it sees.
 

@@ -99,10 +99,10 @@ class EtcdMember:
             return False
         return bool(status.get("leader") == status["header"]["member_id"])
 
-    def can_write(self) -> bool:
+    def can_write(self, value: bytes = b"can-write") -> bool:
         key = base64.b64encode(b"can-write").decode()
         try:
-            self.ask("kv/put", key=key, value=key)
+            self.ask("kv/put", key=key, value=base64.b64encode(value).decode())
         except OSError:
             return False
         return True
@@ -137,19 +137,26 @@ def etcd_members(directory: Path, network: Network, *hosts: str) -> Iterator[lis
 
 
 @contextmanager
-def loopback_etcd(directory: Path, count: int = 1) -> Iterator[list[EtcdMember]]:
-    """While the block runs there are so many on this machine, and at first a leader."""
+def loopback_etcd(
+    directory: Path, count: int = 1, words: tuple[str, ...] = ()
+) -> Iterator[list[EtcdMember]]:
+    """While the block runs there are so many on this machine, and at first a leader.
+
+    `words` are added to the command line of each.
+    """
     ports = [free_port() for _ in range(count)]
     seats = [
         _Seat(f"member-{number}", f"{_LOOPBACK}:{port}", f"{_LOOPBACK}:{port + 1}")
         for number, port in enumerate(ports, 1)
     ]
-    with _running(directory, seats) as members:
+    with _running(directory, seats, words) as members:
         yield members
 
 
 @contextmanager
-def _running(directory: Path, seats: list[_Seat]) -> Iterator[list[EtcdMember]]:
+def _running(
+    directory: Path, seats: list[_Seat], further: tuple[str, ...] = ()
+) -> Iterator[list[EtcdMember]]:
     directory.mkdir(parents=True, exist_ok=True)
     cluster = ",".join(f"{seat.name}=http://{seat.peers}" for seat in seats)
     members = []
@@ -168,7 +175,7 @@ def _running(directory: Path, seats: list[_Seat]) -> Iterator[list[EtcdMember]]:
             words = [f"--{name}={value}" for name, value in settings.items()]
             member = EtcdMember(
                 seat.name,
-                [*seat.under, "etcd", *words],
+                [*seat.under, "etcd", *words, *further],
                 seat.clients,
                 directory / f"etcd-{seat.name}",
             )
