@@ -12,12 +12,19 @@ from tests.faults.killing import KILL
 from tests.faults.lines import LINES
 from tests.faults.links import LINKS
 from tests.faults.long_logs import LONG_LOG
+from tests.faults.lost_stores import EMPTY_DISKS, WIPED_ETCD
 from tests.faults.of_apache import KILL_OF_APACHE, LONG_LOG_OF_APACHE
+from tests.faults.policies import POLICIES
 from tests.faults.power_cuts import POWER_CUT, STORE_POWER_CUT
+from tests.faults.progress import PROGRESS
 from tests.faults.rig import Rig
 from tests.faults.simulation.repeatable import SIMULATION
 from tests.faults.soak import SOAK
+from tests.faults.succeeded import SUCCEEDED
 from tests.faults.switches import SWITCHES
+from tests.faults.torture import TORTURE
+from tests.faults.twins import TWINS
+from tests.faults.young_topics import YOUNG_TOPICS
 
 RIGS: Final[dict[str, Rig]] = {
     rig.name: rig
@@ -39,6 +46,14 @@ RIGS: Final[dict[str, Rig]] = {
         LINKS,
         SWITCHES,
         ELECTIONS,
+        POLICIES,
+        EMPTY_DISKS,
+        PROGRESS,
+        YOUNG_TOPICS,
+        SUCCEEDED,
+        WIPED_ETCD,
+        TWINS,
+        TORTURE,
         LONG_LOG,
         SOAK,
         SIMULATION,

@@ -2,11 +2,14 @@
 
     C1  what a SYNC_MASTER has acknowledged is on the slave, at that very moment
     C2  the logs are the same, byte for byte, as far as the slave has one
+    E2  when everything has come to rest, all logs of an electorate are
 
 A slave whose line is cut cannot catch up, so whoever looks then sees what it had when the senders
 were answered.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -15,6 +18,7 @@ from typing import Final
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.record import MAGIC_BLANK, peek_record, read_record, verify_record
 from tests.faults.history import History
+from tests.support.eventually import eventually
 
 _PREFIX: Final = Struct(">ii")
 
@@ -123,3 +127,23 @@ class CopyCheck:
                 f"C2: the log of the master ends at {self.master.end}, that of the slave at "
                 f"{self.slave.end}"
             )
+
+
+async def differing(store_directories: Sequence[Path], patience_s: float) -> list[str]:
+    """E2; those who were away have to catch up first."""
+
+    def logs() -> list[LiveLog]:
+        # Anew each time: who comes back may have to cut its log.
+        found = [LiveLog(each) for each in store_directories]
+        for log in found:
+            log.look()
+        return found
+
+    def are_as_long() -> bool:
+        return len({each.end for each in logs()}) == 1
+
+    with suppress(TimeoutError):
+        await eventually(are_as_long, patience_s)
+    found = logs()
+    contents = {each.part(0, each.end) for each in found}
+    return [] if len(contents) == 1 else [f"E2: the logs differ: {[each.end for each in found]}"]

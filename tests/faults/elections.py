@@ -12,20 +12,19 @@ import json
 import os
 import signal
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
     asynccontextmanager,
     contextmanager,
-    suppress,
 )
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from tests.faults.copies import LiveLog
+from tests.faults.copies import differing
 from tests.faults.epochs import Acknowledging, not_by_their_masters, read_epochs
 from tests.faults.findings import Findings
 from tests.faults.pair_faults import rounds
@@ -33,7 +32,7 @@ from tests.faults.rig import Rig
 from tests.faults.stage import QUEUE_COUNT, queues_of, seen_by
 from tests.faults.traffic import BROKER_SETTINGS, TOPIC, Mix, Traffic
 from tests.support.etcd_members import EtcdMember, etcd_members, leader_of, missing_etcd
-from tests.support.eventually import eventually, wait_until
+from tests.support.eventually import wait_until
 from tests.support.namespaces import Drop, Network, missing_network
 from tests.support.our_cluster import OurBroker, OurNameServer
 from tests.support.topics import create_topic, has_topic
@@ -47,7 +46,7 @@ _STOPPED_S: Final = 10.0
 _CUT_S: Final = (2.0, 12.0)
 _AWAY_S: Final = (0.0, 8.0)
 _PATIENCE_S: Final = 120.0
-_MIX: Final = Mix(delaying=0, deciding=0, ordered_members=0, pause_s=0.01, retried_each=1 << 62)
+_MIX: Final = Mix(ordered_members=0, pause_s=0.01)
 _SETTINGS: Final = BROKER_SETTINGS | {
     "haSendHeartbeatInterval": "500",
     "haHousekeepingInterval": "3000",
@@ -189,7 +188,9 @@ async def _elections(on: Electorate, chance: Random, count: int) -> Findings:
                 pass
             await traffic.until_more(patience_s=_PATIENCE_S)
         findings.add(seen_by(traffic, await traffic.settle(_PATIENCE_S)))
-        findings.violations += await _differing(on.brokers)
+        findings.violations += await differing(
+            [each.store_directory for each in on.brokers], _PATIENCE_S
+        )
         told = [
             Acknowledging.of(each.offset_id, each.body) for each in traffic.history.acknowledged
         ]
@@ -197,26 +198,6 @@ async def _elections(on: Electorate, chance: Random, count: int) -> Findings:
         findings.violations += not_by_their_masters(told, epochs)
         findings.counts["epochs"] = len(epochs[on.brokers[0].address].starts)
     return findings
-
-
-async def _differing(brokers: Sequence[OurBroker]) -> list[str]:
-    """E2; those who were away have to catch up first."""
-
-    def logs() -> list[LiveLog]:
-        # Anew each time: who comes back may have to cut its log.
-        found = [LiveLog(each.store_directory) for each in brokers]
-        for log in found:
-            log.look()
-        return found
-
-    def are_as_long() -> bool:
-        return len({each.end for each in logs()}) == 1
-
-    with suppress(TimeoutError):
-        await eventually(are_as_long, _PATIENCE_S)
-    found = logs()
-    contents = {each.part(0, each.end) for each in found}
-    return [] if len(contents) == 1 else [f"E2: the logs differ: {[each.end for each in found]}"]
 
 
 @contextmanager

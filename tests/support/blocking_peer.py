@@ -24,9 +24,11 @@ class PeerGone(Exception):
 class BlockingPeer:
     """One connection, one request at a time."""
 
-    def __init__(self, address: str, serializer: int = SERIALIZER_JSON) -> None:
+    def __init__(
+        self, address: str, serializer: int = SERIALIZER_JSON, *, timeout_s: float = _TIMEOUT_S
+    ) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), _TIMEOUT_S)
+        self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._serializer = serializer
         self._frames = FrameDecoder()
         self._opaques = count(1)

@@ -1,4 +1,7 @@
-"""etcd on hosts of a network of its own: one member each, which elect a leader among them."""
+"""etcd with several members, which elect a leader among them.
+
+On hosts of a network of its own, one member each, or all of them on this machine.
+"""
 
 import base64
 import json
@@ -10,11 +13,13 @@ from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.support.eventually import wait_until
 from tests.support.namespaces import Network
+from tests.support.ports import free_port
 
+_LOOPBACK: Final = "127.0.0.1"
 _CLIENT_PORT: Final = 2379
 _PEER_PORT: Final = 2380
 _TIMEOUT_S: Final = 2.0
@@ -31,11 +36,12 @@ def missing_etcd() -> str | None:
 class EtcdMember:
     """A process that can be killed and started again on its directory."""
 
-    def __init__(self, host: str, words: list[str], address: str, log_path: Path) -> None:
+    def __init__(self, host: str, words: list[str], address: str, data_directory: Path) -> None:
         self.host = host
         self.address = address
-        self._words = words
-        self._log_path = log_path
+        self._words = [*words, f"--data-dir={data_directory}"]
+        self._data_directory = data_directory
+        self._log_path = data_directory.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -50,6 +56,26 @@ class EtcdMember:
         if process is not None:
             process.send_signal(signal.SIGKILL)
             process.wait(_STOP_TIMEOUT_S)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def wipe(self) -> None:
+        """Its directory is gone, as with its machine."""
+        assert self._process is None, "still running"
+        shutil.rmtree(self._data_directory)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """SIGSTOP while the block runs."""
+        assert self._process is not None, "not started"
+        process = self._process
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def ask(self, path: str, **fields: Any) -> dict[str, Any]:
         """Of its JSON gateway. Raises OSError."""
@@ -73,13 +99,22 @@ class EtcdMember:
             return False
         return bool(status.get("leader") == status["header"]["member_id"])
 
-    def can_write(self) -> bool:
+    def can_write(self, value: bytes = b"can-write") -> bool:
         key = base64.b64encode(b"can-write").decode()
         try:
-            self.ask("kv/put", key=key, value=key)
+            self.ask("kv/put", key=key, value=base64.b64encode(value).decode())
         except OSError:
             return False
         return True
+
+
+class _Seat(NamedTuple):
+    """Where a member listens, and what has to stand before the words of its command."""
+
+    name: str
+    clients: str
+    peers: str
+    under: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -88,29 +123,61 @@ def etcd_members(directory: Path, network: Network, *hosts: str) -> Iterator[lis
 
     Whoever calls is on a host of the network, too.
     """
-    peers = {host: f"http://{network.address(host)}:{_PEER_PORT}" for host in hosts}
-    everybody = ",".join(f"{host}={url}" for host, url in peers.items())
+    seats = [
+        _Seat(
+            host,
+            f"{network.address(host)}:{_CLIENT_PORT}",
+            f"{network.address(host)}:{_PEER_PORT}",
+            network.under(host),
+        )
+        for host in hosts
+    ]
+    with _running(directory, seats) as members:
+        yield members
+
+
+@contextmanager
+def loopback_etcd(
+    directory: Path, count: int = 1, words: tuple[str, ...] = ()
+) -> Iterator[list[EtcdMember]]:
+    """While the block runs there are so many on this machine, and at first a leader.
+
+    `words` are added to the command line of each.
+    """
+    ports = [free_port() for _ in range(count)]
+    seats = [
+        _Seat(f"member-{number}", f"{_LOOPBACK}:{port}", f"{_LOOPBACK}:{port + 1}")
+        for number, port in enumerate(ports, 1)
+    ]
+    with _running(directory, seats, words) as members:
+        yield members
+
+
+@contextmanager
+def _running(
+    directory: Path, seats: list[_Seat], further: tuple[str, ...] = ()
+) -> Iterator[list[EtcdMember]]:
+    directory.mkdir(parents=True, exist_ok=True)
+    cluster = ",".join(f"{seat.name}=http://{seat.peers}" for seat in seats)
     members = []
     with ExitStack() as stack:
-        for host in hosts:
-            address = f"{network.address(host)}:{_CLIENT_PORT}"
+        for seat in seats:
             settings = {
-                "name": host,
-                "data-dir": str(directory / f"etcd-{host}"),
-                "listen-peer-urls": peers[host],
-                "initial-advertise-peer-urls": peers[host],
-                "listen-client-urls": f"http://{address}",
-                "advertise-client-urls": f"http://{address}",
-                "initial-cluster": everybody,
+                "name": seat.name,
+                "listen-peer-urls": f"http://{seat.peers}",
+                "initial-advertise-peer-urls": f"http://{seat.peers}",
+                "listen-client-urls": f"http://{seat.clients}",
+                "advertise-client-urls": f"http://{seat.clients}",
+                "initial-cluster": cluster,
                 "election-timeout": str(_ELECTION_MS),
                 "logger": "zap",
             }
             words = [f"--{name}={value}" for name, value in settings.items()]
             member = EtcdMember(
-                host,
-                [*network.under(host), "etcd", *words],
-                address,
-                directory / f"etcd-{host}.log",
+                seat.name,
+                [*seat.under, "etcd", *words, *further],
+                seat.clients,
+                directory / f"etcd-{seat.name}",
             )
             member.start()
             stack.callback(member.kill)

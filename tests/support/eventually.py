@@ -19,3 +19,18 @@ def wait_until(condition: Callable[[], object], patience_s: float = 60.0) -> Non
     while not condition():
         assert time.monotonic() < deadline_s, f"still waiting after {patience_s:g} s"
         time.sleep(0.02)
+
+
+def happens(condition: Callable[[], object], patience_s: float = 60.0) -> bool:
+    """Whether it does so in time: for those who note that it did not, and go on."""
+    deadline_s = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def let_run(duration_s: float) -> None:
+    """Other processes go on for so long: faults and observations have a duration."""
+    time.sleep(duration_s)

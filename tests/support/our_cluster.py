@@ -21,7 +21,7 @@ from tests.support.small_files import SMALL_FILES
 
 HOST = "127.0.0.1"
 
-_PROGRAM = Path(sysconfig.get_path("scripts")) / "roquet"
+PROGRAM = Path(sysconfig.get_path("scripts")) / "roquet"
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
 _LOG_TAIL_SIZE = 3000
@@ -65,7 +65,7 @@ class OurServer:
         with self._log_path.open("ab") as log:
             log_start = log.tell()
             self._process = subprocess.Popen(
-                [*self.under, _PROGRAM, *self.command(), *self.words],
+                [*self.under, PROGRAM, *self.command(), *self.words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -3,6 +3,7 @@
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.command import Command
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.topics import CreateTopicHeader
 from tests.support.blocking_peer import BlockingPeer
@@ -17,6 +18,21 @@ def create_topic(
     serializer: int = SERIALIZER_JSON,
 ) -> None:
     """`broker` is an address. It has told its name servers before it answers."""
+    reply = asked_for_topic(
+        broker, topic, queue_count, permission=permission, serializer=serializer
+    )
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+
+
+def asked_for_topic(
+    broker: str,
+    topic: str,
+    queue_count: int,
+    *,
+    permission: int = 6,
+    serializer: int = SERIALIZER_JSON,
+) -> Command:
+    """What the broker answers, whatever it is. Raises OSError and PeerGone."""
     header = CreateTopicHeader(
         topic=topic,
         default_topic="TBW102",
@@ -26,8 +42,7 @@ def create_topic(
         topic_filter_type="SINGLE_TAG",
     )
     with BlockingPeer(broker, serializer) as peer:
-        reply = peer.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-    assert reply.code == ResponseCode.SUCCESS, reply.remark
+        return peer.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
 
 def has_topic(broker: str, topic: str) -> bool:
