@@ -6,6 +6,7 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import deliver_delayed, save_progress
+from roquet.broker.errors import TableNotWritten
 from roquet.broker.membership import expire_clients
 from roquet.broker.registration import Registered
 from roquet.broker.replication import tables
@@ -40,6 +41,9 @@ def start_upkeep(broker: Broker) -> None:
         broker.timer_saver,
         broker.settings_saver,
     ):
+        # What was loaded may have changed since: settings that must not come back, topics that
+        # the log knew and their file did not.
+        saver.save_soon()
         run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
     run("stay registered", lambda: _stay_registered(broker), on_failure=OnFailure.RESTART)
     if broker.config.is_slave:
@@ -91,7 +95,10 @@ def learn(broker: Broker, answers: list[Registered]) -> None:
                 broker.replication.master_address = answer.master_address
                 broker.replication.master_ha_address = answer.master_ha_address
     elif answers:
-        broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
+        try:
+            broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
+        except TableNotWritten as refused:
+            log.warning("which topics are ordered is taken over later: %s", refused.remark)
 
 
 async def _stay_registered(broker: Broker) -> None:
