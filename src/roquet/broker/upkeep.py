@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Final
 
 from roquet.broker.broker import Broker
@@ -156,10 +157,16 @@ async def _save_offsets(broker: Broker) -> None:
 
 
 async def _copy_tables(broker: Broker) -> None:
-    await asyncio.sleep(tables.FIRST_PAUSE_S)
+    replication = broker.replication
     while True:
-        await broker.replication.table_copy.copy()
-        await asyncio.sleep(tables.PERIOD_S)
+        replication.tables_wanted.clear()
+        have_come = await replication.table_copy.copy()
+        if have_come:
+            # A slave that catches up may want them again and again.
+            await asyncio.sleep(tables.PAUSE_S_MIN)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(tables.PERIOD_S if have_come else tables.RETRY_PAUSE_S):
+                await replication.tables_wanted.wait()
 
 
 async def _copy_offsets(broker: Broker) -> None:

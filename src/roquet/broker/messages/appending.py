@@ -49,6 +49,7 @@ def take_copied(broker: Broker, grown: Grown) -> None:
         name = topic.decode()
         if broker.topics.see_queue(name, queue_id):
             log.info("topic %s has queue %d: its messages came before its settings", name, queue_id)
+            broker.replication.tables_wanted.set()
         _announce(broker, name, queue_id, end)
 
 

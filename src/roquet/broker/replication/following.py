@@ -73,6 +73,8 @@ class MasterLink:
         self._heard_at_s = 0.0
         self._said = ""
         self._said_at_s = 0.0
+        # Called whenever there is a link again.
+        self.on_linked: Callable[[], None] = lambda: None
         # Where the log comes from now; None without a link.
         self.master: str | None = None
         # Of the link, if both are ours: the epoch of its master, and how far that has come.
@@ -141,6 +143,7 @@ class MasterLink:
             self._frames = FrameReader(self.epoch)
             self._heard_at_s = self._clock.monotonic_s()
             self.master = address
+            self.on_linked()
             try:
                 await both_ways(self._report(wire), self._receive(wire))
             finally:
