@@ -1,9 +1,7 @@
 """Changes of topics and groups that a master writes to its log, and who reads them there."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,21 +10,16 @@ from msgspec.structs import replace
 from roquet import AsyncAdmin, AsyncProducer, Message
 from roquet.broker.broker import Broker
 from roquet.broker.errors import TableNotWritten
-from roquet.broker.life import Life, living_broker
 from roquet.broker.replication import tables
-from roquet.broker.replication.acknowledging import AckPolicy
 from roquet.broker.replication.table_log import RecordForm, TableLog, TopicChange
 from roquet.broker.replication.tables import SlaveTables
-from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.broker.settings.config import BrokerRole
 from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.topics import TopicTable
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.errors import RequestRefused
-from roquet.clock import SystemClock
-from roquet.namesrv.config import NameServerConfig
-from roquet.namesrv.server import serve_names
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.group_config import GroupConfig
@@ -38,10 +31,9 @@ from roquet.store.message_store import MessageStore
 from tests.support.drafts import STORE_HOST, draft
 from tests.support.eventually import eventually
 from tests.support.fake_clock import START_MS, FakeClock
-from tests.support.quick_disk import QuickDisk
-from tests.support.stores import bodies, messages, opened, small_config
+from tests.support.secret_place import SecretPlace, address, followed, secret_place
+from tests.support.stores import bodies, messages, opened
 
-HOST = "127.0.0.1"
 FORM = RecordForm(STORE_HOST, has_checksum=True)
 ORDERS = TopicConfig(topic_name="orders", read_queue_nums=8, write_queue_nums=8)
 EIGHT_QUEUES = TopicSettings(read_queue_count=8, write_queue_count=8)
@@ -237,56 +229,13 @@ def test_records_of_later_versions_may_have_more_members() -> None:
 # --- whole brokers ---
 
 
-class Place:
-    """A directory with a name server, where brokers of one name live, with a secret."""
-
-    def __init__(self, directory: Path, name_server: str) -> None:
-        self.directory = directory
-        self.name_server = name_server
-        self.secret = directory / "secret"
-        self.secret.write_text("a secret of many bytes")
-        self.running = AsyncExitStack()
-
-    async def start(self, name: str, role: BrokerRole, broker_id: int, **settings: Any) -> Life:
-        config = BrokerConfig(
-            store=small_config(self.directory / name, commit_log_file_size=1 << 16),
-            broker_name="broker-a",
-            role=role,
-            broker_id=0 if role is not BrokerRole.SLAVE else broker_id,
-            replica_id=broker_id,
-            listen_port=0,
-            name_servers=(self.name_server,),
-            replication_secret_file=self.secret,
-            ha_heartbeat_interval_ms=50,
-            ack_policy=AckPolicy.ONE,
-        )
-        life = living_broker(replace(config, **settings), SystemClock(), QuickDisk())
-        return await self.running.enter_async_context(life)
-
-
 @pytest.fixture
-async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SecretPlace]:
     """Where tables are copied when there is a link, and not again."""
     for name in ("PERIOD_S", "RETRY_PAUSE_S", "PAUSE_S_MIN"):
         monkeypatch.setattr(tables, name, 3600.0)
-    config = NameServerConfig(host=HOST, port=0, kv_config_path=tmp_path / "kv.json")
-    async with serve_names(config, SystemClock(), QuickDisk()) as names:
-        place = Place(tmp_path, f"{HOST}:{names.config.port}")
-        async with place.running:
-            yield place
-
-
-def address(life: Life) -> str:
-    return f"{HOST}:{life.broker.config.listen_port}"
-
-
-async def followed(place: Place) -> tuple[Life, Life]:
-    """A master, and a slave that has copied its tables."""
-    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
-    two = await place.start("two", BrokerRole.SLAVE, 2)
-    await eventually(lambda: two.broker.topics.version == one.broker.topics.version)
-    await eventually(lambda: one.broker.replication.copies.slaves)
-    return one, two
+    async with secret_place(tmp_path) as place:
+        yield place
 
 
 def has_tables_of(slave: Broker, master: Broker) -> bool:
@@ -297,7 +246,7 @@ def has_tables_of(slave: Broker, master: Broker) -> bool:
 
 
 @pytest.mark.slow
-async def test_a_change_is_answered_when_a_slave_has_it(place: Place) -> None:
+async def test_a_change_is_answered_when_a_slave_has_it(place: SecretPlace) -> None:
     one, two = await followed(place)
     async with AsyncAdmin(place.name_server) as admin:
         await admin.create_topic("orders", EIGHT_QUEUES, cluster="DefaultCluster")
@@ -311,7 +260,7 @@ async def test_a_change_is_answered_when_a_slave_has_it(place: Place) -> None:
 
 
 @pytest.mark.slow
-async def test_without_a_slave_a_change_is_made_and_not_confirmed(place: Place) -> None:
+async def test_without_a_slave_a_change_is_made_and_not_confirmed(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     async with AsyncAdmin(place.name_server) as admin:
         with pytest.raises(RequestRefused, match="done at this broker, but no replica") as refused:
@@ -325,7 +274,7 @@ async def test_without_a_slave_a_change_is_made_and_not_confirmed(place: Place) 
 
 
 @pytest.mark.slow
-async def test_a_promoted_slave_goes_on_with_the_tables_of_its_master(place: Place) -> None:
+async def test_a_promoted_slave_goes_on_with_the_tables_of_its_master(place: SecretPlace) -> None:
     one, two = await followed(place)
     async with AsyncProducer(place.name_server, "producers") as producer:
         await producer.send(Message("orders", b"1"))
@@ -347,7 +296,7 @@ async def test_a_promoted_slave_goes_on_with_the_tables_of_its_master(place: Pla
 
 
 @pytest.mark.slow
-async def test_a_master_that_lost_its_tables_has_them_from_its_log(place: Place) -> None:
+async def test_a_master_that_lost_its_tables_has_them_from_its_log(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     one.broker.topics.update(ORDERS)
     one.broker.topics.update(replace(ORDERS, topic_name="gone"))
@@ -368,7 +317,7 @@ async def test_a_master_that_lost_its_tables_has_them_from_its_log(place: Place)
 
 
 @pytest.mark.slow
-async def test_without_a_secret_nothing_is_written(place: Place) -> None:
+async def test_without_a_secret_nothing_is_written(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, replication_secret_file=None)
     one.broker.topics.update(ORDERS)
     one.broker.groups.update(READERS)
@@ -377,7 +326,7 @@ async def test_without_a_secret_nothing_is_written(place: Place) -> None:
 
 
 @pytest.mark.slow
-async def test_without_a_secret_a_slave_makes_topics_of_queues(place: Place) -> None:
+async def test_without_a_secret_a_slave_makes_topics_of_queues(place: SecretPlace) -> None:
     common = {"replication_secret_file": None, "ack_policy": None}
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, **common)
     two = await place.start("two", BrokerRole.SLAVE, 2, **common)
@@ -396,7 +345,7 @@ async def test_without_a_secret_a_slave_makes_topics_of_queues(place: Place) -> 
 
 
 @pytest.mark.slow
-async def test_a_full_disk_keeps_no_consumer_from_its_group(place: Place) -> None:
+async def test_a_full_disk_keeps_no_consumer_from_its_group(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     one.broker.store.pause()
     one.broker.groups.find_or_create("readers", may_create=True)
