@@ -16,6 +16,7 @@ from roquet.broker.settings.config import BrokerRole
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.client.admin.accounts import AccountSettings
 from roquet.client.admin.topics import TopicSettings
+from roquet.protocol.codes import Permission
 from tests.support.accounts import ACCOUNTS, ADMIN, REPLICA
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
@@ -125,3 +126,37 @@ async def test_what_is_counted_begins_at_each_broker(place: SecretPlace) -> None
     one.broker.statistics.count_put(TOPIC, 3, 300)
     await switch(place, one, two)
     assert two.broker.statistics.runtime_entries()["putMessageTimesTotal"] == "0"
+
+
+async def test_a_reset_moves_the_offset_and_is_not_told_again(place: SecretPlace) -> None:
+    one, two = await followed(place, ack_policy=AckPolicy.ASYNC)
+    for number in range(5):
+        one.broker.store.append(draft(b"%d" % number, topic=TOPIC))
+    one.broker.offsets.reset(GROUP, TOPIC, 0, 3)
+    await eventually(lambda: two.broker.offsets.find(GROUP, TOPIC, 0) == 3)
+    await eventually(lambda: two.broker.store.log_end == one.broker.store.log_end)
+    await switch(place, one, two)
+    assert two.broker.offsets.find(GROUP, TOPIC, 0) == 3
+    assert two.broker.offsets.take_reset(GROUP, TOPIC, 0) is None
+
+
+async def test_offsets_of_a_deleted_group_may_come_back(place: SecretPlace) -> None:
+    one, two = await followed(place, ack_policy=AckPolicy.ASYNC)
+    one.broker.store.append(draft(b"1", topic=TOPIC))
+    one.broker.offsets.commit(GROUP, TOPIC, 0, 1)
+    await eventually(lambda: two.broker.offsets.find(GROUP, TOPIC, 0) == 1)
+    await eventually(lambda: two.broker.store.log_end == one.broker.store.log_end)
+    one.broker.offsets.forget_group(GROUP)
+    await switch(place, one, two)
+    assert two.broker.offsets.find(GROUP, TOPIC, 0) == 1
+
+
+async def test_writes_that_name_servers_forbade_are_allowed_again(place: SecretPlace) -> None:
+    one, two = await followed(place)
+    async with AsyncAdmin(place.name_server) as admin:
+        await admin.create_topic(TOPIC, cluster="DefaultCluster")
+        await admin.forbid_writes("broker-a")
+        assert not (await admin.topic_route(TOPIC))[0].permission & Permission.WRITE
+        await switch(place, one, two)
+        await eventually(lambda: not two.broker.registrar.has_news)
+        assert (await admin.topic_route(TOPIC))[0].permission & Permission.WRITE
