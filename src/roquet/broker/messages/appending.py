@@ -43,7 +43,8 @@ def append_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatc
 
 def take_copied(broker: Broker, grown: Grown) -> None:
     """A slave has more of the log: its tables follow, and those who wait there are woken."""
-    broker.table_log.grown(grown)
+    if broker.table_log.grown(grown):
+        broker.replication.tables_wanted.set()
     end = broker.store.log_end
     for topic, queue_id in grown.queues:
         name = topic.decode()

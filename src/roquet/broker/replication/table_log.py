@@ -107,43 +107,55 @@ class TableLog:
         except StoreUnavailable as error:
             raise TableNotWritten(name, str(error)) from None
 
-    def grown(self, grown: Grown) -> None:
-        """A slave has more of its master's log."""
-        if not _QUEUES.isdisjoint(grown.queues):
-            self.apply(are_new=True)
+    def grown(self, grown: Grown) -> bool:
+        """A slave has more of its master's log; whether its tables should be copied again soon.
 
-    def apply(self, *, are_new: bool) -> None:
-        """Applies the records that were not looked at yet; `are_new` if they just arrived."""
+        With a topic its offsets go. If the topic was made again since, some of them may be newer
+        than that, and the master has them.
+        """
+        return not _QUEUES.isdisjoint(grown.queues) and self.apply(are_new=True)
+
+    def apply(self, *, are_new: bool, keeps_offsets: bool = False) -> bool:
+        """Applies the records that were not looked at yet; `are_new` if they just arrived.
+
+        Whether offsets were forgotten. Those that did not just arrive say nothing of offsets that
+        the table has, unless the topic was still in its own.
+        """
+        have_gone = False
         for physical_offset, body in self._unread(TOPICS_QUEUE_ID):
             topic = _read(TopicChange, physical_offset, body)
             if topic is not None:
-                self._apply_topic(topic, physical_offset, is_new=are_new)
+                is_gone = self._apply_topic(topic, physical_offset, is_new=are_new)
+                if is_gone and not keeps_offsets:
+                    self._tables.offsets.forget_topic(topic.name)
+                    have_gone = True
         for physical_offset, body in self._unread(GROUPS_QUEUE_ID):
             group = _read(GroupChange, physical_offset, body)
             if group is not None:
                 self._tables.groups.apply(group.name, group.config, group.version)
+        return have_gone
 
     def apply_again(self) -> None:
         """The log was cut: the tables go back to what it says, as far as it does."""
         self._tables.topics.forget_version()
         self._tables.groups.forget_version()
-        self.apply(are_new=False)
+        # All records count as news now, also those of topics that were made again since.
+        self.apply(are_new=False, keeps_offsets=True)
 
     def restore_topics(self) -> list[str]:
         """After `apply`, without a table: queues of which the log says nothing have topics, too."""
         return self._tables.topics.restore(self._store.queues())
 
-    def _apply_topic(self, change: TopicChange, physical_offset: int, *, is_new: bool) -> None:
-        tables = self._tables
+    def _apply_topic(self, change: TopicChange, physical_offset: int, *, is_new: bool) -> bool:
+        """Whether the topic is gone now, and was not before."""
         if change.config is None:
             try:
                 # Whatever the table says: a copy of it may have come before the record.
                 self._store.delete_topic(change.name, before=physical_offset)
             except StateNotSaved as error:
                 log.error("messages of deleted topic %s stay readable: %s", change.name, error)  # noqa: TRY400
-        is_news = tables.topics.apply(change.name, change.config, change.version)
-        if change.config is None and (is_news or is_new):
-            tables.offsets.forget_topic(change.name)
+        is_news = self._tables.topics.apply(change.name, change.config, change.version)
+        return change.config is None and (is_news or is_new)
 
     def _unread(self, queue_id: int) -> Iterator[tuple[int, bytes]]:
         """The bodies of the records, each with its physical offset."""

@@ -27,6 +27,7 @@ from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.names import TABLES_TOPIC
+from roquet.store.log_copy import Grown
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import STORE_HOST, draft
 from tests.support.eventually import eventually
@@ -144,11 +145,14 @@ def test_a_deletion_takes_the_messages_and_offsets_along(tmp_path: Path) -> None
         store.append(draft(b"old", topic="orders"))
         copy = new_tables()
         follower = TableLog(store, copy, FORM)
-        follower.apply(are_new=True)
+        assert not follower.grown(Grown({(b"orders", 0)}, []))
+        assert "orders" not in copy.topics
+        assert not follower.grown(Grown({(TABLES_TOPIC.encode(), 0)}, []))
+        assert "orders" in copy.topics
         copy.offsets.commit("readers", "orders", 0, 1)
         # The master's own queues are gone with it, so this is what a slave has.
         master.topics.delete("orders")
-        follower.apply(are_new=True)
+        assert follower.grown(Grown({(TABLES_TOPIC.encode(), 0)}, []))
         assert "orders" not in copy.topics
         assert store.queue_count("orders") == 0
         assert copy.offsets.find("readers", "orders", 0) is None
@@ -181,6 +185,9 @@ def test_after_a_cut_what_the_log_lost_does_not_count(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         mine = leading(store)
         mine.topics.update(ORDERS)
+        mine.topics.delete("orders")
+        mine.topics.update(ORDERS)
+        mine.offsets.commit("readers", "orders", 0, 7)
         mine.groups.update(READERS)
         end = store.log_end
         mine.topics.update(replace(ORDERS, perm=4))
@@ -189,6 +196,7 @@ def test_after_a_cut_what_the_log_lost_does_not_count(tmp_path: Path) -> None:
     with opened(tmp_path, cut_end=end) as store:
         TableLog(store, mine, FORM).apply_again()
         assert mine.topics.find("orders") == ORDERS
+        assert mine.offsets.find("readers", "orders", 0) == 7
         assert list(mine.groups) == [READERS]
 
 
