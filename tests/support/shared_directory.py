@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from roquet.broker.replication.table_log import RecordForm, TableLog
+from roquet.broker.replication.tables import SlaveTables
+from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.topics import TopicTable
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
+from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import read_record
@@ -73,6 +77,8 @@ class SharedDirectory:
     root: Path
     port: int  # of the broker: the ids of messages name it
     written: list[Written] = field(default_factory=list)
+    # Topics whose settings are in the log, as a master with epochs writes them.
+    topics_in_log: list[str] = field(default_factory=list)
 
     def make_settings(self) -> None:
         """What a broker has to know before it serves the messages of a store."""
@@ -106,7 +112,10 @@ class SharedDirectory:
                 store.close()
 
     def write(self, store: MessageStore, count: int) -> None:
-        """Single messages and batches, in all queues."""
+        """Single messages and batches, in all queues, and the change of a table before them."""
+        self.topics_in_log.append(f"made-{len(self.topics_in_log)}")
+        tables = self._tables(store, epoch=len(self.topics_in_log))
+        tables.topics.find_or_create(self.topics_in_log[-1], QUEUE_COUNT)
         while count > 0:
             queue_id = count % QUEUE_COUNT
             drafts = [self._draft(queue_id, index) for index in range(1 if count % 7 else 4)]
@@ -139,10 +148,29 @@ class SharedDirectory:
             answer = store.query(TOPIC, each.key, 9, 0, END_OF_TIME).records
             if [read_record(record).body for record in answer] != [each.body]:
                 violations.append(f"the key of {each} finds {answer}")
+        topics = self._tables(store).topics
+        unknown = [name for name in self.topics_in_log if name not in topics]
+        violations += [f"the log does not know {name}" for name in unknown]
         return violations + [f"nobody wrote {message}" for message in found.values()]
 
     def count(self, queue_id: int) -> int:
         return sum(1 for each in self.written if each.queue_id == queue_id)
+
+    def _tables(self, store: MessageStore, epoch: int | None = None) -> SlaveTables:
+        """Those that the log has; of an epoch, those of its master."""
+        clock = SystemClock()
+        tables = SlaveTables(
+            TopicTable(clock, has_epochs=True),
+            GroupTable(clock, has_epochs=True),
+            OffsetTable(),
+            DurableState(DelayOffsetTable()),
+        )
+        form = RecordForm(pack_host(HOST, self.port), has_checksum=True)
+        table_log = TableLog(store, tables, form)
+        table_log.apply(are_new=False)
+        if epoch is not None:
+            table_log.lead(epoch)
+        return tables
 
     def _draft(self, queue_id: int, index: int) -> RecordDraft:
         number = len(self.written) + index

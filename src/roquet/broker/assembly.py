@@ -18,10 +18,10 @@ from roquet.broker.loading import (
     adopt_apache_timers,
     close_store,
     is_loaded,
+    load_table_log,
     opened_store,
-    restore_topics,
 )
-from roquet.broker.messages.appending import announce_copied
+from roquet.broker.messages.appending import take_copied
 from roquet.broker.messages.arrivals import Arrivals
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.late_sends import LateSends
@@ -32,6 +32,7 @@ from roquet.broker.replication.copies import Copies
 from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.replication import Replication
 from roquet.broker.replication.sending import SlaveLinks
+from roquet.broker.replication.table_log import RecordForm, TableLog
 from roquet.broker.replication.tables import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
@@ -91,9 +92,8 @@ def assembled(
     changed_settings = ChangedSettings(changeable_texts(config))
     settings_saver = kept(changes.FILE_NAME, changed_settings)
     config = changed_settings.applied_to(config, change_config)
-    settings_saver.save_soon()  # What was forgotten must not come back.
-    topics = TopicTable(clock, built_in_topics(config))
-    groups = GroupTable(clock)
+    topics = TopicTable(clock, built_in_topics(config), has_epochs=trust is not None)
+    groups = GroupTable(clock, has_epochs=trust is not None)
     offsets = OffsetTable(is_slave=config.is_slave)
     topic_saver = kept("topics.json", topics)
     topics.check_promises()
@@ -122,8 +122,9 @@ def assembled(
     pending_halves = PendingHalves(store, offsets)
     delays = loaded_delays(store, clock, config.store.delay_levels_ms, delay_state, timer_state)
     stack.callback(lambda: close_store(broker))
-    if "topics.json" in lost:
-        restore_topics(topics, topic_saver, store)
+    tables = SlaveTables(topics, groups, offsets, delay_state)
+    table_log = TableLog(store, tables, _form(config))
+    load_table_log(config, table_log, beginning, lost)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
     pending_halves.load()
@@ -143,8 +144,8 @@ def assembled(
             peers, config.own_account, identity_of(config), lambda: registrar.name_servers
         ),
         peers=peers,
-        tables=SlaveTables(topics, groups, offsets, delay_state),
-        on_grown=lambda grown: announce_copied(broker, grown),
+        tables=tables,
+        on_grown=lambda grown: take_copied(broker, grown),
     )
     broker = Broker(
         config=config,
@@ -164,6 +165,7 @@ def assembled(
         late_sends=LateSends(clock, config.send_wait_s_max),
         delays=delays,
         pending_halves=pending_halves,
+        table_log=table_log,
         registrar=registrar,
         statistics=Statistics(clock, config.cluster_name),
         ended_transactions=EndedTransactions(),
@@ -239,6 +241,10 @@ def _peers(tls: ServerTls, clock: Clock, stack: AsyncExitStack) -> Peers:
     peers = Peers(Router(None, ()), clock, tls=tls.outgoing)
     stack.push_async_callback(peers.close)
     return peers
+
+
+def _form(config: BrokerConfig) -> RecordForm:
+    return RecordForm(_store_host(config), has_checksum=config.store.write_checksums)
 
 
 def _store_host(config: BrokerConfig) -> bytes:

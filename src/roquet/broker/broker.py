@@ -12,6 +12,7 @@ from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
 from roquet.broker.replication.replication import Replication
+from roquet.broker.replication.table_log import TableLog
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.pauses import Pauses
 from roquet.broker.tables.clients import Consumers, Producers
@@ -55,6 +56,8 @@ class Broker(msgspec.Struct):
     late_sends: LateSends
     delays: Delays
     pending_halves: PendingHalves
+    # Changes of topics and groups, where there are epochs.
+    table_log: TableLog
     registrar: Registrar
     statistics: Statistics
     ended_transactions: EndedTransactions

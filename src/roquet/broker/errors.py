@@ -13,6 +13,7 @@ RoquetError
 │   ├── FiltersOff              1   SQL92 is switched off here
 │   ├── BroadcastForbidden      16  the group may not broadcast
 │   ├── ClosedTopic             16  only the broker itself writes there
+│   ├── TableNotWritten         14  a topic or group cannot be changed, for the log takes nothing
 │   ├── NotChangeable           16  no request may change this setting
 │   ├── UnknownTopic            17
 │   ├── SubscriptionUnreadable  23
@@ -137,6 +138,16 @@ class NotChangeable(Refused):
             f"{key[:_SHOWN_SIZE_MAX]!r} cannot be changed while the broker runs",
         )
         self.key = key
+
+
+class TableNotWritten(Refused):
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            f"{name[:_SHOWN_SIZE_MAX]!r} is not changed, because the log takes nothing: {reason}",
+        )
+        self.name = name
+        self.reason = reason
 
 
 class UnknownTopic(Refused):

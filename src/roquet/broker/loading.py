@@ -1,17 +1,18 @@
 """What a broker finds on its disk when it starts and leaves there when it ends, and says of it."""
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.timers import TimerProgress, apache_progress
 from roquet.broker.messages.safety import Safety
+from roquet.broker.replication.table_log import TableLog
 from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.durable_state import DurableState
-from roquet.broker.tables.saving import SavedTable, Saver
-from roquet.broker.tables.topics import TopicTable
+from roquet.broker.tables.saving import SavedTable
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.state_file import BadStateFile, StateFile
@@ -49,11 +50,23 @@ def is_loaded(file: StateFile, name: str, table: LoadedTable) -> bool:
     return True
 
 
-def restore_topics(topics: TopicTable, saver: Saver, store: MessageStore) -> None:
-    """Their table is lost, but not their queues."""
-    saver.save_soon()
-    for topic in topics.restore(store.queues()):
-        log.warning("made topic %s again, after its queues", topic)
+def load_table_log(
+    config: BrokerConfig, table_log: TableLog, beginning: Beginning, lost: Collection[str]
+) -> None:
+    """What the log says of topics and groups, and their files do not, is in the tables now.
+
+    `lost` are files that could not be read.
+    """
+    if beginning.cut_end != NO_END:
+        table_log.apply_again()
+    elif beginning.trust is not None or lost:
+        table_log.apply(are_new=False)
+    if "topics.json" in lost:
+        for topic in table_log.restore_topics():
+            log.warning("made topic %s again, after its queues", topic)
+    # Last: what is made again here is not refused because the disk is full.
+    if beginning.trust is not None and not config.is_slave:
+        table_log.lead(beginning.trust.epochs.history.latest)
 
 
 def adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: Path) -> None:

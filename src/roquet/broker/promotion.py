@@ -30,6 +30,9 @@ def promote(broker: Broker, epoch: int) -> None:
     broker.offsets.lead()
     broker.offsets.cut_back(store.max_offset)
     store.lead()
+    # What the last copies of the tables did not have, and the log does.
+    broker.table_log.apply(are_new=True)
+    broker.table_log.lead(epoch)
     broker.pending_halves.load()
     broker.delays = loaded_delays(
         store,

@@ -10,6 +10,7 @@ import logging
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
+from roquet.broker.errors import TableNotWritten
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,10 @@ def disable_slow_groups(broker: Broker) -> None:
         size = size_behind(broker, group)
         if size > config.slow_group_size:
             log.warning("group %s is %d bytes behind; it may not consume any more", group, size)
-            broker.groups.update(replace(settings, consume_enable=False, attributes={}))
+            try:
+                broker.groups.update(replace(settings, consume_enable=False, attributes={}))
+            except TableNotWritten as refused:
+                log.warning("group %s goes on consuming: %s", group, refused.remark)
 
 
 def size_behind(broker: Broker, group: str) -> int:

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import deliver_delayed, save_progress
+from roquet.broker.errors import TableNotWritten
 from roquet.broker.membership import expire_clients
 from roquet.broker.registration import Registered
 from roquet.broker.replication import tables
@@ -40,6 +42,9 @@ def start_upkeep(broker: Broker) -> None:
         broker.timer_saver,
         broker.settings_saver,
     ):
+        # What was loaded may have changed since: settings that must not come back, topics that
+        # the log knew and their file did not.
+        saver.save_soon()
         run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
     run("stay registered", lambda: _stay_registered(broker), on_failure=OnFailure.RESTART)
     if broker.config.is_slave:
@@ -98,7 +103,10 @@ def learn(broker: Broker, answers: list[Registered]) -> None:
                 broker.replication.master_address = answer.master_address
                 broker.replication.master_ha_address = answer.master_ha_address
     elif answers:
-        broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
+        try:
+            broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
+        except TableNotWritten as refused:
+            log.warning("which topics are ordered is taken over later: %s", refused.remark)
 
 
 async def _watch(broker: Broker) -> None:
@@ -171,10 +179,16 @@ async def _save_offsets(broker: Broker) -> None:
 
 
 async def _copy_tables(broker: Broker) -> None:
-    await asyncio.sleep(tables.FIRST_PAUSE_S)
+    replication = broker.replication
     while True:
-        await broker.replication.table_copy.copy()
-        await asyncio.sleep(tables.PERIOD_S)
+        replication.tables_wanted.clear()
+        have_come = await replication.table_copy.copy()
+        if have_come:
+            # A slave that catches up may want them again and again.
+            await asyncio.sleep(tables.PAUSE_S_MIN)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(tables.PERIOD_S if have_come else tables.RETRY_PAUSE_S):
+                await replication.tables_wanted.wait()
 
 
 async def _copy_offsets(broker: Broker) -> None:

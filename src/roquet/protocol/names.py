@@ -20,6 +20,8 @@ BENCHMARK_TOPIC: Final = "BenchmarkTest"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+# Ours: changes of the tables of topics and groups, in the log of a master that has epochs.
+TABLES_TOPIC: Final = "rmq_sys_roquet_tables"
 
 # Where name servers keep which topics are ordered.
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
@@ -46,10 +48,11 @@ CLOSED_TOPICS: Final = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
         TIMER_TOPIC,
+        TABLES_TOPIC,
     }
 )
-# As 4.9 lists them; it knows nothing of 5.x.
-SYSTEM_TOPICS: Final = (CLOSED_TOPICS - {TIMER_TOPIC}) | {
+# As 4.9 lists them; it knows nothing of 5.x, nor of us.
+SYSTEM_TOPICS: Final = (CLOSED_TOPICS - {TIMER_TOPIC, TABLES_TOPIC}) | {
     TEMPLATE_TOPIC,
     BENCHMARK_TOPIC,
     TRACE_TOPIC,

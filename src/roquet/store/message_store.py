@@ -5,6 +5,7 @@ and then. Durability comes later, from the thread that flushes: `StoreListener.f
 how far. See `Flusher` for what that thread does, `recover` for what happens at opening.
 """
 
+from collections.abc import Iterator
 from typing import Final, Self, final
 
 from roquet.clock import Clock
@@ -45,6 +46,9 @@ from roquet.store.recovery.recovery import RecoveryReport
 from roquet.store.upkeep.cleaning import Cleaner, CleanReport
 from roquet.store.upkeep.forgetting import Forgetting
 from roquet.store.upkeep.scrubber import Scrubber, ScrubReport
+
+# This many entries of a queue are taken at once.
+_RECORD_COUNT: Final = 256
 
 
 @final
@@ -290,6 +294,30 @@ class MessageStore:
         wanted = KeyQuery(topic, key, min(count_max, self._config.query_count_max), begin, end)
         return messages_with_key(self._index, self._log, wanted, self.record_at)
 
+    def records(self, topic: str, queue_id: int, offset: int) -> Iterator[tuple[int, bytes]]:
+        """Each record of a queue from `offset` on, with its physical offset.
+
+        For what the broker itself keeps in the log: also what nobody else may read yet. Records
+        that are damaged, or gone, are left out.
+        """
+        queue = self._queues.find(topic.encode(), queue_id)
+        while queue is not None and offset < queue.max_offset:
+            entries = list(unpack_entries(queue.entries(offset, _RECORD_COUNT)))
+            offset = offset + len(entries) if entries else queue.next_file_offset(offset)
+            for entry in entries:
+                record = self._log_bytes(*entry[:2])
+                if record is not None:
+                    yield entry[0], record
+
+    def end_offset(self, topic: str, queue_id: int) -> int:
+        """Just past the last offset, whether or not it can be read; 0 without a queue."""
+        queue = self._queues.find(topic.encode(), queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def queue_count(self, topic: str) -> int:
+        """One more than the greatest id of a queue with messages."""
+        return self._queues.count_of(topic.encode())
+
     def queues(self) -> dict[str, list[int]]:
         """The ids of the queues of each topic."""
         found: dict[str, list[int]] = {}
@@ -306,6 +334,10 @@ class MessageStore:
     def refusal(self) -> StoreUnavailable | None:
         """Why messages are not taken now; None if they are."""
         return self._admission.refusal
+
+    def check(self) -> None:
+        """Raises StoreUnavailable if messages are not taken now."""
+        self._admission.check()
 
     @property
     def sync_times(self) -> Histogram:
@@ -379,12 +411,14 @@ class MessageStore:
         """Check some more of the log; see `Scrubber`. To be called when there is time."""
         return self._scrubber.step(size_max)
 
-    def delete_topic(self, topic: str) -> None:
-        """Forget all queues of a topic. Its messages stay in the log until they expire.
+    def delete_topic(self, topic: str, before: int | None = None) -> None:
+        """Forget the queues of a topic. Its messages stay in the log until they expire.
 
-        Raises StateNotSaved when that cannot be made sure of; then nothing has changed.
+        With `before`, the topic was deleted at that physical offset: what the log has of it behind
+        that is of another topic with its name. Raises StateNotSaved when that cannot be made sure
+        of; then nothing has changed.
         """
-        self._forgetting.topic(topic.encode())
+        self._forgetting.topic(topic.encode(), before)
 
     def delete_expired_queues(self) -> list[tuple[str, int]]:
         """Forget queues whose messages have all expired; their topics and ids."""
@@ -414,6 +448,14 @@ class MessageStore:
         self._log.close()
         self._checkpoints.close()
         self._ownership.release()
+
+    def _log_bytes(self, physical_offset: int, size: int) -> bytes | None:
+        """None unless a good record of that size lies there."""
+        try:
+            is_good = self._log.record_at(physical_offset).size == size
+        except BadRecord:
+            return None
+        return self._log.bytes_at(physical_offset, size) if is_good else None
 
     def _max_offset(self, queue: ConsumeQueue) -> int:
         end = self.readable_end

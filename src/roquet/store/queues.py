@@ -54,6 +54,16 @@ class ConsumeQueues:
             queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
         return queue
 
+    def count_of(self, topic: bytes) -> int:
+        """One more than the greatest id of those that have entries."""
+        if not is_directory_name(topic):
+            return 0
+        # Not by going through all queues: there may be thousands.
+        names = (each.name for each in self._disk.entries(self._layout.queues / topic.decode()))
+        ids = [int(name) for name in names if name.isascii() and name.isdigit()]
+        found = [self.by_key.get((topic, queue_id)) for queue_id in ids]
+        return max((each.queue_id + 1 for each in found if each and each.max_offset), default=0)
+
     def load(self, look_at: Callable[[ConsumeQueue], None] = _look_at_nothing) -> int | None:
         """Find all queues; from where the log has to be dispatched again, if at all.
 

@@ -10,6 +10,7 @@ from roquet.disk import SystemDisk
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.messages.record_batches import DraftBatch
+from roquet.store.config import FlushMode
 from roquet.store.errors import (
     BadRecord,
     BadStoreDirectory,
@@ -496,6 +497,20 @@ def test_what_is_cut_off_on_purpose_is_kept_aside(
         cut.append(draft(b"goes on"))
     with opened(tmp_path) as again:
         assert bodies(again)[-1] == b"goes on"
+
+
+def test_the_owner_reads_all_records_of_a_queue_also_those_that_others_may_not(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path, flush_mode=FlushMode.SYNC) as store:
+        stored = [store.append(draft(b"%02d" % number * 100)) for number in range(30)]
+        store.append(draft(b"elsewhere", queue_id=1))
+        assert bodies(store) == []
+        found = list(store.records("TopicA", 0, 5))
+        assert [place for place, _ in found] == [each.physical_offset for each in stored[5:]]
+        assert read_record(found[-1][1]).body == b"29" * 100
+        assert list(store.records("TopicA", 0, 30)) == list(store.records("TopicB", 0, 0)) == []
+        assert (store.end_offset("TopicA", 0), store.end_offset("TopicB", 0)) == (30, 0)
 
 
 def test_nothing_is_cut_off_that_cannot_be_kept(tmp_path: Path) -> None:

@@ -90,3 +90,12 @@ def test_a_removed_queue_leaves_no_names(tmp_path: Path, table: ConsumeQueues) -
 
 def test_a_queue_without_files_can_be_removed(table: ConsumeQueues) -> None:
     assert table.remove(table.find_or_add(b"TopicA", 0)) == []
+
+
+def test_the_queues_of_a_topic_are_counted_by_the_greatest_id(table: ConsumeQueues) -> None:
+    append(table, b"TopicA", 0, 0)
+    append(table, b"TopicA", 12, 20)
+    append(table, b"TopicB", 30, 40)
+    table.find_or_add(b"TopicA", 20)  # It has no entry.
+    counts = [table.count_of(topic) for topic in (b"TopicA", b"TopicB", b"TopicC", b"../etc", b"")]
+    assert counts == [13, 31, 0, 0, 0]

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Final
 
 from roquet.access.needs import sub_group
 from roquet.broker.broker import Broker
-from roquet.broker.errors import NoMoreGroups, UnknownGroup
+from roquet.broker.errors import NoMoreGroups, TableNotWritten, UnknownGroup
 from roquet.broker.handlers.deferred import answer_later
 from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
 from roquet.broker.membership import group_settings
@@ -122,7 +123,9 @@ def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
         return  # Nobody may make it; its pulls are refused and say so.
     flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
     topic = retry_topic(consumer.group_name)
-    broker.topics.find_or_create(topic, settings.retry_queue_nums, flags)
+    # While nothing can be stored, nothing is sent back; a later heartbeat makes the topic.
+    with suppress(TableNotWritten):
+        broker.topics.find_or_create(topic, settings.retry_queue_nums, flags)
 
 
 def _queue_keys(body: QueueLockRequest) -> list[QueueKey]:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from roquet.broker.broker import Broker
+from roquet.broker.messages.safety import Late
 from roquet.broker.tables.saving import Saver
 from roquet.net.router import Owed, Parked, Reply, Request
 from roquet.protocol.codes import ResponseCode
@@ -28,6 +29,30 @@ def answer_later(
 
 def answer_when_saved(broker: Broker, request: Request[Any], *savers: Saver) -> Parked:
     return answer_later(broker, request, lambda: saved(Reply(), *savers))
+
+
+def answer_when_changed(
+    broker: Broker,
+    request: Request[Any],
+    *savers: Saver,
+    then: Callable[[], Awaitable[None]] | None = None,
+) -> Parked:
+    """To a change of topics or groups, made before the call.
+
+    Answers when the tables are saved, `then` has returned, and the change is as safe as a message:
+    on the disk, and at as many replicas as are waited for.
+    """
+    end = broker.table_log.end
+
+    async def changed() -> Reply | Owed | bytes:
+        reply = await saved(Reply(), *savers)
+        if then is not None:
+            await then()
+        if reply.code is not ResponseCode.SUCCESS:
+            return reply
+        return broker.safety.reply_when_safe(request, end, reply, Late.EXPLAIN)
+
+    return answer_later(broker, request, changed)
 
 
 async def saved(reply: Reply, *savers: Saver) -> Reply:

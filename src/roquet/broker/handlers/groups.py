@@ -6,7 +6,7 @@ from typing import Any
 
 from roquet.access.needs import EVERYTHING, sub_group
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import answer_when_saved
+from roquet.broker.handlers.deferred import answer_when_changed
 from roquet.broker.handlers.pages import page
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.membership import group_settings
@@ -43,7 +43,7 @@ def delete_group(broker: Broker, request: Request[DeleteGroupHeader]) -> Parked:
     if header.remove_offset or header.clean_offset:
         broker.offsets.forget_group(header.group_name)
         savers.append(broker.offset_saver)
-    return answer_when_saved(broker, request, *savers)
+    return answer_when_changed(broker, request, *savers)
 
 
 def get_group(broker: Broker, request: Request[GetGroupConfigHeader]) -> Reply:
@@ -70,7 +70,7 @@ def _update_groups(broker: Broker, request: Request[Any], groups: Iterable[Group
     for group in groups:
         broker.groups.update(group)
         log.info("changed group %s, as %s asked", group.group_name, request.connection.peer)
-    return answer_when_saved(broker, request, broker.group_saver)
+    return answer_when_changed(broker, request, broker.group_saver)
 
 
 ROUTES = (

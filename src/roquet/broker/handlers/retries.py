@@ -5,6 +5,7 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import append_when_due
+from roquet.broker.errors import TableNotWritten
 from roquet.broker.handlers.needs import SENDING_BACK
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.membership import group_settings
@@ -47,14 +48,13 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     count_max = retry_count_max(group, request.command, header.max_reconsume_times)
     level = next_level(message.reconsume_times, count_max, header.delay_level)
     if level is None:
-        topic = broker.topics.find_or_create(dlq_topic(header.group), DLQ_QUEUE_COUNT)
+        topic = _made_topic(broker, dlq_topic(header.group), DLQ_QUEUE_COUNT)
         queue_id = DLQ_QUEUE_ID
     back = sent_back(message, topic.topic_name, queue_id, level)
     try:
         appended = append_when_due(broker, back)
     except Refused as refused:
-        # Whatever the reason: with this code clients send the message themselves.
-        raise Refused(ResponseCode.SYSTEM_ERROR, refused.remark) from None
+        raise _not_sent_back(refused) from None
     origin = message.properties.get(Property.RETRY_TOPIC, message.topic)
     broker.statistics.count_send_back(header.group, origin)
     # Apache does not wait for the disk here. But what the consumer does next is to say that it is
@@ -65,10 +65,22 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
 
 def _writable_retry_topic(broker: Broker, header: SendBackHeader, queue_count: int) -> TopicConfig:
     flags = TopicFlag.UNIT_SUBSCRIPTION if header.unit_mode else 0
-    topic = broker.topics.find_or_create(retry_topic(header.group), queue_count, flags)
+    topic = _made_topic(broker, retry_topic(header.group), queue_count, flags)
     if not topic.perm & _WRITE:
         raise Refused(ResponseCode.NO_PERMISSION, f"topic {topic.topic_name!r} is not writable")
     return topic
+
+
+def _made_topic(broker: Broker, name: str, queue_count: int, flags: int = 0) -> TopicConfig:
+    try:
+        return broker.topics.find_or_create(name, queue_count, flags)
+    except TableNotWritten as refused:
+        raise _not_sent_back(refused) from None
+
+
+def _not_sent_back(refused: Refused) -> Refused:
+    """Whatever the reason: with this code clients send the message themselves."""
+    return Refused(ResponseCode.SYSTEM_ERROR, refused.remark)
 
 
 ROUTES = (on(RequestCode.CONSUMER_SEND_MSG_BACK, SendBackHeader, send_back, needs=SENDING_BACK),)

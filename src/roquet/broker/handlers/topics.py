@@ -7,7 +7,7 @@ from typing import Any
 from roquet.access.needs import ACCOUNT, EVERYTHING, any_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
-from roquet.broker.handlers.deferred import answer_later, answer_when_saved, saved
+from roquet.broker.handlers.deferred import answer_when_changed
 from roquet.broker.handlers.pages import page
 from roquet.broker.handlers.refusals import check_is_master, invalid
 from roquet.broker.tables.attributes import read_attribute_changes
@@ -55,11 +55,14 @@ def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Parked:
     """The messages stay in the log until they expire, but nobody finds them any more."""
     topic = request.header.topic
     _check_may_change(broker, request, topic)
+    broker.safety.check_room(request)
+    # Its queues go first, and must not be gone before a deletion that is refused.
+    broker.table_log.check(topic)
     _delete_queues(broker, topic)
     broker.topics.delete(topic)
     broker.offsets.forget_topic(topic)
     log.info("deleted topic %s, as %s asked", topic, request.connection.peer)
-    return answer_when_saved(broker, request, broker.topic_saver, broker.offset_saver)
+    return answer_when_changed(broker, request, broker.topic_saver, broker.offset_saver)
 
 
 def get_topic(broker: Broker, request: Request[GetTopicConfigHeader]) -> Reply:
@@ -103,20 +106,16 @@ def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
 
 
 def _update_topics(broker: Broker, request: Request[Any], topics: Sequence[TopicConfig]) -> Parked:
+    broker.safety.check_room(request)
     for topic in topics:
         _check_may_change(broker, request, topic.topic_name)
     # If one of many is refused, those before it have changed all the same.
     for topic in topics:
         broker.topics.update(topic)
         log.info("changed topic %s, as %s asked", topic.topic_name, request.connection.peer)
-
-    async def announced() -> Reply:
-        reply = await saved(Reply(), broker.topic_saver)
-        # Whoever hears of the topic and asks a name server must find it there.
-        await broker.registrar.until_told()
-        return reply
-
-    return answer_later(broker, request, announced)
+    # Whoever hears of the topic and asks a name server must find it there.
+    told = broker.registrar.until_told
+    return answer_when_changed(broker, request, broker.topic_saver, then=told)
 
 
 def _delete_queues(broker: Broker, topic: str) -> None:

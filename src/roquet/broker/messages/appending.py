@@ -4,6 +4,8 @@ Whoever stores a message on behalf of a peer comes through here: sends, and what
 writes later for delays, retries and transactions.
 """
 
+import logging
+
 from roquet.broker.broker import Broker
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
@@ -13,6 +15,8 @@ from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.store.appending import Appended, AppendedBatch
 from roquet.store.errors import StoreUnavailable
 from roquet.store.log_copy import Grown
+
+log = logging.getLogger(__name__)
 
 
 def append_draft(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
@@ -37,11 +41,17 @@ def append_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatc
     return appended
 
 
-def announce_copied(broker: Broker, grown: Grown) -> None:
-    """Wakes those who wait at a slave."""
+def take_copied(broker: Broker, grown: Grown) -> None:
+    """A slave has more of the log: its tables follow, and those who wait there are woken."""
+    if broker.table_log.grown(grown):
+        broker.replication.tables_wanted.set()
     end = broker.store.log_end
     for topic, queue_id in grown.queues:
-        _announce(broker, topic.decode(), queue_id, end)
+        name = topic.decode()
+        if broker.topics.see_queue(name, queue_id):
+            log.info("topic %s has queue %d: its messages came before its settings", name, queue_id)
+            broker.replication.tables_wanted.set()
+        _announce(broker, name, queue_id, end)
 
 
 def refusal(error: TooLarge | StoreUnavailable) -> Refused:

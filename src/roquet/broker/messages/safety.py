@@ -19,6 +19,8 @@ or the disk has failed:
     send                 SAY_SO: its reply, FLUSH_DISK_TIMEOUT,     SERVICE_NOT_AVAILABLE
                          FLUSH_SLAVE_TIMEOUT or
                          SLAVE_NOT_AVAILABLE
+    change of a topic    EXPLAIN: the codes of a send, and in       SERVICE_NOT_AVAILABLE
+    or a group           words that it is done at this broker
     send-back            REFUSE: SYSTEM_ERROR, the client then      SYSTEM_ERROR, likewise
                          sends the message itself
     copy of a reply      IGNORE: its reply all the same, for the    SERVICE_NOT_AVAILABLE
@@ -60,6 +62,13 @@ _LATE_REMARKS: Final = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: "not confirmed by a slave in time, but stored",
     ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but there is no slave to confirm it",
 }
+_DONE_REMARKS: Final = {
+    ResponseCode.FLUSH_DISK_TIMEOUT: "done at this broker, but not on its disk in time",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "done at this broker, but not confirmed by a replica in time:"
+    " if the broker is lost now, this may be lost with it",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "done at this broker, but no replica is there to confirm it:"
+    " if the broker is lost now, this may be lost with it",
+}
 _FAILED_REMARK: Final = "the disk has failed"
 
 
@@ -67,6 +76,7 @@ class Late(Enum):
     """What happens when the deadline comes first. Who uses which is said above."""
 
     SAY_SO = "the reply goes out as a timeout"
+    EXPLAIN = "the reply goes out as a timeout that says what is done"
     REFUSE = "an error goes out instead of the reply"
     IGNORE = "the reply goes out as if nothing were amiss"
     WAIT_ON = "nothing happens before it is safe"
@@ -340,5 +350,7 @@ def _late_reply(reply: Command, late: Late, why: ResponseCode) -> Command:
     if late is Late.SAY_SO:
         reply.code = why
         return reply
+    if late is Late.EXPLAIN:
+        return reply_to(reply, why, remark=_DONE_REMARKS[why])
     assert late is Late.REFUSE
     return reply_to(reply, ResponseCode.SYSTEM_ERROR, remark=_LATE_REMARKS[why])

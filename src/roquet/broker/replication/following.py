@@ -84,6 +84,8 @@ class MasterLink:
         self._heard_at_s = 0.0
         self._said = ""
         self._said_at_s = 0.0
+        # Called whenever there is a link again.
+        self.on_linked: Callable[[], None] = lambda: None
         # Where the log comes from now; None without a link.
         self.master: str | None = None
         # Why there is none, if trying again does not help.
@@ -158,6 +160,7 @@ class MasterLink:
             self._heard_at_s = self._clock.monotonic_s()
             self.master = address
             self.problem = None
+            self.on_linked()
             try:
                 await both_ways(self._report(wire), self._receive(wire))
             finally:

@@ -64,6 +64,8 @@ class Replication:
         self.master_address: str | None = None
         self.master_ha_address: str | None = None
         self.master_link: MasterLink | None = None
+        # Set when the tables are to be copied without waiting for their time.
+        self.tables_wanted = asyncio.Event()
         self.following: list[asyncio.Task[None] | None] = []
         # Set by whoever finds that this broker cannot go on as it is; see `life`.
         self.rebirth: asyncio.Future[Rebirth] = asyncio.get_running_loop().create_future()
@@ -79,6 +81,7 @@ class Replication:
                 # As calls to the master's other ports are.
                 tls=peers.tls,
             )
+            self.master_link.on_linked = self.tables_wanted.set
         self.table_copy = TableCopy(peers, config.own_account, tables, lambda: self.master_address)
 
     @property

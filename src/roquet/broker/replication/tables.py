@@ -1,8 +1,9 @@
 """What a slave copies besides the log: topics, groups, offsets, how far delays are delivered.
 
-A slave asks its master for all of them every ten seconds, as Apache's do, in this order; a table
-that did not come is asked for next time. What the master does not know is told to it: offsets that
-consumers committed at the slave while the master was away.
+A slave asks its master for all of them as soon as there is a link, and then every ten seconds, as
+Apache's do, in this order; a table that did not come is asked for next time, which is sooner then.
+What the master does not know is told to it: offsets that consumers committed at the slave while the
+master was away. What becomes of topics and groups that the log has brought is said in `table_log`.
 
 A master of ours says which version of its offsets it has sent, and is asked once a second whether
 there is another one: a slave that steps in should know what was committed last.
@@ -35,7 +36,8 @@ from roquet.protocol.headers.replicas import AllOffsetsHeader, AllOffsetsReplyHe
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_S: Final = 3.0
+RETRY_PAUSE_S: Final = 3.0
+PAUSE_S_MIN: Final = 1.0
 PERIOD_S: Final = 10.0
 OFFSETS_PERIOD_S: Final = 1.0
 # At most this share of the time goes into asking for offsets between two copies of all tables.
@@ -77,11 +79,11 @@ class TableCopy:
         # Of the offsets that were copied last; None if they were those of a master of Apache.
         self._offsets_version: str | None = None
 
-    async def copy(self) -> None:
-        """All tables, once. What goes wrong is logged, and may be over by the next time."""
+    async def copy(self) -> bool:
+        """All tables, once; whether they came. What goes wrong is logged."""
         address = self._master_address()
         if address is None:
-            return  # The link says so.
+            return False  # The link says so.
         try:
             await self._copy_from(address)
         except RoquetError as error:
@@ -89,8 +91,9 @@ class TableCopy:
             if str(error) != self._said:
                 self._said = str(error)
                 log.warning("not all tables of master %s were copied: %s", address, error)
-        else:
-            self._said = ""
+            return False
+        self._said = ""
+        return True
 
     async def copy_offsets(self) -> None:
         """If there are others than were copied last, and the master is one that can tell."""

@@ -3,6 +3,10 @@
 The table belongs to the event loop. It does not save itself: it announces that it has changed, and
 whoever owns the file compares `change_count` with what it saved last. Settings are never changed
 in place, so one that was handed out stays what it was.
+
+A master that has epochs writes each change to its log first: `write_ahead`. A slave has the table
+of its master, by copies and from the log (`versions`); besides, it makes topics of queues that it
+sees.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,6 +19,14 @@ from roquet.broker.errors import BadName, BadQueueCount, NoMoreTopics, UnknownTo
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.attributes import changed_attributes, refuse_what_is_not_kept
 from roquet.broker.tables.saving import do_nothing
+from roquet.broker.tables.versions import (
+    changed,
+    gives_way,
+    in_part,
+    is_later,
+    is_of_epoch,
+    led,
+)
 from roquet.clock import Clock
 from roquet.protocol import names
 from roquet.protocol.bodies.body import read_body, write_body
@@ -63,13 +75,37 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
 class TopicTable:
     """`find(topic)` is a plain look-up in a dict, because every message does it.
 
-    `on_change` is called after every change except a load.
+    `on_change` is called after every change except a load, `write_ahead` before each change that
+    this broker makes itself: the name, the settings or None, and the version to come. It may raise
+    Refused; then nothing has changed.
     """
 
-    __slots__ = ("_built_in", "_clock", "_topics", "change_count", "find", "on_change", "version")
+    __slots__ = (
+        "_built_in",
+        "_clock",
+        "_copied",
+        "_has_epochs",
+        "_is_copy",
+        "_topics",
+        "change_count",
+        "find",
+        "on_change",
+        "stored_queue_count",
+        "version",
+        "write_ahead",
+    )
 
-    def __init__(self, clock: Clock, built_in: Iterable[TopicConfig] = ()) -> None:
+    def __init__(
+        self, clock: Clock, built_in: Iterable[TopicConfig] = (), *, has_epochs: bool = False
+    ) -> None:
+        """With epochs it is the copy of a master's table until `lead`."""
         self._clock = clock
+        self._has_epochs = self._is_copy = has_epochs
+        # What the last copy of a master's table had.
+        self._copied: frozenset[str] = frozenset()
+        self.write_ahead: Callable[[str, TopicConfig | None, DataVersion], None] = write_nothing
+        # How many queues of a topic the store has: none of them is to be hidden.
+        self.stored_queue_count: Callable[[str], int] = lambda _topic: 0
         # Filled and emptied, never replaced: `find` is bound to it.
         self._topics = {topic.topic_name: topic for topic in built_in}
         self._built_in = frozenset(self._topics)
@@ -83,7 +119,13 @@ class TopicTable:
 
     @property
     def system_topics(self) -> frozenset[str]:
-        return names.SYSTEM_TOPICS | self._built_in
+        ours = (names.TABLES_TOPIC,) if self._has_epochs else ()
+        return names.SYSTEM_TOPICS.union(self._built_in, ours)
+
+    def lead(self, epoch: int) -> None:
+        """From now on this is the table of the master of that epoch."""
+        self._is_copy = False
+        self._became(led(self.version, epoch, self._clock.now_ms()))
 
     def is_system(self, topic: str) -> bool:
         """Whether operators may neither change nor delete it."""
@@ -115,7 +157,8 @@ class TopicTable:
         if count_max is not None and len(self._topics) >= count_max:
             raise NoMoreTopics(count_max)
         if parent is not None and is_inherited:
-            return self._put(_inherited(topic, parent, queue_count, flags))
+            made = _inherited(topic, parent, queue_count, flags)
+            return self._put(_widened(made, self.stored_queue_count(topic)))
         return self.find_or_create(topic, 1, flags)
 
     def find_or_create(self, topic: str, queue_count: int, flags: int = 0) -> TopicConfig:
@@ -124,14 +167,27 @@ class TopicTable:
         Raises BadName.
         """
         found = self._topics.get(topic)
-        return found or self._put(_topic(topic, queue_count, flags))
+        if found is not None:
+            return found
+        return self._put(_topic(topic, max(queue_count, self.stored_queue_count(topic)), flags))
 
     def restore(self, queues: Mapping[str, Sequence[int]]) -> list[str]:
-        """Topics that have queues in the store (topic -> ids) and are not known; those it made."""
-        unknown = [topic for topic in queues if topic not in self._topics and names.is_name(topic)]
-        for topic in unknown:
-            self._put(_topic(topic, max(queues[topic]) + 1))
-        return unknown
+        """Every queue of the store (topic -> ids) has a topic from now on; those it made."""
+        unknown = []
+        for topic in queues.keys() - {names.TABLES_TOPIC}:
+            is_known = topic in self._topics
+            if self._show_queue(topic, max(queues[topic])) and not is_known:
+                unknown.append(topic)
+        return sorted(unknown)
+
+    def see_queue(self, topic: str, queue_id: int) -> bool:
+        """A slave has messages of that queue; whether the table had to be changed for it.
+
+        Where the log brings every change of the master's table, there is nothing to guess.
+        """
+        if is_of_epoch(self.version, has_epochs=self._has_epochs) or topic in names.CLOSED_TOPICS:
+            return False
+        return self._show_queue(topic, queue_id)
 
     def update(self, topic: TopicConfig) -> TopicConfig:
         """What an operator says; its attributes are changes to those that there are.
@@ -148,21 +204,19 @@ class TopicTable:
 
     def delete(self, topic: str) -> bool:
         """Whether it was there."""
-        if self._topics.pop(topic, None) is None:
+        if topic not in self._topics:
             return False
-        self._changed()
+        version = self._next_version()
+        self.write_ahead(topic, None, version)
+        del self._topics[topic]
+        self._became(version)
         return True
 
     def set_ordered(self, ordered: Collection[str]) -> None:
         """Just these topics are ordered; the name server says so."""
-        changed = [
-            replace(topic, order=not topic.order)
-            for name, topic in self._topics.items()
-            if topic.order != (name in ordered)
-        ]
-        self._topics.update((topic.topic_name, topic) for topic in changed)
-        if changed:
-            self._changed()
+        wrong = [topic for name, topic in self._topics.items() if topic.order != (name in ordered)]
+        for topic in wrong:
+            self._change(replace(topic, order=not topic.order))
 
     def snapshot(self) -> TopicConfigTable:
         """What slaves are told."""
@@ -180,18 +234,35 @@ class TopicTable:
 
     def announce_anew(self) -> None:
         """What name servers are to be told has changed, though no topic has."""
-        self._changed()
+        self._became(self._next_version())
 
     def follow(self, table: TopicConfigTable) -> list[str]:
         """Takes over what the master has, if that has changed; returns what was left out."""
-        if table.data_version == self.version:
+        if not gives_way(self.version, table.data_version, has_epochs=self._has_epochs):
             return []
+        is_exact = is_of_epoch(table.data_version, has_epochs=self._has_epochs)
         for topic in self._topics.keys() - self._built_in - table.topic_config_table.keys():
-            del self._topics[topic]
+            if is_exact or not self._was_missed(topic):
+                del self._topics[topic]
         left_out = self._take_over(table)
-        self.change_count += 1
-        self.on_change()
+        self._copied = frozenset(table.topic_config_table)
+        self._became(table.data_version)
         return left_out
+
+    def apply(self, name: str, topic: TopicConfig | None, version: DataVersion) -> bool:
+        """A change that a master wrote to the log, None for a deletion; whether it was news."""
+        if not is_later(version, self.version):
+            return False
+        if topic is None and name not in self._built_in:
+            self._topics.pop(name, None)
+        elif topic is not None and (names.is_name(name) or name in self._built_in):
+            self._topics[name] = replace(topic, topic_name=name)
+        self._became(in_part(version))
+        return True
+
+    def forget_version(self) -> None:
+        """The log was cut: changes that it lost are in the table. What it has left counts again."""
+        self.version = in_part(DataVersion())
 
     def to_bytes(self) -> bytes:
         """The content of `topics.json`."""
@@ -223,16 +294,46 @@ class TopicTable:
     def _put(self, topic: TopicConfig) -> TopicConfig:
         if not names.is_name(topic.topic_name):
             raise BadName(topic.topic_name)
-        self._topics[topic.topic_name] = topic
-        self._changed()
+        self._change(topic)
         return topic
 
-    def _changed(self) -> None:
-        self.version = replace(
-            self.version, counter=self.version.counter + 1, timestamp=self._clock.now_ms()
-        )
+    def _change(self, topic: TopicConfig) -> None:
+        version = self._next_version()
+        self.write_ahead(topic.topic_name, topic, version)
+        self._topics[topic.topic_name] = topic
+        self._became(version)
+
+    def _show_queue(self, topic: str, queue_id: int) -> bool:
+        """Its topic has that queue from now on; whether it had not before."""
+        found = self._topics.get(topic)
+        if found is not None and queue_id < max(found.read_queue_nums, found.write_queue_nums):
+            return False
+        if not names.is_name(topic) or queue_id >= QUEUE_COUNT_MAX:
+            return False
+        self._change(_widened(found or _topic(topic, 1), queue_id + 1))
+        return True
+
+    def _was_missed(self, topic: str) -> bool:
+        """Whether a topic that the master does not have was not deleted there.
+
+        The store has messages of it, and no copy of the master's table ever had it: the master may
+        have become one before it knew the topic.
+        """
+        return topic not in self._copied and self.stored_queue_count(topic) > 0
+
+    def _next_version(self) -> DataVersion:
+        if self._is_copy:
+            return in_part(self.version)
+        return changed(self.version, self._clock.now_ms())
+
+    def _became(self, version: DataVersion) -> None:
+        self.version = version
         self.change_count += 1
         self.on_change()
+
+
+def write_nothing(_name: str, _settings: object, _version: DataVersion) -> None:
+    """The `write_ahead` of a table that nobody has to rebuild from the log."""
 
 
 def _topic(name: str, queue_count: int, flags: int = 0) -> TopicConfig:
@@ -241,6 +342,15 @@ def _topic(name: str, queue_count: int, flags: int = 0) -> TopicConfig:
         read_queue_nums=queue_count,
         write_queue_nums=queue_count,
         topic_sys_flag=flags,
+    )
+
+
+def _widened(topic: TopicConfig, queue_count: int) -> TopicConfig:
+    """With at least so many queues."""
+    return replace(
+        topic,
+        read_queue_nums=max(topic.read_queue_nums, queue_count),
+        write_queue_nums=max(topic.write_queue_nums, queue_count),
     )
 
 

@@ -109,9 +109,9 @@ async def check_transactions(broker: Broker) -> None:
     if broker.config.is_slave:
         return
     pending = broker.pending_halves
-    broker.topics.find_or_create(HALF_TOPIC, _TOPIC_QUEUE_COUNT)
     this_round = _Round(broker)
     try:
+        broker.topics.find_or_create(HALF_TOPIC, _TOPIC_QUEUE_COUNT)
         record_missing_ends(broker)
         if pending.progress < pending.doubtful_end:
             # Copies are found by key, so all keys have to be known.

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from roquet.client.admin.member_info import MemberInfo, member_info
-from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.admin.servers import AdminServers, Master, ask_each, change_each
 from roquet.client.admin.topics import delete_topic
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused
@@ -120,7 +120,7 @@ async def put_group(
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         await servers.brokers.ask(master.address, code, AddressedHeader(), write_body(config))
 
-    await ask_each(await servers.masters(cluster, broker), put)
+    await change_each(await servers.masters(cluster, broker), put)
 
 
 async def delete_group(
@@ -132,13 +132,17 @@ async def delete_group(
         group_name=group, remove_offset=not keep_offsets, clean_offset=not keep_offsets
     )
     code = RequestCode.DELETE_SUBSCRIPTIONGROUP
-    await ask_each(
+    retry_topic = RETRY_PREFIX + group
+
+    async def delete_retries() -> None:
+        if await servers.routes.newest(retry_topic, servers.config.timeout_s) is not None:
+            await delete_topic(servers, retry_topic, cluster)
+
+    await change_each(
         await servers.masters(cluster),
         lambda master: servers.brokers.ask(master.address, code, header),
+        delete_retries,
     )
-    retry_topic = RETRY_PREFIX + group
-    if await servers.routes.newest(retry_topic, servers.config.timeout_s) is not None:
-        await delete_topic(servers, retry_topic, cluster)
 
 
 async def group_members(servers: AdminServers, group: str) -> GroupMembers:

@@ -6,7 +6,7 @@ and groups are those that brokers know, with their namespace.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 from roquet.client.admin.config import AdminConfig
 from roquet.client.cluster.brokers import Brokers
@@ -32,6 +32,15 @@ from roquet.protocol.names import TOOLS_GROUP
 
 B = TypeVar("B")
 T = TypeVar("T")
+
+# A change is made, and not known to be as safe as it should be.
+_UNCONFIRMED: Final = frozenset(
+    (
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    )
+)
 
 # Every broker has this group, for tools that read messages and keep no offsets.
 
@@ -129,6 +138,10 @@ class AdminServers:
         return [Master(*each) for each in sorted((await self.route(topic)).masters.items())]
 
 
+async def _nothing() -> None:
+    pass
+
+
 async def ask_each(
     masters: Iterable[Master], ask: Callable[[Master], Awaitable[T]]
 ) -> dict[str, T]:
@@ -136,3 +149,29 @@ async def ask_each(
     masters = list(masters)
     answers = await asyncio.gather(*map(ask, masters))
     return {master.broker_name: answer for master, answer in zip(masters, answers, strict=True)}
+
+
+async def change_each(
+    masters: Iterable[Master],
+    change: Callable[[Master], Awaitable[object]],
+    then: Callable[[], Awaitable[object]] = _nothing,
+) -> None:
+    """Changes what each of them has; `then` the rest is done.
+
+    A master that has made the change, and has no replica to confirm it, keeps neither the others
+    nor the rest from being done. It is raised at the end, as RequestRefused.
+    """
+    unconfirmed = []
+
+    async def changed(master: Master) -> None:
+        try:
+            await change(master)
+        except RequestRefused as refused:
+            if refused.code not in _UNCONFIRMED:
+                raise
+            unconfirmed.append(refused)
+
+    await ask_each(masters, changed)
+    await then()
+    if unconfirmed:
+        raise unconfirmed[0]

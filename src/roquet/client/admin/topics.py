@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.admin.servers import AdminServers, Master, ask_each, change_each
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound
 from roquet.client.moments import moment_of
@@ -145,22 +145,24 @@ async def put_topic(
         header = _put_header(topic, settings, old)
         await servers.brokers.ask(master.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
-    await ask_each(masters, put)
-    if settings.is_ordered:
-        await _keep_order(servers, topic, settings, masters)
+    async def keep_order() -> None:
+        if settings.is_ordered:
+            await _keep_order(servers, topic, settings, masters)
+
+    await change_each(masters, put, keep_order)
 
 
 async def delete_topic(servers: AdminServers, topic: str, cluster: str | None) -> None:
     """At brokers first: a broker that still has it would tell the name servers of it again."""
     header = DeleteTopicHeader(topic=topic)
     code = RequestCode.DELETE_TOPIC_IN_BROKER
-    await ask_each(
+    await change_each(
         await servers.masters(cluster),
         lambda master: servers.brokers.ask(master.address, code, header),
-    )
-    await servers.tell_names(
-        RequestCode.DELETE_TOPIC_IN_NAMESRV,
-        DeleteTopicFromNameServerHeader(topic=topic, cluster_name=cluster),
+        lambda: servers.tell_names(
+            RequestCode.DELETE_TOPIC_IN_NAMESRV,
+            DeleteTopicFromNameServerHeader(topic=topic, cluster_name=cluster),
+        ),
     )
 
 
@@ -274,7 +276,7 @@ async def set_permission(
         header = _put_header(topic, _settings_of(old), old)
         await servers.brokers.ask(master.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
-    await ask_each(masters, change)
+    await change_each(masters, change)
 
 
 async def _configs(servers: AdminServers, master: Master) -> dict[str, TopicConfig]:

@@ -54,6 +54,17 @@ class Deletions:
         kept.update(dict.fromkeys(queues, log_end))
         self._save(kept)
 
+    def revive(self, log_end: int) -> bool:
+        """The log is cut there, because another one goes on: what was deleted since was not.
+
+        Whether there is such a thing. Raises StateNotSaved.
+        """
+        kept = {key: end for key, end in self._ends.items() if end < log_end}
+        if len(kept) == len(self._ends):
+            return False
+        self._save(kept)
+        return True
+
     def limit(self, log_end: int) -> None:
         """The log lost its tail: what is appended there from now on was never deleted.
 

@@ -48,7 +48,10 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
     parts.deletions.load()
     checkpoint = checkpoints.load()
     log.load()
+    has_revived = False
     if cut_end < log.files_end:
+        # Whoever goes on with the log did not delete them.
+        has_revived = parts.deletions.revive(cut_end)
         # What comes in place of what is cut off may be older, and is not safe because that was.
         checkpoints.save(Checkpoint(durable_end=min(checkpoint.durable_end, cut_end)))
     lost_notes = _load_checksum_notes(parts)
@@ -65,7 +68,11 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
         ),
         delay_levels_ms=parts.config.delay_levels_ms,
         distrust_queues=lambda: checkpoints.save(replace(checkpoints.value, queue_timestamp=0)),
-        cutting=Cutting(lambda end: _keep_aside(parts, end, is_wanted=end == cut_end), cut_end),
+        cutting=Cutting(
+            lambda end: _keep_aside(parts, end, is_wanted=end == cut_end),
+            cut_end,
+            has_revived=has_revived,
+        ),
     )
     # Before the checkpoint says that our own records go on up to here.
     parts.checksum_notes.go_on(log, with_checksums=parts.config.write_checksums)

@@ -65,11 +65,12 @@ class Cutting(msgspec.Struct, frozen=True):
     """`keep_aside` is told the end of the log before what lies behind it is cut off.
 
     It says where that is from now on. What follows `end`, where a record ends, goes with it,
-    however good it is.
+    however good it is. With `has_revived`, queues that were deleted behind it are made again.
     """
 
     keep_aside: Callable[[int], Path | None]
     end: int = NO_END
+    has_revived: bool = False
 
 
 def recover(
@@ -94,6 +95,8 @@ def recover(
         start = min(start, _file_start(log, cut_end))
     ends = QueueEnds(log, queues, deletions)
     suspect_from = ends.load(start)
+    if cutting.has_revived:
+        suspect_from = log.start
     if suspect_from is not None and log.files:
         # Should this recovery be cut off, the next one finds queues that are sound, but not whole.
         distrust_queues()

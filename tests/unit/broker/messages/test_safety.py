@@ -27,7 +27,7 @@ from tests.support.late_disk import until_late
 
 TIMEOUT_S = 5.0
 REPLY = Reply(header=OffsetReplyHeader(offset=7))
-EVERY_REPLY = [Late.SAY_SO, Late.REFUSE, Late.IGNORE, Late.WAIT_ON]
+EVERY_REPLY = [Late.SAY_SO, Late.EXPLAIN, Late.REFUSE, Late.IGNORE, Late.WAIT_ON]
 
 
 class Line:
@@ -403,6 +403,13 @@ async def test_without_a_slave_a_send_hears_so_at_once(copied: CopiedLine) -> No
     copied.safety.send_when_safe(copied.client.connection, 300, stored_frames(copied, 1, 2), 2)
     assert await copied.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 1)
     assert await copied.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 2)
+
+
+async def test_without_a_slave_a_change_is_said_to_be_done_here_alone(copied: CopiedLine) -> None:
+    copied.reply(100, Late.EXPLAIN)
+    reply = await copied.client.replied()
+    assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert "done at this broker, but no replica is there" in (reply.remark or "")
 
 
 async def test_a_slave_that_is_too_far_behind_is_none(copied: CopiedLine) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from roquet.broker.replication import tables
+from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.testing import Cluster
 from tests.support.eventually import eventually
 
@@ -48,7 +49,7 @@ async def test_offsets_of_our_own_masters_are_copied_when_they_have_changed() ->
 async def test_offsets_are_copied_more_often_than_all_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("FIRST_PAUSE_S", "PERIOD_S"):
+    for name in ("RETRY_PAUSE_S", "PERIOD_S"):
         monkeypatch.setattr(tables, name, 3600.0)
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
@@ -110,3 +111,19 @@ async def test_what_a_master_refuses_keeps_nothing_else_from_it(
         await cluster._brokers[SLAVE].replication.table_copy.copy()
         assert cluster._brokers["broker-a"].offsets.find("second", topic, 0) == 9
     assert "was refused" in caplog.text
+
+
+async def test_the_tables_come_as_soon_as_there_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RETRY_PAUSE_S", "PERIOD_S"):
+        monkeypatch.setattr(tables, name, 3600.0)
+    async with Cluster(replicas=1) as cluster:
+        await cluster.stop_broker(SLAVE)
+        topic = await cluster.new_topic(queues=3)
+        await cluster.start_broker(SLAVE)
+        slave = cluster._brokers[SLAVE]
+        await eventually(lambda: topic in slave.topics)
+        # And as soon as there is another one.
+        await cluster.kill_master()
+        slave.topics.update(TopicConfig(topic_name="unknown-to-the-master"))
+        await cluster.start_broker()
+        await eventually(lambda: "unknown-to-the-master" not in slave.topics)

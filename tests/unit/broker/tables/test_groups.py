@@ -6,7 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from roquet.broker.errors import BadAttributes, BadName, BadQueueCount, NoMoreGroups, UnknownGroup
+from roquet.broker.errors import (
+    BadAttributes,
+    BadName,
+    BadQueueCount,
+    NoMoreGroups,
+    TableNotWritten,
+    UnknownGroup,
+)
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.protocol.bodies.body import read_body
@@ -216,3 +223,91 @@ def test_what_is_no_change_is_not_announced(change: Callable[[GroupTable], objec
     groups.on_change = lambda: announced.append(1)
     change(groups)
     assert announced == []
+
+
+# --- epochs ---
+
+
+def version(epoch: int, counter: int, timestamp: int = 1) -> DataVersion:
+    return DataVersion(state_version=epoch, counter=counter, timestamp=timestamp)
+
+
+def of_master(known: DataVersion, *groups: GroupConfig) -> GroupConfigTable:
+    named = {each.group_name: each for each in groups}
+    return GroupConfigTable(data_version=known, subscription_group_table=named)
+
+
+def copy_of(known: DataVersion, *groups: GroupConfig) -> GroupTable:
+    """What a slave has."""
+    made = GroupTable(FakeClock(), (), has_epochs=True)
+    made.follow(of_master(known, *groups))
+    return made
+
+
+def refuse(name: str, _settings: object, _version: object) -> None:
+    raise TableNotWritten(name, "no space")
+
+
+def test_a_change_is_written_before_it_is_made() -> None:
+    groups = GroupTable(FakeClock(), (), has_epochs=True)
+    groups.lead(5)
+    written: list[tuple[str, GroupConfig | None, DataVersion, bool]] = []
+    groups.write_ahead = lambda name, settings, known: written.append(
+        (name, settings, known, name in groups)
+    )
+    made = groups.update(group("readers", retry_max_times=3))
+    groups.delete("readers")
+    assert written == [
+        ("readers", made, version(5, 2, START_MS), False),
+        ("readers", None, version(5, 3, START_MS), True),
+    ]
+    assert groups.version == version(5, 3, START_MS)
+
+
+def test_what_an_operator_wants_and_cannot_be_written_is_not_made() -> None:
+    groups = table(group("known"))
+    groups.write_ahead = refuse
+    with pytest.raises(TableNotWritten):
+        groups.update(group("known", retry_max_times=3))
+    with pytest.raises(TableNotWritten):
+        groups.delete("known")
+    assert list(groups) == [group("known")]
+
+
+def test_a_consumer_gets_its_group_although_nothing_can_be_written() -> None:
+    groups = table()
+    groups.write_ahead = refuse
+    assert groups.find_or_create("readers", may_create=True) == group("readers")
+
+
+def test_a_slave_applies_what_is_newer_and_nothing_else() -> None:
+    groups = copy_of(version(5, 7), group("readers"), group("gone"))
+    assert groups.apply("readers", group("readers", retry_max_times=3), version(5, 8))
+    assert groups.apply("gone", None, version(5, 9))
+    assert not groups.apply("readers", None, version(5, 9))
+    assert groups.apply("no/name", group("no/name"), version(5, 10))
+    assert list(groups) == [group("readers", retry_max_times=3)]
+
+
+def test_a_copy_does_not_undo_what_the_log_has_brought() -> None:
+    groups = copy_of(version(5, 7), group("readers"))
+    groups.apply("readers", group("readers", retry_max_times=3), version(5, 8))
+    groups.follow(of_master(version(5, 7), group("readers")))
+    assert list(groups) == [group("readers", retry_max_times=3)]
+    groups.follow(of_master(version(6, 1), group("readers")))
+    assert list(groups) == [group("readers")]
+
+
+def test_what_a_slave_makes_itself_gives_way_to_the_next_copy() -> None:
+    groups = copy_of(version(5, 7), group("readers"))
+    groups.find_or_create("started-here", may_create=True)
+    assert "started-here" in groups
+    groups.follow(of_master(version(5, 7), group("readers")))
+    assert list(groups) == [group("readers")]
+
+
+def test_after_a_cut_of_the_log_only_what_it_has_left_counts() -> None:
+    groups = copy_of(version(5, 7), group("readers", retry_max_times=3))
+    groups.forget_version()
+    assert groups.apply("readers", group("readers"), version(5, 3))
+    assert list(groups) == [group("readers")]

@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from roquet.broker.errors import BadAttributes, BadName, BadQueueCount, NoMoreTopics, UnknownTopic
+from roquet.broker.errors import (
+    BadAttributes,
+    BadName,
+    BadQueueCount,
+    NoMoreTopics,
+    TableNotWritten,
+    UnknownTopic,
+)
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX, TopicFlag, TopicTable, built_in_topics
 from roquet.protocol.bodies.body import read_body
@@ -232,9 +239,9 @@ def test_the_name_server_says_which_topics_are_ordered() -> None:
         "b": True,
         "c": True,
     }
-    assert topics.change_count == 1
+    assert topics.change_count == 2
     topics.set_ordered({"b", "c"})
-    assert topics.change_count == 1
+    assert topics.change_count == 2
 
 
 @pytest.mark.parametrize(
@@ -359,3 +366,167 @@ def test_what_is_no_change_is_not_announced(change: Callable[[TopicTable], objec
     topics.on_change = lambda: announced.append(1)
     change(topics)
     assert announced == []
+
+
+# --- epochs ---
+
+
+def version(epoch: int, counter: int, timestamp: int = 1) -> DataVersion:
+    return DataVersion(state_version=epoch, counter=counter, timestamp=timestamp)
+
+
+def copy_of(known: DataVersion, *topics: TopicConfig) -> TopicTable:
+    """What a slave has."""
+    made = TopicTable(FakeClock(), has_epochs=True)
+    made.follow(of_master(known, *topics))
+    return made
+
+
+def of_master(known: DataVersion, *topics: TopicConfig) -> TopicConfigTable:
+    named = {each.topic_name: each for each in topics}
+    return TopicConfigTable(data_version=known, topic_config_table=named)
+
+
+def test_a_change_is_written_before_it_is_made() -> None:
+    topics = TopicTable(FakeClock(), has_epochs=True)
+    topics.lead(5)
+    written: list[tuple[str, TopicConfig | None, DataVersion, bool]] = []
+    topics.write_ahead = lambda name, settings, known: written.append(
+        (name, settings, known, name in topics)
+    )
+    made = topics.update(topic("orders", 8))
+    topics.delete("orders")
+    assert written == [
+        ("orders", made, version(5, 2, START_MS), False),
+        ("orders", None, version(5, 3, START_MS), True),
+    ]
+    assert topics.version == version(5, 3, START_MS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda topics: topics.update(topic("orders", 8)),
+        lambda topics: topics.find_or_create("%RETRY%readers", 1),
+        lambda topics: topics.delete("known"),
+        lambda topics: topics.set_ordered({"known"}),
+    ],
+)
+def test_what_cannot_be_written_is_not_made(change: Callable[[TopicTable], object]) -> None:
+    topics = table(topic("known"))
+    topics.write_ahead = refuse
+    before = topics.snapshot()
+    with pytest.raises(TableNotWritten, match="no space"):
+        change(topics)
+    assert topics.snapshot() == before
+    assert topics.change_count == 0
+
+
+def refuse(name: str, _settings: object, _version: object) -> None:
+    raise TableNotWritten(name, "no space")
+
+
+def test_a_slave_applies_what_is_newer_and_nothing_else() -> None:
+    topics = copy_of(version(5, 7), topic("orders", 4), topic("bills"))
+    assert topics.apply("orders", topic("orders", 8), version(5, 8))
+    assert topics.apply("bills", None, version(5, 9))
+    assert not topics.apply("orders", None, version(5, 8))
+    assert not topics.apply("orders", None, version(4, 99))
+    assert all_in(topics) == [topic("orders", 8)]
+    assert topics.apply("no/name", topic("no/name"), version(6, 1))
+    assert all_in(topics) == [topic("orders", 8)]
+
+
+def test_a_copy_does_not_undo_what_the_log_has_brought() -> None:
+    topics = copy_of(version(5, 7), topic("orders", 4))
+    topics.apply("orders", topic("orders", 8), version(5, 9))
+    topics.follow(of_master(version(5, 8), topic("orders", 4)))
+    assert all_in(topics) == [topic("orders", 8)]
+    # The copy of the same version may have what was never written to the log.
+    topics.follow(of_master(version(5, 9), topic("orders", 8), topic("older")))
+    assert all_in(topics) == [topic("orders", 8), topic("older")]
+    assert topics.version == version(5, 9)
+
+
+def test_the_table_of_a_successor_wins() -> None:
+    topics = copy_of(version(5, 7), topic("orders", 4), topic("mine"))
+    topics.stored_queue_count = {"mine": 1}.__getitem__
+    topics.follow(of_master(version(6, 1), topic("orders", 2)))
+    assert all_in(topics) == [topic("orders", 2)]
+
+
+def test_what_a_slave_makes_itself_gives_way_to_the_next_copy() -> None:
+    topics = copy_of(version(5, 7), topic("orders"))
+    topics.find_or_create("%RETRY%readers", 1)
+    topics.follow(of_master(version(5, 7), topic("orders")))
+    assert all_in(topics) == [topic("orders")]
+
+
+def test_after_a_cut_of_the_log_only_what_it_has_left_counts() -> None:
+    topics = copy_of(version(5, 7), topic("orders", 8))
+    topics.forget_version()
+    assert topics.apply("orders", topic("orders", 4), version(5, 3))
+    assert all_in(topics) == [topic("orders", 4)]
+    topics.follow(of_master(version(6, 1), topic("orders", 2)))
+    assert all_in(topics) == [topic("orders", 2)]
+
+
+def test_the_topic_of_changes_is_listed_where_there_are_epochs() -> None:
+    assert "rmq_sys_roquet_tables" in TopicTable(FakeClock(), has_epochs=True).system_topics
+    assert "rmq_sys_roquet_tables" not in table().system_topics
+    assert table().is_system("rmq_sys_roquet_tables")
+
+
+# --- queues of which a table says nothing ---
+
+
+def test_a_topic_that_is_made_again_has_all_queues_of_the_store() -> None:
+    topics = TopicTable(FakeClock(), built_in_topics(config()))
+    topics.stored_queue_count = {"orders": 9, "%RETRY%g": 3, "young": 0}.__getitem__
+    assert topics.create_by_send("orders", "TBW102", 4, may_create=True) == topic("orders", 9)
+    assert topics.create_by_send("young", "TBW102", 4, may_create=True) == topic("young", 4)
+    assert topics.find_or_create("%RETRY%g", 1) == topic("%RETRY%g", 3)
+
+
+def test_a_slave_makes_topics_of_queues_that_grow() -> None:
+    topics = table()
+    assert topics.see_queue("orders", 2)
+    assert not topics.see_queue("orders", 1)
+    assert topics.see_queue("orders", 5)
+    assert topics.see_queue("%RETRY%g", 0)
+    for name, queue_id in (
+        ("rmq_sys_roquet_tables", 0),
+        ("SCHEDULE_TOPIC_XXXX", 3),
+        ("no/name", 0),
+        ("orders", QUEUE_COUNT_MAX),
+    ):
+        assert not topics.see_queue(name, queue_id)
+    assert all_in(topics) == [topic("orders", 6), topic("%RETRY%g", 1)]
+
+
+def test_where_the_log_brings_topics_nothing_is_made_of_queues() -> None:
+    topics = copy_of(version(5, 7), topic("orders", 4))
+    assert not topics.see_queue("deleted", 0)
+    assert not topics.see_queue("orders", 7)
+
+
+def test_a_topic_with_messages_that_no_copy_ever_had_is_kept() -> None:
+    topics = table()
+    topics.update(topic("mine"))
+    topics.update(topic("empty"))
+    topics.stored_queue_count = {"mine": 2, "empty": 0, "theirs": 2}.__getitem__
+    topics.follow(of_master(version(0, 50), topic("theirs")))
+    assert {each.topic_name for each in all_in(topics)} == {"mine", "theirs"}
+    # What a copy had, and the next one has not, was deleted.
+    topics.follow(of_master(version(0, 51)))
+    assert {each.topic_name for each in all_in(topics)} == {"mine"}
+
+
+def test_a_lost_table_is_made_of_the_queues_that_are_there() -> None:
+    topics = table(topic("known", 2))
+    made = topics.restore({"rmq_sys_roquet_tables": [0, 1], "orders": [0, 3], "known": [5]})
+    assert made == ["orders"]
+    assert {each.topic_name: each for each in all_in(topics)} == {
+        "known": topic("known", 6),
+        "orders": topic("orders", 4),
+    }

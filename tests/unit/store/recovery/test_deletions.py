@@ -42,6 +42,15 @@ def test_what_comes_behind_a_lost_tail_is_not_deleted(tmp_path: Path) -> None:
     assert load(path).end_of(b"TopicA", 0) == load(path).end_of(b"TopicB", 0) == 300
 
 
+def test_what_was_deleted_in_a_part_of_the_log_that_does_not_count_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "deleted-queues.json"
+    load(path).add([(b"TopicA", 0)], log_start=0, log_end=300)
+    load(path).add([(b"TopicB", 0)], log_start=0, log_end=500)
+    assert not load(path).revive(501)
+    assert load(path).revive(500)
+    assert (load(path).end_of(b"TopicA", 0), load(path).end_of(b"TopicB", 0)) == (300, 0)
+
+
 def test_an_unreadable_list_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "deleted-queues.json"
     path.write_bytes(b"[{}]")
