@@ -158,6 +158,7 @@ def _whole_again(on: ReplicaSet, ledger: Ledger) -> list[str]:
         if violations:
             return violations
         if attempt == "when all are back":
+            on.until_in_sync(master, numbers)
             master.kill()
             successor = on.master(other_than=master)
             on.start(master)
@@ -237,6 +238,8 @@ def _founded(on: ReplicaSet, ledger: Ledger, findings: Findings) -> Findings:
         longest.kill()
         longest.words = ("--found",)
         on.start(longest)
+        # Once; its next start finds the others.
+        longest.words = ()
     findings.violations += _whole_again(on, ledger)
     findings.counts["etcd wiped"] = 1
     findings.add(ledger.counted())

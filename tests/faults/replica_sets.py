@@ -35,7 +35,7 @@ _ANSWER_TIMEOUT_S: Final = 2.0
 _SETTINGS: Final = {
     "haSendHeartbeatInterval": "500",
     "slaveTimeout": "500",
-    "replication.lagSeconds": "2",
+    "replication.lagSeconds": "5",
 }
 _WITH_ETCD: Final = {"replication.leaseSeconds": str(LEASE_S)}
 
