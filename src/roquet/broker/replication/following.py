@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from roquet.broker.replication.both_ways import both_ways
+from roquet.broker.replication.copies import do_nothing
 from roquet.broker.replication.errors import Diverged, LinkClosed, LinkError, reason_of
 from roquet.broker.replication.frames import FrameReader, encode_epoch_report, encode_report
 from roquet.broker.replication.greeting import greet_master
@@ -62,6 +63,8 @@ class MasterLink:
         self._trust = trust
         self._tls = tls
         self._on_diverged = on_diverged
+        # Called before the first byte of a new link, which may be one to another master.
+        self.on_linked: Callable[[], None] = do_nothing
         self._clock = clock
         self._store = store
         self._copy: LogCopy = store.follow()
@@ -137,6 +140,7 @@ class MasterLink:
             wire = await self._wire(sock, host)
             if self._trust is not None:
                 await self._greet(wire, self._trust)
+            self.on_linked()
             log.info("following master %s from %d on", address, self._copy.begin())
             self._frames = FrameReader(self.epoch)
             self._heard_at_s = self._clock.monotonic_s()

@@ -10,10 +10,10 @@ from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.slice import DeliverySlice
-from roquet.broker.delays.timers import TimerProgress, Timers
+from roquet.broker.delays.timers import Timers
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import SystemClock
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.offset_table import DelayOffsetTable, TimerProgress
 from roquet.store.message_store import MessageStore
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.stores import open_store
@@ -138,7 +138,8 @@ async def test_both_files_follow_the_disk(
     delays.deliver(DeliverySlice(Receiver(), clock))
     delays.propose()
     store.flush()
-    delays.confirm(store.synced_end)
+    delays.levels.state.confirm(store.synced_end)
+    delays.timers.state.confirm(store.synced_end)
     assert delays.levels.state.value.offset_table[1] == 1
     assert delays.timers.state.value.next_offset == 1
 

@@ -35,7 +35,7 @@ async def test_a_slave_is_told_what_the_disk_knows_and_no_more(
     delays.levels._levels[0].offset = 6
     delays.propose()
     assert await told() == {}
-    delays.confirm(bed.broker.store.log_end)
+    bed.broker.progress.confirm(bed.broker.store.log_end)
     assert (await told())[1] == 6
 
 
