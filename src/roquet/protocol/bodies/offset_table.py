@@ -14,6 +14,14 @@ from roquet.protocol.bodies.queue_table import QueueTable
 from roquet.protocol.fields import Int32, Int64
 
 
+class TransactionProgress(Body, kw_only=True):
+    """Ours: up to where the check has dealt with half messages, and needs no op messages."""
+
+    half_offset: Int64 = always(0)
+    op_offset: Int64 = always(0)
+    true_at: Int64 | None = None
+
+
 class ConsumerOffsetTable(Body, kw_only=True):
     """Reply to 43, and the state file of the same content. Keys are "topic@group"."""
 
@@ -22,7 +30,7 @@ class ConsumerOffsetTable(Body, kw_only=True):
     offset_table: dict[str, dict[Int32, Int64]] = always({})
     pull_offset_table: dict[str, dict[Int32, Int64]] = field(default_factory=dict)
     # Ours, in the state file alone: the last one is what the table has for the transaction check.
-    transaction_progress: list["TransactionProgress"] = field(default_factory=list)
+    transaction_progress: list[TransactionProgress] = field(default_factory=list)
 
 
 class DelayOffsetTable(Body, kw_only=True):
@@ -39,14 +47,6 @@ class TimerProgress(Body, kw_only=True):
     delivered_until_s: Int64 = always(0)
     first_offset: Int64 = always(0)
     next_offset: Int64 = always(0)
-    true_at: Int64 | None = None
-
-
-class TransactionProgress(Body, kw_only=True):
-    """Ours: up to where the check has dealt with half messages, and needs no op messages."""
-
-    half_offset: Int64 = always(0)
-    op_offset: Int64 = always(0)
     true_at: Int64 | None = None
 
 

@@ -173,3 +173,16 @@ def test_members_are_followed_though_they_are_away() -> None:
     known = {each.replica_id: each for each in office.copies.followers()}
     assert (known[2].confirmed_end, known[2].is_linked) == (4900, False)
     assert (known[3].confirmed_end, known[3].caught_up_at_s) == (5000, 100.0)
+
+
+def test_slaves_that_cannot_tell_for_which_log_a_table_is_true_have_the_shortest_of_theirs() -> (
+    None
+):
+    log = Log()
+    assert log.copies.plain_end == EVERYTHING
+    near = log.slave(4800)
+    log.slave(4900)
+    log.copies.join(Slave("elsewhere:1", 10, 10, replica_id=2))
+    assert log.copies.plain_end == 4800
+    log.copies.leave(near)
+    assert log.copies.plain_end == 4900
