@@ -6,7 +6,7 @@ What comes back of such a value shows, member by member, what a peer has underst
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -65,7 +65,7 @@ def _value(annotation: Any, numbers: Iterator[int]) -> Any:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _value(arguments[0], numbers)
-    if origin is UnionType:
+    if origin in (UnionType, Union):
         return _value(next(a for a in arguments if a is not NoneType), numbers)
     if origin is list:
         return [_value(arguments[0], numbers)]

@@ -102,6 +102,8 @@ _UNKNOWN_TO_ALL = {
     "BatchAck.broker_name",
     "ConsumerOffsetTable.group_topic_map",
     "ConsumerOffsetTable.pull_offset_table",
+    "ConsumerOffsetTable.transaction_progress",
+    "DelayOffsetTable.true_at",
     "TopicConfig.mapping_detail",
 }
 UNKNOWN = {

@@ -224,7 +224,7 @@ class World:
 
     async def save_offsets(self) -> None:
         broker = self._mortal.broker
-        broker.pending_halves.commit_progress()
+        broker.pending_halves.commit_progress(broker.store.synced_end)
         await broker.offset_saver.until_saved()
         self._model.save_progress()
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from roquet.access.guard import AccessGuard
 from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
+from roquet.broker.delays.delivering import save_progress
 from roquet.broker.delays.loading import loaded_delays
-from roquet.broker.delays.timers import TimerProgress
 from roquet.broker.loading import (
     WITHOUT_REPLICAS,
     Beginning,
@@ -41,6 +41,7 @@ from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.ended_transactions import EndedTransactions
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.progress import ProgressTables
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
@@ -57,7 +58,7 @@ from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import Services
 from roquet.net.tls.contexts import ServerTls
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.offset_table import DelayOffsetTable, TimerProgress
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.message import Property
@@ -99,11 +100,12 @@ def assembled(
     topics.check_promises()
     group_saver = kept("subscriptionGroup.json", groups)
     offset_saver = kept("consumerOffset.json", offsets)
-    delay_state = DurableState(DelayOffsetTable())
-    delay_saver = kept("delayOffset.json", delay_state)
-    timer_state = DurableState(TimerProgress())
-    timer_saver = kept("timers.json", timer_state)
-    adopt_apache_timers(timer_state, disk, config.store.layout.config / "timercheck")
+    progress = ProgressTables(
+        DurableState(DelayOffsetTable()), DurableState(TimerProgress()), offsets.transactions
+    )
+    delay_saver = kept("delayOffset.json", progress.levels)
+    timer_saver = kept("timers.json", progress.timers)
+    adopt_apache_timers(progress.timers, disk, config.store.layout.config / "timercheck")
     copies = _copies(config, clock, lambda: store.log_end)
     safety = Safety(
         clock,
@@ -119,10 +121,11 @@ def assembled(
     stack.callback(arrivals.close)
     stack.callback(safety.close)
     store = opened_store(config, clock, disk, safety, beginning)
+    progress.settle(store.log_end)
     pending_halves = PendingHalves(store, offsets)
-    delays = loaded_delays(store, clock, config.store.delay_levels_ms, delay_state, timer_state)
+    delays = loaded_delays(store, clock, config.store.delay_levels_ms, progress)
     stack.callback(lambda: close_store(broker))
-    tables = SlaveTables(topics, groups, offsets, delay_state)
+    tables = SlaveTables(topics, groups, offsets, progress)
     table_log = TableLog(store, tables, _form(config))
     load_table_log(config, table_log, beginning, lost)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
@@ -132,8 +135,8 @@ def assembled(
     registrar = _registrar(config, peers, clock, lambda: broker)
     topics.on_change = partial(_save_and_tell, topic_saver, registrar)
     groups.on_change = group_saver.save_soon
-    delay_state.on_change = delay_saver.save_soon
-    timer_state.on_change = timer_saver.save_soon
+    progress.levels.on_change = delay_saver.save_soon
+    progress.timers.on_change = timer_saver.save_soon
     services = Services(config.broker_name)
     replication = Replication(
         config,
@@ -163,6 +166,7 @@ def assembled(
         expiry=Expiry(store, clock, lambda: broker.config.store),
         refused_writes=RefusedWrites(clock),
         late_sends=LateSends(clock, config.send_wait_s_max),
+        progress=progress,
         delays=delays,
         pending_halves=pending_halves,
         table_log=table_log,
@@ -233,6 +237,7 @@ def _log_is_safe(broker: Broker, end: int) -> None:
     if broker.config.waits_for_slaves:
         broker.store.hold_back(replication.copies.shown_end)
     broker.arrivals.log_is_safe(end)
+    save_progress(broker)
     if replication.master_link is not None:
         replication.master_link.report_soon()
 

@@ -19,6 +19,7 @@ from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.ended_transactions import EndedTransactions
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.progress import ProgressTables
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
@@ -54,6 +55,7 @@ class Broker(msgspec.Struct):
     expiry: Expiry
     refused_writes: RefusedWrites
     late_sends: LateSends
+    progress: ProgressTables
     delays: Delays
     pending_halves: PendingHalves
     # Changes of topics and groups, where there are epochs.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.timers import TimerProgress, apache_progress
+from roquet.broker.delays.timers import apache_progress
 from roquet.broker.messages.safety import Safety
 from roquet.broker.replication.table_log import TableLog
 from roquet.broker.replication.trust import Trust
@@ -15,6 +15,7 @@ from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.saving import SavedTable
 from roquet.clock import Clock
 from roquet.disk import Disk
+from roquet.protocol.bodies.offset_table import TimerProgress
 from roquet.state_file import BadStateFile, StateFile
 from roquet.store.checksummed import NO_END
 from roquet.store.message_store import MessageStore
@@ -71,12 +72,14 @@ def load_table_log(
 
 def adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: Path) -> None:
     """What an Apache broker of 5.x delivered before us; what it does not say comes twice."""
-    if state.value != TimerProgress():
+    if state.known:
         return
     try:
-        state.value = StateFile(disk, path).load(apache_progress) or TimerProgress()
+        progress = StateFile(disk, path).load(apache_progress)
     except BadStateFile as error:
         log.warning("timers may come again: %s", error)
+    else:
+        state.adopt([] if progress is None else [progress])
 
 
 def opened_store(
@@ -123,14 +126,15 @@ def opened_store(
 
 def close_store(broker: Broker) -> None:
     """With how far delays and transactions have come."""
-    store, delays = broker.store, broker.delays
+    store, progress = broker.store, broker.progress
     try:
         store.close()
     finally:
         # What a slave knows of these it has from its master.
         if not broker.config.is_slave:
-            # Now everything is on disk, or what the store could save of it.
-            delays.confirm(store.synced_end)
-            delays.propose()
-            delays.confirm(store.synced_end)
-            broker.pending_halves.commit_progress()
+            # Now everything is on disk, or what the store could save of it. Which replicas have it
+            # does not matter: if it is cut off one day, what is saved here goes with it.
+            progress.confirm(store.synced_end)
+            broker.delays.propose()
+            progress.confirm(store.synced_end)
+            broker.pending_halves.commit_progress(store.synced_end)

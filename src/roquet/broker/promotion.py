@@ -33,13 +33,11 @@ def promote(broker: Broker, epoch: int) -> None:
     # What the last copies of the tables did not have, and the log does.
     broker.table_log.apply(are_new=True)
     broker.table_log.lead(epoch)
+    # What the master said of its progress counts as far as its log has come here.
+    broker.progress.settle(store.log_end)
     broker.pending_halves.load()
     broker.delays = loaded_delays(
-        store,
-        broker.clock,
-        broker.config.store.delay_levels_ms,
-        broker.delays.levels.state,
-        broker.delays.timers.state,
+        store, broker.clock, broker.config.store.delay_levels_ms, broker.progress
     )
     start_leading(broker)
     # At once: clients find it with their next look at the routes.

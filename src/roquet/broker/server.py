@@ -86,6 +86,9 @@ async def started(
     # more, then nobody is served, then everything is saved.
     async with AsyncExitStack() as stack:
         broker = assembled(config, clock, disk, stack, beginning)
+        # What was true for a longer log alone is forgotten before this one grows.
+        for saver in (broker.delay_saver, broker.timer_saver, broker.offset_saver):
+            await saver.until_saved()
         obey_log_level_from_start(broker.config.log_level)
         if broker.config.sql_filters:
             load_sql_filters()

@@ -174,7 +174,7 @@ async def _save_offsets(broker: Broker) -> None:
         await broker.pauses.pause(pause_ms)
         age_ms += pause_ms()
         if not broker.config.is_slave:
-            broker.pending_halves.commit_progress()
+            broker.pending_halves.commit_progress(broker.replication.safe_end)
         broker.offset_saver.save_soon()
 
 
@@ -199,13 +199,27 @@ async def _copy_offsets(broker: Broker) -> None:
         await asyncio.sleep(min(pause_s, tables.PERIOD_S))
         begin_s = broker.clock.monotonic_s()
         await broker.replication.table_copy.copy_offsets()
+        await broker.replication.table_copy.copy_progress()
         took_s = broker.clock.monotonic_s() - begin_s
 
 
 async def _note_progress(broker: Broker) -> None:
+    """As soon as something is delivered; then each time after twice as long, up to the interval.
+
+    A broker that is killed again and again before its first interval is over would deliver the same
+    messages in each of its lives. What is delivered has to be on disk for that, too.
+    """
+    age_ms = _FIRST_SAVE_MS
+
+    def pause_ms() -> int:
+        return min(age_ms, broker.config.save_delays_interval_ms)
+
     while True:
-        await broker.pauses.pause(lambda: broker.config.save_delays_interval_ms)
+        await broker.delays.until_delivered()
         broker.delays.propose()
+        broker.store.sync_soon()
+        await broker.pauses.pause(pause_ms)
+        age_ms += pause_ms()
 
 
 async def _expire(broker: Broker) -> None:

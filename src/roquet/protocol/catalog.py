@@ -44,10 +44,10 @@ from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
 from roquet.protocol.bodies.names import ConsumerIds, GroupList, TopicList
 from roquet.protocol.bodies.offset_table import (
+    AllProgress,
     ConsumerOffsetTable,
     ConsumerStatus,
     CorrectionOffsets,
-    DelayOffsetTable,
     ResetOffsetList,
     ResetOffsets,
 )
@@ -387,7 +387,12 @@ _REPLICAS: Final = (
         replicas.AllOffsetsReplyHeader,
         reply_body=ConsumerOffsetTable,
     ),
-    Entry(Code.GET_ALL_DELAY_OFFSET, reply_body=DelayOffsetTable),
+    Entry(
+        Code.GET_ALL_DELAY_OFFSET,
+        replicas.AllOffsetsHeader,
+        replicas.AllProgressReplyHeader,
+        reply_body=AllProgress,
+    ),
     Entry(Code.GET_TIMER_CHECK_POINT, reply_body=_timer_checkpoint),
     Entry(Code.GET_TIMER_METRICS, reply_body=TimerMetrics),
     Entry(Code.ADD_BROKER, replicas.AddBrokerHeader),

@@ -9,6 +9,7 @@ RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"  # whose offsets are those of the transaction check
 
 TEMPLATE_TOPIC: Final = "TBW102"  # what topics made by a send inherit from
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"

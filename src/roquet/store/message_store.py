@@ -176,6 +176,10 @@ class MessageStore:
         """Bring everything to disk now. Only without the thread. Raises SyncFailed."""
         self._flusher.flush()
 
+    def sync_soon(self) -> None:
+        """Have the thread bring the log to disk now, whatever the interval is."""
+        self._flusher.want()
+
     # Following another store
 
     def follow(self) -> LogCopy:

@@ -4,8 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from roquet.broker.broker import Broker
+from roquet.broker.server import serve_broker
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.tables.offsets import transaction_progress_of
+from roquet.clock import SystemClock
+from roquet.protocol.bodies.offset_table import AllProgress, TimerProgress, TransactionProgress
+from roquet.protocol.names import HALF_TOPIC
 from tests.support.broker_bed import broker_bed
+from tests.support.drafts import draft
+from tests.support.quick_disk import QuickDisk
 from tests.support.stores import messages, small_config
+from tests.support.waiting import put_delayed
 
 TOPIC, GROUP = "topic", "group"
 
@@ -21,6 +31,51 @@ async def test_a_message_in_the_place_of_a_lost_one_is_still_to_be_consumed(tmp_
     async with broker_bed(tmp_path) as bed:
         assert bed.put(topic=TOPIC).queue_offset == 2
         assert bed.broker.offsets.find(GROUP, TOPIC, 0) == 2
+
+
+async def test_progress_that_a_shorter_log_does_not_have_is_forgotten_before_that_grows(
+    tmp_path: Path,
+) -> None:
+    """Messages that were delivered behind the cut wait again; so do transactions."""
+    config = BrokerConfig(store=small_config(tmp_path, delay_levels_ms=(3_600_000,)), listen_port=0)
+    async with serve_broker(config, SystemClock(), QuickDisk()) as broker:
+        put_waiting(broker, 3)
+        note_progress(broker, 1)
+        cut_end = broker.store.log_end
+        put_waiting(broker, 1)
+        note_progress(broker, 3)
+    async with serve_broker(config, SystemClock(), QuickDisk(), cut_end=cut_end) as broker:
+        assert broker.store.log_end == cut_end
+        assert broker.delays.levels.offsets()[1] == 1
+        assert transaction_progress_of(broker.offsets.snapshot()).half_offset == 1
+        for saver in (broker.delay_saver, broker.timer_saver, broker.offset_saver):
+            assert saver._saved_count > 0
+        # As long as it was, but with other messages.
+        put_waiting(broker, 3)
+        files = [path.read_bytes() for path in sorted((tmp_path / "config").glob("*.json"))]
+    assert not any(b":3" in content for content in files)
+
+
+def put_waiting(broker: Broker, count: int) -> None:
+    for _ in range(count):
+        put_delayed(broker.store)
+        broker.store.append(draft(topic=HALF_TOPIC))
+
+
+def note_progress(broker: Broker, offset: int) -> None:
+    """As if all before it were delivered, and all transactions dealt with."""
+    progress = broker.progress
+    progress.withdraw()
+    progress.follow(
+        AllProgress(
+            offset_table={1: offset},
+            timers=TimerProgress(next_offset=offset),
+            transactions=TransactionProgress(half_offset=offset),
+        ),
+        broker.store.log_end,
+    )
+    progress.confirm(broker.store.log_end)
+    broker.delays.levels._levels[0].offset = broker.pending_halves.progress = offset
 
 
 async def test_topics_are_made_again_after_their_queues(

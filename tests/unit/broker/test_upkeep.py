@@ -11,9 +11,12 @@ from roquet.broker.registration import Registered
 from roquet.broker.upkeep import _save_offsets, _scrub, learn, start_upkeep
 from roquet.net.service import OnFailure
 from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.store.config import FlushMode
 from tests.support.broker_bed import broker_bed
 from tests.support.eventually import eventually
 from tests.support.full_disk import FullDisk
+from tests.support.stores import small_config
+from tests.support.waiting import put_delayed, put_timer
 
 
 async def test_damage_that_nobody_reads_is_found_and_told(
@@ -89,6 +92,30 @@ async def test_offsets_of_an_old_broker_are_saved_by_the_interval(
         )
         await eventually(lambda: len(pauses) > 3)
         assert pauses[:4] == [1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("flush_mode", FlushMode)
+async def test_a_young_broker_saves_what_it_delivered_at_once(
+    tmp_path: Path, flush_mode: FlushMode
+) -> None:
+    # Nothing is synced, or saved, by the clock in the time of this test.
+    config = small_config(
+        tmp_path, flush_mode=flush_mode, flush_interval_ms=60_000, delay_levels_ms=(1,)
+    )
+    async with broker_bed(tmp_path, store=config, save_delays_interval_ms=86_400_000) as bed:
+        start_upkeep(bed.broker)
+        levels, timers = (
+            tmp_path / "config" / each for each in ("delayOffset.json", "timers.json")
+        )
+        # The second one comes after a save, and waits for no more than the broker is old.
+        for count in (1, 2):
+            put_delayed(bed.broker.store)
+            bed.clock.advance(1)
+            bed.broker.delays.ring(0)
+            await eventually(partial(_has, levels, b'"1":%d' % count))
+        put_timer(bed.broker.store, 1)
+        bed.broker.delays.ring(0)
+        await eventually(partial(_has, timers, b'"nextOffset":1'))
 
 
 @pytest.mark.slow

@@ -4,7 +4,9 @@ A message of level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX, and its queue 
 time of its delivery in place of a tags code. All messages of a level wait equally long, so a
 queue is in the order of delivery, and its first message says when to look again.
 
-    config/delayOffset.json   {"offsetTable": {"1": 15}}   level -> offset of its first message
+    config/delayOffset.json   {"offsetTable": {"1": 15}, ...}   level -> offset of its first message
+
+Of the rest of that file `tables/durable_state.py` speaks.
 """
 
 import math
@@ -96,11 +98,11 @@ class DelayLevels:
             if end
         }
 
-    def propose(self) -> None:
-        """Lets the file follow, as soon as what was delivered is on disk."""
+    def propose(self) -> bool:
+        """Lets the file follow, as soon as what was delivered is safe; whether that is awaited."""
         # A level that is not set up any more, and has no queue, is still in the file.
         offsets = self.state.value.offset_table | self.offsets()
-        self.state.propose(DelayOffsetTable(offset_table=offsets), self._store.log_end)
+        return self.state.propose(DelayOffsetTable(offset_table=offsets), self._store.log_end)
 
     def _loaded_offset(self, queue_id: int) -> int:
         """What the file says, if the queue has that: it may have lost its end in a power cut."""

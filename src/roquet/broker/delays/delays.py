@@ -26,6 +26,8 @@ class Delays:
         self.timers = timers
         self._sources: list[DelayLevels | Timers] = [levels, timers]
         self._is_rung = asyncio.Event()
+        # What is not proposed yet.
+        self._has_delivered = asyncio.Event()
         self._wake_ms: int | None = None
 
     def deliver(self, part: DeliverySlice) -> None:
@@ -33,8 +35,13 @@ class Delays:
         self._steps.look()
         # Whoever was second comes first: one that is behind must not stop the other.
         self._sources.reverse()
-        for source in self._sources:
-            source.deliver(part)
+        count_left = part.count_left
+        try:
+            for source in self._sources:
+                source.deliver(part)
+        finally:
+            if part.count_left < count_left:
+                self._has_delivered.set()
 
     @property
     def next_due_ms(self) -> int | None:
@@ -66,12 +73,12 @@ class Delays:
         except TimeoutError:
             pass
 
-    def propose(self) -> None:
-        """Lets the files follow, as soon as what was delivered is on disk."""
-        self.levels.propose()
-        self.timers.propose()
+    async def until_delivered(self) -> None:
+        """Returns when something was delivered that no file says yet, nor will say soon."""
+        await self._has_delivered.wait()
 
-    def confirm(self, synced_end: int) -> None:
-        """The log is safe up to `synced_end`, so the files may say as much."""
-        self.levels.state.confirm(synced_end)
-        self.timers.state.confirm(synced_end)
+    def propose(self) -> None:
+        """Lets the files follow, as soon as what was delivered is safe."""
+        is_levels_taken, is_timers_taken = self.levels.propose(), self.timers.propose()
+        if is_levels_taken and is_timers_taken:
+            self._has_delivered.clear()

@@ -70,8 +70,8 @@ def slice_length_s(since_last_s: float, *, is_alone: bool) -> float:
 
 
 def save_progress(broker: Broker) -> None:
-    """To be called every now and then: what is on disk by now may be said to be delivered."""
-    broker.delays.confirm(broker.store.synced_end)
+    """To be called every now and then: what is safe by now may be said to be done."""
+    broker.progress.confirm(broker.replication.safe_end)
 
 
 def redeliver(broker: Broker, records: Sequence[bytes]) -> None:

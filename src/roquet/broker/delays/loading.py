@@ -3,10 +3,9 @@
 from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
-from roquet.broker.delays.timers import TimerProgress, Timers
-from roquet.broker.tables.durable_state import DurableState
+from roquet.broker.delays.timers import Timers
+from roquet.broker.tables.progress import ProgressTables
 from roquet.clock import Clock
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.store.message_store import MessageStore
 
 
@@ -14,9 +13,8 @@ def loaded_delays(
     store: MessageStore,
     clock: Clock,
     delay_levels_ms: tuple[int, ...],
-    level_state: DurableState[DelayOffsetTable],
-    timer_state: DurableState[TimerProgress],
+    progress: ProgressTables,
 ) -> Delays:
     steps = ClockSteps(store, clock)
-    levels = DelayLevels(store, clock, steps, delay_levels_ms, level_state)
-    return Delays(clock, steps, levels, Timers(store, clock, steps, timer_state))
+    levels = DelayLevels(store, clock, steps, delay_levels_ms, progress.levels)
+    return Delays(clock, steps, levels, Timers(store, clock, steps, progress.timers))

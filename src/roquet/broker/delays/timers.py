@@ -7,12 +7,13 @@ last message that was looked at come the new ones and, after a start, those that
 delivered yet. Of Apache's own files for this, only `config/timercheck` is read, once, to learn
 what Apache has delivered.
 
-    config/timers.json   {"deliveredUntilS": 1700000000, "firstOffset": 15, "nextOffset": 40}
+    config/timers.json   {"deliveredUntilS": 1700000000, "firstOffset": 15, "nextOffset": 40, ...}
 
     firstOffset       the first message that was not delivered
     nextOffset        just past the last message that was looked at
     deliveredUntilS   of those between the two, all that were due in this second or before it
                       are delivered
+    trueAt, earlier   see `tables/durable_state.py`
 """
 
 from collections.abc import Sequence
@@ -23,9 +24,8 @@ from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.delays.timer_wheel import TimerWheel
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
-from roquet.protocol.bodies.body import Body, always
+from roquet.protocol.bodies.offset_table import TimerProgress
 from roquet.protocol.bodies.timer import read_timer_checkpoint
-from roquet.protocol.fields import Int64
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.record import peek_record
@@ -43,14 +43,6 @@ _FOLLOW_SIZE_MAX: Final = 1 << 19
 _TIMERCHECK_SIZE: Final = 56  # after that, the file is empty
 _OUT_MS: Final = Property.TIMER_OUT_MS.encode()
 _OUT_MS_DIGITS_MAX: Final = 15
-
-
-class TimerProgress(Body, kw_only=True):
-    """What `timers.json` holds."""
-
-    delivered_until_s: Int64 = always(0)
-    first_offset: Int64 = always(0)
-    next_offset: Int64 = always(0)
 
 
 @final
@@ -112,10 +104,10 @@ class Timers:
         )
         return min(times, default=None)
 
-    def propose(self) -> None:
-        """Lets the file follow, as soon as what was delivered is on disk."""
+    def propose(self) -> bool:
+        """Lets the file follow, as soon as what was delivered is safe; whether that is awaited."""
         if self._offset < self._loaded_end:
-            return  # The file is still needed to tell what was delivered before the start.
+            return False  # The file is needed to tell what was delivered before the start.
         wheels = self._wheels.values()
         # The smallest of all: a second is over when it is for every message that waits.
         next_s = min((each.next_s for each in wheels if each.next_s is not None), default=1)
@@ -125,7 +117,7 @@ class Timers:
             first_offset=min(firsts, default=self._offset),
             next_offset=self._offset,
         )
-        self.state.propose(progress, self._store.log_end)
+        return self.state.propose(progress, self._store.log_end)
 
     def _second(self, era: int, now_ms: int) -> int:
         """What the clock would say now, had nobody set it since then."""

@@ -97,12 +97,13 @@ def get_earliest_store_time(broker: Broker, request: Request[EarliestStoreTimeHe
 def get_all_consumer_offsets(broker: Broker, request: Request[AllOffsetsHeader]) -> Reply:
     known_version = request.header.known_version
     if known_version is None:
-        return Reply(body=broker.offsets.to_bytes())
+        # Slaves of Apache use what it says of transactions as it is.
+        return Reply(body=write_body(broker.offsets.snapshot(broker.replication.copies.plain_end)))
     version = broker.offsets.version
     header = AllOffsetsReplyHeader(version=version)
     if known_version == version:
         return Reply(header=header)
-    return Reply(header=header, body=broker.offsets.to_bytes())
+    return Reply(header=header, body=write_body(broker.offsets.snapshot()))
 
 
 def clone_group_offsets(broker: Broker, request: Request[CloneGroupOffsetHeader]) -> Parked:

@@ -154,6 +154,12 @@ class Copies:
             return EVERYTHING
         return max(self.confirmed_end, self._shown_end)
 
+    @property
+    def plain_end(self) -> int:
+        """What all slaves have that cannot tell for which log a table is true: those of Apache."""
+        ends = (slave.confirmed_end for slave in self.slaves if slave.replica is None)
+        return min(ends, default=EVERYTHING)
+
     def followers(self) -> list[Follower]:
         """Of those that can be in sync: all that are linked, were, or should be."""
         known = dict(self._gone)

@@ -9,6 +9,7 @@ from typing import Final, final
 
 from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.both_ways import both_ways
+from roquet.broker.replication.copies import do_nothing
 from roquet.broker.replication.decisions import check_cut
 from roquet.broker.replication.errors import (
     CutRefused,
@@ -73,6 +74,8 @@ class MasterLink:
         self._on_diverged = on_diverged
         # What lies before it is known to be acknowledged, and never cut; 0 without etcd.
         self.acknowledged_end = 0
+        # Called before the first byte of a new link, which may be one to another master.
+        self.on_linked: Callable[[], None] = do_nothing
         self._clock = clock
         self._store = store
         self._copy: LogCopy = store.follow()
@@ -84,8 +87,6 @@ class MasterLink:
         self._heard_at_s = 0.0
         self._said = ""
         self._said_at_s = 0.0
-        # Called whenever there is a link again.
-        self.on_linked: Callable[[], None] = lambda: None
         # Where the log comes from now; None without a link.
         self.master: str | None = None
         # Why there is none, if trying again does not help.
@@ -155,12 +156,12 @@ class MasterLink:
             wire = await self._wire(sock, host)
             if self._trust is not None:
                 await self._greet(wire, self._trust)
+            self.on_linked()
             log.info("following master %s from %d on", address, self._copy.begin())
             self._frames = FrameReader(self.epoch)
             self._heard_at_s = self._clock.monotonic_s()
             self.master = address
             self.problem = None
-            self.on_linked()
             try:
                 await both_ways(self._report(wire), self._receive(wire))
             finally:

@@ -69,6 +69,9 @@ class Replication:
         self.following: list[asyncio.Task[None] | None] = []
         # Set by whoever finds that this broker cannot go on as it is; see `life`.
         self.rebirth: asyncio.Future[Rebirth] = asyncio.get_running_loop().create_future()
+        self.table_copy = TableCopy(
+            peers, config.own_account, tables, lambda: self.master_address, self._is_followed
+        )
         if config.is_slave:
             self.master_link = MasterLink(
                 config,
@@ -81,8 +84,17 @@ class Replication:
                 # As calls to the master's other ports are.
                 tls=peers.tls,
             )
-            self.master_link.on_linked = self.tables_wanted.set
-        self.table_copy = TableCopy(peers, config.own_account, tables, lambda: self.master_address)
+            self.master_link.on_linked = self._linked
+
+    @property
+    def safe_end(self) -> int:
+        """What lies before it in the log is on disk and, where they are waited for, at replicas.
+
+        Of a slave it is what is stored: its master vouches for it.
+        """
+        if self.config.is_slave:
+            return self._store.stored_end
+        return min(self._store.synced_end, self.copies.shown_end)
 
     @property
     def epoch(self) -> int:
@@ -187,6 +199,16 @@ class Replication:
             for each in self.copies.followers()
             if each.is_linked and is_near(each, log_end, now_s, bound)
         ) | {self.config.replica_id}
+
+    def _is_followed(self, epoch: int) -> bool:
+        """Whether the log here is that of a master of this epoch, as far as it goes."""
+        link = self.master_link
+        return link is not None and (self.trust is None or link.epoch == epoch)
+
+    def _linked(self) -> None:
+        """By another link than before, perhaps to another master: its tables are wanted."""
+        self.table_copy.link_made()
+        self.tables_wanted.set()
 
     def _cut(self, end: int) -> None:
         self.begin_again(Rebirth(self.config.broker_id, end))

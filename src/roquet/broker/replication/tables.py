@@ -6,7 +6,13 @@ What the master does not know is told to it: offsets that consumers committed at
 master was away. What becomes of topics and groups that the log has brought is said in `table_log`.
 
 A master of ours says which version of its offsets it has sent, and is asked once a second whether
-there is another one: a slave that steps in should know what was committed last.
+there is another one: a slave that steps in should know what was committed last. The same goes for
+how far it is with messages that wait.
+
+That comes ahead of the log, or after it, and is true only for a log that has what the master stored
+meanwhile (`tables/progress`). A master of ours says how much that is. One of Apache does not: it is
+asked afterwards where its log ends. What waits for the log of one link is forgotten with the next
+link, and asked for again: another master may have another log.
 """
 
 import logging
@@ -17,22 +23,32 @@ import msgspec
 
 from roquet.access.own_account import OwnAccount, request_of
 from roquet.broker.replication.errors import MasterRefused
-from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.groups import GroupTable
-from roquet.broker.tables.offsets import OffsetTable, OwnOffset
+from roquet.broker.tables.offsets import OffsetTable, OwnOffset, transaction_progress_of
+from roquet.broker.tables.progress import ProgressTables
 from roquet.broker.tables.topics import TopicTable
 from roquet.errors import RoquetError
 from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import Body, read_body
 from roquet.protocol.bodies.group_config import GroupConfigTable
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, DelayOffsetTable
+from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.offset_table import (
+    AllProgress,
+    ConsumerOffsetTable,
+    TransactionProgress,
+)
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
+from roquet.protocol.errors import BadBody
 from roquet.protocol.fields import Header, header_reader
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
-from roquet.protocol.headers.replicas import AllOffsetsHeader, AllOffsetsReplyHeader
+from roquet.protocol.headers.replicas import (
+    AllOffsetsHeader,
+    AllOffsetsReplyHeader,
+    AllProgressReplyHeader,
+)
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +61,10 @@ OFFSETS_TIME_SHARE: Final = 0.02
 _TIMEOUT_S: Final = 3.0
 _NAME_SIZE_SHOWN: Final = 100
 _NO_HEADER: Final = NoFields()
+_LOG_END: Final = "commitLogMaxOffset"
 
 _read_version = header_reader(AllOffsetsReplyHeader)
+_read_progress_reply = header_reader(AllProgressReplyHeader)
 
 B = TypeVar("B", bound=Body)
 
@@ -57,12 +75,14 @@ class SlaveTables(msgspec.Struct):
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
-    delay_offsets: DurableState[DelayOffsetTable]
+    progress: ProgressTables
 
 
 @final
 class TableCopy:
-    """Belongs to the event loop. `master_address` is where clients find the master."""
+    """Belongs to the event loop. `master_address` is where clients find the master; `is_followed`
+    says whether the log here is that of a master of some epoch.
+    """
 
     def __init__(
         self,
@@ -70,14 +90,28 @@ class TableCopy:
         account: OwnAccount | None,
         tables: SlaveTables,
         master_address: Callable[[], str | None],
+        is_followed: Callable[[int], bool],
     ) -> None:
         self._peers = peers
         self._account = account
         self._tables = tables
         self._master_address = master_address
+        self._is_followed = is_followed
         self._said = ""
         # Of the offsets that were copied last; None if they were those of a master of Apache.
         self._offsets_version: str | None = None
+        # The same for how far it is with messages that wait; empty if some of it was not taken.
+        self._progress_version: str | None = None
+        # What the last table of offsets said of that.
+        self._transactions = TransactionProgress()
+        self._link_count = 0
+
+    def link_made(self) -> None:
+        """The log comes from now on by another link, and perhaps from another master."""
+        self._link_count += 1
+        self._tables.progress.withdraw()
+        if self._progress_version is not None:
+            self._progress_version = ""
 
     async def copy(self) -> bool:
         """All tables, once; whether they came. What goes wrong is logged."""
@@ -106,15 +140,23 @@ class TableCopy:
             # The next copy of all tables says it, if it is not over by then.
             self._offsets_version = None
 
+    async def copy_progress(self) -> None:
+        """The same for how far it is with messages that wait."""
+        address = self._master_address()
+        if address is None or self._progress_version is None:
+            return
+        try:
+            await self._copy_progress(address, self._progress_version)
+        except RoquetError:
+            self._progress_version = None
+
     async def _copy_from(self, address: str) -> None:
         """Raises NetError, MasterRefused and BadBody."""
         tables = self._tables
         topics = await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
         _say_left_out("topics", tables.topics.follow(topics))
         refusals = await self._copy_offsets(address)
-        tables.delay_offsets.take_over(
-            await self._table(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
-        )
+        await self._copy_progress(address)
         groups = await self._table(
             address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable
         )
@@ -130,9 +172,38 @@ class TableCopy:
         if version == known_version:
             return []
         offsets = read_body(ConsumerOffsetTable, reply.body)
+        self._transactions = transaction_progress_of(offsets)
         refusals = await self._tell_all(address, self._tables.offsets.follow(offsets))
         self._offsets_version = version
         return refusals
+
+    async def _copy_progress(self, address: str, known_version: str = "") -> None:
+        link_count = self._link_count
+        header = AllOffsetsHeader(known_version=known_version)
+        reply = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET, header)
+        said = _read_progress_reply(reply.fields)
+        if said.version is not None and said.version == known_version:
+            return
+        progress = read_body(AllProgress, reply.body)
+        log_end = 0
+        if said.version is None:
+            progress.transactions = self._transactions
+            log_end = await self._log_end(address)
+        # Another master than the one whose log this is may have answered, and while it was asked
+        # the log may have become that of another one.
+        is_of_log = link_count == self._link_count and (
+            said.version is None or self._is_followed(said.epoch or 0)
+        )
+        is_taken = is_of_log and self._tables.progress.follow(progress, log_end)
+        self._progress_version = "" if said.version and not is_taken else said.version
+
+    async def _log_end(self, address: str) -> int:
+        """Raises NetError, MasterRefused and BadBody."""
+        table = (await self._table(address, RequestCode.GET_BROKER_RUNTIME_INFO, KvTable)).table
+        text = table.get(_LOG_END, "")
+        if not (text.isascii() and text.isdigit()):
+            raise BadBody("KvTable", f"{_LOG_END} cannot be {text[:_NAME_SIZE_SHOWN]!r}")
+        return int(text)
 
     async def _table(self, address: str, code: RequestCode, kind: type[B]) -> B:
         return read_body(kind, (await self._ask(address, code)).body)

@@ -14,6 +14,11 @@ How far each group has pulled is kept in memory alone: operators see by it what 
 A slave follows the table of its master. What was committed at the slave itself, while the master
 was away, is its own: it never goes back, and the master is told when it is there again.
 
+The transaction check keeps its progress here as Apache does: as that of the group
+CID_RMQ_SYS_TRANS. It is true only for a log that has what the check stored, so `transactions`
+knows it, too, with the end of that log (see `durable_state`), and the table has what counts there.
+A slave does not take it from its master's table, but from what the master says of it with that end.
+
 Handlers check topic, group and queue before they commit: the table takes any name.
 """
 
@@ -22,14 +27,21 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, final
 
+from msgspec.structs import replace
+
 from roquet.broker.errors import BadOffset
+from roquet.broker.tables.durable_state import DurableState
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
-from roquet.protocol.names import is_name
+from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, TransactionProgress
+from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP, is_name
 
 _SEPARATOR: Final = "@"  # In the file a key is "topic@group"; no name contains it.
 _NAME_SIZE: Final = 8
 _NO_QUEUES: Final[Mapping[int, int]] = MappingProxyType({})
+# Apache makes one queue of each of the two topics of transactions and uses no other.
+HALF_QUEUE_ID: Final = 0
+_HALF_KEY: Final = f"{HALF_TOPIC}{_SEPARATOR}{TRANSACTION_GROUP}"
+_OP_KEY: Final = f"{OP_HALF_TOPIC}{_SEPARATOR}{TRANSACTION_GROUP}"
 
 
 class _QueueOfGroup(NamedTuple):
@@ -51,7 +63,16 @@ class OwnOffset(NamedTuple):
 class OffsetTable:
     """Counts its changes, so that whoever saves it leaves the disk alone when there are none."""
 
-    __slots__ = ("_by_group", "_is_slave", "_name", "_own", "change_count", "pulled_to", "resets")
+    __slots__ = (
+        "_by_group",
+        "_is_slave",
+        "_name",
+        "_own",
+        "change_count",
+        "pulled_to",
+        "resets",
+        "transactions",
+    )
 
     def __init__(self, *, is_slave: bool = False) -> None:
         self._is_slave = is_slave
@@ -63,6 +84,8 @@ class OffsetTable:
         # What a group pulls next, whatever it committed, by the same.
         self.pulled_to: Final[dict[tuple[str, str, int], int]] = {}
         self.change_count = 0
+        self.transactions: Final = DurableState(TransactionProgress())
+        self.transactions.on_change = self._take_transactions
         # No other table has it, nor this one after a restart.
         self._name = os.urandom(_NAME_SIZE).hex()
 
@@ -163,31 +186,39 @@ class OffsetTable:
             self.change_count += 1
 
     def forget_group(self, group: str) -> None:
+        if group == TRANSACTION_GROUP:
+            self.transactions.forget()
         self._forget(lambda queue: queue[0] == group)
         if self._by_group.pop(group, None) is not None:
             self.change_count += 1
 
     def forget_topic(self, topic: str) -> None:
         """A topic of the same name would start at 0: old offsets would skip its messages."""
+        if topic in (HALF_TOPIC, OP_HALF_TOPIC):
+            self.transactions.forget()
         self._forget(lambda queue: queue[1] == topic)
         for group in self.groups_of(topic):
             del self._by_group[group][topic]
             self.change_count += 1
 
-    def snapshot(self) -> ConsumerOffsetTable:
-        """What slaves are told."""
-        return ConsumerOffsetTable(
-            offset_table={
-                f"{topic}{_SEPARATOR}{group}": dict(queues)
-                for group, topics in self._by_group.items()
-                for topic, queues in topics.items()
-            }
-        )
+    def snapshot(self, log_end: int | None = None) -> ConsumerOffsetTable:
+        """What slaves are sent. With `log_end`, what is true for a log that ends there."""
+        table = {
+            f"{topic}{_SEPARATOR}{group}": dict(queues)
+            for group, topics in self._by_group.items()
+            for topic, queues in topics.items()
+        }
+        if log_end is not None:
+            progress = self.transactions.value_at(log_end)
+            for key, offset in ((_HALF_KEY, progress.half_offset), (_OP_KEY, progress.op_offset)):
+                if key in table:
+                    table[key] = {HALF_QUEUE_ID: offset}
+        return ConsumerOffsetTable(offset_table=table)
 
     def follow(self, table: ConsumerOffsetTable) -> list[OwnOffset]:
         """Takes over what the master knows; what it does not know, and has to be told."""
         own = {queue: self.find(*queue) or 0 for queue in self._own}
-        self.merge(table)
+        self.merge(_without_transactions(table))
         behind = []
         for queue, offset in own.items():
             # Not what is known here by now: what the master does not mention has not changed.
@@ -219,7 +250,8 @@ class OffsetTable:
 
     def to_bytes(self) -> bytes:
         """The content of `consumerOffset.json`."""
-        return write_body(self.snapshot())
+        known = list(self.transactions.known)
+        return write_body(replace(self.snapshot(), transaction_progress=known))
 
     def load(self, data: bytes) -> list[str]:
         """Takes over the content of `consumerOffset.json`; returns the keys that were left out.
@@ -228,9 +260,22 @@ class OffsetTable:
         BadBody, and then nothing has changed.
         """
         change_count = self.change_count
-        left_out = self.merge(read_body(ConsumerOffsetTable, data))
+        table = read_body(ConsumerOffsetTable, data)
+        left_out = self.merge(table)
+        self.transactions.adopt(_known_progress(table))
         self.change_count = change_count  # What was read from the file is in the file.
         return left_out
+
+    def _take_transactions(self) -> None:
+        progress = self.transactions.value
+        self.change_count += 1
+        for topic, offset in (
+            (HALF_TOPIC, progress.half_offset),
+            (OP_HALF_TOPIC, progress.op_offset),
+        ):
+            # Where there are no transactions, the table stays without them.
+            if offset != (self.find(TRANSACTION_GROUP, topic, HALF_QUEUE_ID) or 0):
+                self._put(TRANSACTION_GROUP, topic, HALF_QUEUE_ID, offset)
 
     def _put(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         queues = self._by_group.setdefault(group, {}).setdefault(topic, {})
@@ -247,3 +292,30 @@ class OffsetTable:
         self._own = {queue for queue in self._own if not is_gone(queue)}
         for place in [place for place in self.pulled_to if is_gone(place)]:
             del self.pulled_to[place]
+
+
+def transaction_progress_of(table: ConsumerOffsetTable) -> TransactionProgress:
+    """What a table says of the transaction check. For which log that is true, it does not say."""
+    half_queues, op_queues = (
+        table.offset_table.get(key, _NO_QUEUES) for key in (_HALF_KEY, _OP_KEY)
+    )
+    return TransactionProgress(
+        half_offset=max(0, half_queues.get(HALF_QUEUE_ID, 0)),
+        op_offset=max(0, op_queues.get(HALF_QUEUE_ID, 0)),
+    )
+
+
+def _known_progress(table: ConsumerOffsetTable) -> list[TransactionProgress]:
+    """What another broker has changed since it was written here is its own, and of unknown end."""
+    found = transaction_progress_of(table)
+    known = table.transaction_progress
+    if known and replace(known[-1], true_at=None) == found:
+        return known
+    return [] if found == TransactionProgress() else [found]
+
+
+def _without_transactions(table: ConsumerOffsetTable) -> ConsumerOffsetTable:
+    offsets = {
+        key: queues for key, queues in table.offset_table.items() if key not in (_HALF_KEY, _OP_KEY)
+    }
+    return replace(table, offset_table=offsets)

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from roquet.broker.messages.arrivals import QueueName
 from roquet.broker.messages.new_message import NewMessage
-from roquet.broker.transactions.pending_halves import HALF_QUEUE_ID, OVER_TAG
+from roquet.broker.tables.offsets import HALF_QUEUE_ID
+from roquet.broker.transactions.pending_halves import OVER_TAG
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.drafts import RecordDraft

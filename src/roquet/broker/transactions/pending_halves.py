@@ -7,8 +7,10 @@ for each that is over.
 
 Progress survives in the table of offsets, where Apache keeps it: as that of the group
 CID_RMQ_SYS_TRANS in both topics. Two things must not be forgotten with the end of the log when
-the power fails: the copy of a half message that was put again, and the message that a commit
-wrote. So `commit_progress` lets the table have only what the log on disk has caught up with.
+the power fails, or another broker becomes the master: the copy of a half message that was put
+again, and the message that a commit wrote. So `commit_progress` lets the table have only what the
+log on disk, and at replicas that are waited for, has caught up with; and it says for which log it
+is true (see `durable_state`).
 """
 
 import logging
@@ -16,20 +18,18 @@ from typing import Final, final
 
 import msgspec
 
-from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.offsets import HALF_QUEUE_ID, OffsetTable
 from roquet.broker.transactions.offset_set import OffsetSet
+from roquet.protocol.bodies.offset_table import TransactionProgress
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
-from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
+from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits
 
 log = logging.getLogger(__name__)
 
-TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-# Apache makes one queue of each of the two topics and uses no other.
-HALF_QUEUE_ID: Final = 0
 OVER_TAG: Final = "d"
 
 _OFFSET_DIGITS_MAX: Final = 18  # as many as every int64 has room for
@@ -42,12 +42,6 @@ def half_offsets_of(op: StoredMessage) -> list[int]:
         return []
     texts = op.body.split(b",")
     return [int(text) for text in texts if text.isdigit() and len(text) <= _OFFSET_DIGITS_MAX]
-
-
-class _Progress(msgspec.Struct, frozen=True):
-    log_end: int  # what the log has to reach on disk
-    half_offset: int
-    op_offset: int
 
 
 class QueueMessages(msgspec.Struct, frozen=True):
@@ -65,7 +59,6 @@ class PendingHalves:
         self._store = store
         self._offsets = offsets
         self._op_progress = 0
-        self._noted = _Progress(0, 0, 0)
         self.progress = 0
         self.ended = OffsetSet(0)
         # Half messages before this one are from before the start. Some may be copies of each
@@ -88,7 +81,6 @@ class PendingHalves:
         end = self.end
         self.progress = self._saved(HALF_TOPIC)
         self._op_progress = self._saved(OP_HALF_TOPIC)
-        self._noted = _Progress(self._store.log_end, self.progress, self._op_progress)
         self.doubtful_end = end
         # Not from the progress on: a half message of Apache's may name an older one as its first.
         self.ended = OffsetSet(self._store.min_offset(HALF_TOPIC, HALF_QUEUE_ID))
@@ -134,27 +126,16 @@ class PendingHalves:
         self._op_progress = batch.next_offset
         return is_moving
 
-    def commit_progress(self) -> None:
-        """Lets the table of offsets have what is safe by now; to be called every now and then."""
-        synced_end = self._store.synced_end
-        now = _Progress(self._store.log_end, self.progress, self._op_progress)
-        if synced_end >= now.log_end:
-            self._save(now)
-        elif synced_end >= self._noted.log_end:
-            self._save(self._noted)
-        else:
-            return
-        self._noted = now
+    def commit_progress(self, safe_end: int) -> None:
+        """Lets the table of offsets have what is safe by now; to be called every now and then.
 
-    def _save(self, progress: _Progress) -> None:
-        for topic, offset in (
-            (HALF_TOPIC, progress.half_offset),
-            (OP_HALF_TOPIC, progress.op_offset),
-        ):
-            known = self._offsets.find(TRANSACTION_GROUP, topic, HALF_QUEUE_ID)
-            # Where there are no transactions, the table stays without them.
-            if offset != (known or 0):
-                self._offsets.commit(TRANSACTION_GROUP, topic, HALF_QUEUE_ID, offset)
+        The log is, up to `safe_end`.
+        """
+        state = self._offsets.transactions
+        state.confirm(safe_end)
+        now = TransactionProgress(half_offset=self.progress, op_offset=self._op_progress)
+        if state.propose(now, self._store.log_end):
+            state.confirm(safe_end)
 
     def _saved(self, topic: str) -> int:
         low = self._store.min_offset(topic, HALF_QUEUE_ID)

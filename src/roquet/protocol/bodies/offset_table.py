@@ -1,4 +1,10 @@
-"""Positions of consumers: as a broker keeps them, and as an operator moves them."""
+"""Positions of consumers, as a broker keeps them and an operator moves them; and how far a broker
+is with messages that wait: for their time, or for the end of their transaction.
+
+How far a broker has come is true only for a log that has what it stored meanwhile. So `true_at`
+goes with it, an extension of ours: the physical offset that a log has to reach. Apache ignores it,
+and what Apache wrote has none.
+"""
 
 from msgspec import field
 
@@ -8,6 +14,14 @@ from roquet.protocol.bodies.queue_table import QueueTable
 from roquet.protocol.fields import Int32, Int64
 
 
+class TransactionProgress(Body, kw_only=True):
+    """Ours: up to where the check has dealt with half messages, and needs no op messages."""
+
+    half_offset: Int64 = always(0)
+    op_offset: Int64 = always(0)
+    true_at: Int64 | None = None
+
+
 class ConsumerOffsetTable(Body, kw_only=True):
     """Reply to 43, and the state file of the same content. Keys are "topic@group"."""
 
@@ -15,6 +29,8 @@ class ConsumerOffsetTable(Body, kw_only=True):
     group_topic_map: dict[str, list[str]] = field(default_factory=dict)
     offset_table: dict[str, dict[Int32, Int64]] = always({})
     pull_offset_table: dict[str, dict[Int32, Int64]] = field(default_factory=dict)
+    # Ours, in the state file alone: the last one is what the table has for the transaction check.
+    transaction_progress: list[TransactionProgress] = field(default_factory=list)
 
 
 class DelayOffsetTable(Body, kw_only=True):
@@ -22,6 +38,26 @@ class DelayOffsetTable(Body, kw_only=True):
 
     data_version: DataVersion | None = None
     offset_table: dict[Int32, Int64] = always({})
+    true_at: Int64 | None = None
+
+
+class TimerProgress(Body, kw_only=True):
+    """Ours: the content of `timers.json`, explained in `broker/delays/timers.py`."""
+
+    delivered_until_s: Int64 = always(0)
+    first_offset: Int64 = always(0)
+    next_offset: Int64 = always(0)
+    true_at: Int64 | None = None
+
+
+class AllProgress(Body, kw_only=True):
+    """Reply to 45 between brokers of ours: what a DelayOffsetTable has, and the other two."""
+
+    data_version: DataVersion | None = None
+    offset_table: dict[Int32, Int64] = always({})
+    timers: TimerProgress | None = None
+    transactions: TransactionProgress | None = None
+    true_at: Int64 | None = None
 
 
 class ResetOffsets(Body, kw_only=True):

@@ -38,8 +38,8 @@ class ResetMasterFlushOffsetHeader(Header):
 
 
 class AllOffsetsHeader(Header):
-    """A slave of Apache sends none of it; one of ours says which version of the table it has, and
-    nothing in its place if it has none: only then is the master's told.
+    """With 43 and 45. A slave of Apache sends none of it; one of ours says which version of the
+    table it has, and an empty text if it has none: only then is the master's version sent.
     """
 
     known_version: str | None = None
@@ -49,6 +49,15 @@ class AllOffsetsReplyHeader(Header):
     """Of a master of ours. There is no body if the version is the one that was known."""
 
     version: str | None = None
+
+
+class AllProgressReplyHeader(Header):
+    """The same for 45. A slave uses the progress of that master alone whose log it has: `epoch`
+    says which one answered, 0 where there are no epochs.
+    """
+
+    version: str | None = None
+    epoch: Int64 | None = None
 
 
 class PromoteBrokerHeader(Header):

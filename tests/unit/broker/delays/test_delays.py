@@ -1,7 +1,7 @@
 """When to look at what waits."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,14 +10,14 @@ from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.slice import DeliverySlice
-from roquet.broker.delays.timers import TimerProgress, Timers
+from roquet.broker.delays.timers import Timers
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import SystemClock
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.offset_table import DelayOffsetTable, TimerProgress
 from roquet.store.message_store import MessageStore
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.stores import open_store
-from tests.support.waiting import Receiver, put_delayed, put_timer
+from tests.support.waiting import NotNow, Receiver, put_delayed, put_timer
 
 LEVELS_MS = (50, 60_000)
 # Far less than the minute that is slept otherwise.
@@ -138,7 +138,8 @@ async def test_both_files_follow_the_disk(
     delays.deliver(DeliverySlice(Receiver(), clock))
     delays.propose()
     store.flush()
-    delays.confirm(store.synced_end)
+    delays.levels.state.confirm(store.synced_end)
+    delays.timers.state.confirm(store.synced_end)
     assert delays.levels.state.value.offset_table[1] == 1
     assert delays.timers.state.value.next_offset == 1
 
@@ -158,3 +159,59 @@ def test_a_clock_that_is_set_is_noticed_before_anything_is_delivered(
     clock.advance(31)
     delays.deliver(DeliverySlice(receiver, clock))
     assert receiver.bodies == [b"a minute", b"timer"]
+
+
+async def is_noted(delays: Delays) -> bool:
+    """Whether nothing was delivered that has not been proposed."""
+    task = asyncio.create_task(delays.until_delivered())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    is_done = task.done()
+    task.cancel()
+    return not is_done
+
+
+async def test_what_is_delivered_is_noted_once(
+    delays: Delays, store: MessageStore, clock: FakeClock
+) -> None:
+    put_delayed(store)
+    delays.deliver(DeliverySlice(Receiver(), clock))
+    assert await is_noted(delays)
+    clock.advance(1)
+    delays.deliver(DeliverySlice(Receiver(), clock))
+    assert not await is_noted(delays)
+    delays.propose()
+    assert await is_noted(delays)
+
+
+async def test_what_is_delivered_while_the_disk_is_awaited_is_noted_later(
+    delays: Delays, store: MessageStore, clock: FakeClock
+) -> None:
+    for body in (b"first", b"second"):
+        put_delayed(store, body)
+        clock.advance(1)
+        delays.deliver(DeliverySlice(Receiver(), clock))
+        delays.propose()
+    assert not await is_noted(delays)
+    store.flush()
+    for state in (delays.levels.state, delays.timers.state):
+        state.confirm(store.synced_end)
+    delays.propose()
+    assert await is_noted(delays)
+
+
+async def test_what_was_delivered_before_the_store_took_no_more_is_noted(
+    delays: Delays, store: MessageStore, clock: FakeClock
+) -> None:
+    for _ in range(2):
+        put_delayed(store)
+    clock.advance(1)
+    receiver = Receiver()
+
+    def once(records: Sequence[bytes]) -> None:
+        receiver(records)
+        receiver.is_closed = True
+
+    with pytest.raises(NotNow):
+        delays.deliver(DeliverySlice(once, clock, batch_max=1))
+    assert not await is_noted(delays)

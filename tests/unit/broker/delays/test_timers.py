@@ -7,8 +7,9 @@ import pytest
 
 from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.slice import SLICE_SIZE_MAX, DeliverySlice
-from roquet.broker.delays.timers import TimerProgress, Timers, apache_progress, out_ms
+from roquet.broker.delays.timers import Timers, apache_progress, out_ms
 from roquet.broker.tables.durable_state import DurableState
+from roquet.protocol.bodies.offset_table import TimerProgress
 from roquet.protocol.errors import BadBody
 from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore
@@ -221,7 +222,9 @@ def test_when_all_is_delivered_a_start_looks_at_new_messages_only(
     put_timer(store, START_MS + 1_000)
     clock.advance(1)
     deliver(timers, receiver, clock)
-    assert saved(timers, store) == TimerProgress(first_offset=1, next_offset=1)
+    assert saved(timers, store) == TimerProgress(
+        first_offset=1, next_offset=1, true_at=store.log_end
+    )
 
 
 def test_what_came_after_the_file_was_written_is_delivered_even_if_the_clock_went_back(

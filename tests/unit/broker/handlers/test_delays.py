@@ -3,13 +3,20 @@
 import pytest
 
 from roquet.broker.delays.slice import DeliverySlice
+from roquet.broker.replication.copies import Slave
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.offset_table import (
+    AllProgress,
+    DelayOffsetTable,
+    TimerProgress,
+    TransactionProgress,
+)
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import read_header
 from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.headers.replicas import AllOffsetsHeader, AllProgressReplyHeader
 from roquet.protocol.headers.sending import (
     SendMessageHeader,
     SendMessageHeaderV2,
@@ -35,8 +42,48 @@ async def test_a_slave_is_told_what_the_disk_knows_and_no_more(
     delays.levels._levels[0].offset = 6
     delays.propose()
     assert await told() == {}
-    delays.confirm(bed.broker.store.log_end)
+    bed.broker.progress.confirm(bed.broker.store.log_end)
     assert (await told())[1] == 6
+
+
+async def test_a_slave_of_ours_is_told_for_which_log_all_of_it_is_true(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    async def asked(known_version: str) -> Command:
+        header = AllOffsetsHeader(known_version=known_version)
+        return await client.ask(RequestCode.GET_ALL_DELAY_OFFSET, header)
+
+    progress = bed.broker.progress
+    progress.levels.propose(DelayOffsetTable(offset_table={1: 6}), 100)
+    progress.timers.propose(TimerProgress(next_offset=7), 200)
+    progress.transactions.propose(TransactionProgress(half_offset=8), 300)
+    progress.confirm(300)
+    reply = await asked("")
+    said = read_header(AllProgressReplyHeader, reply.fields)
+    assert (said.version, said.epoch) == (progress.version, 0)
+    assert read_body(AllProgress, reply.body) == AllProgress(
+        offset_table={1: 6},
+        timers=TimerProgress(next_offset=7, true_at=200),
+        transactions=TransactionProgress(half_offset=8, true_at=300),
+        true_at=100,
+    )
+    assert (await asked(progress.version)).body == b""
+
+
+async def test_a_slave_of_apache_is_told_what_is_true_for_the_log_that_it_has(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    levels, copies = bed.broker.progress.levels, bed.broker.replication.copies
+    for offset in (5, 6):
+        levels.propose(DelayOffsetTable(offset_table={1: offset}), offset * 100)
+        levels.confirm(offset * 100)
+    slave = Slave("somewhere:1", 599, 599)
+    copies.join(slave)
+    reply = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET, NoFields())
+    assert reply.body == b'{"offsetTable":{"1":5}}'
+    copies.confirm(slave, 600)
+    reply = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET, NoFields())
+    assert reply.body == b'{"offsetTable":{"1":6}}'
 
 
 async def test_an_operator_sees_how_far_each_level_is(bed: BrokerBed, client: BedClient) -> None:

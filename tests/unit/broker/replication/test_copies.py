@@ -212,3 +212,16 @@ def test_stores_that_were_replaced_are_forgotten() -> None:
         office.copies.leave(slave)
     followers = [each.replica for each in office.copies.followers()]
     assert [each.store for each in followers if each.replica_id == 2] == ["store 2"]
+
+
+def test_slaves_that_cannot_tell_for_which_log_a_table_is_true_have_the_shortest_of_theirs() -> (
+    None
+):
+    log = Log()
+    assert log.copies.plain_end == EVERYTHING
+    near = log.slave(4800)
+    log.slave(4900)
+    log.copies.join(Slave("elsewhere:1", 10, 10, Replica(2, "store of 2")))
+    assert log.copies.plain_end == 4800
+    log.copies.leave(near)
+    assert log.copies.plain_end == 4900

@@ -1,12 +1,16 @@
 """A master and its slaves as whole brokers: what clients see of them."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from roquet import AsyncProducer, AsyncPullConsumer, Message, StartFrom
+from roquet.broker.replication.copies import Slave
+from roquet.broker.settings.config import BrokerRole
 from roquet.client.errors import NotYetSafe
 from roquet.testing import Cluster
+from tests.support.broker_bed import broker_bed
 from tests.support.eventually import eventually
 from tests.support.stores import bodies
 
@@ -135,3 +139,24 @@ async def test_several_slaves_have_the_same() -> None:
         await cluster.copied()
         for number in (1, 2):
             assert bodies(cluster._brokers[f"broker-a/{number}"].store, topic) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("role", "confirmed"),
+    [(BrokerRole.SYNC_MASTER, True), (BrokerRole.ASYNC_MASTER, False), (BrokerRole.SLAVE, False)],
+)
+async def test_progress_is_safe_where_slaves_have_it_if_they_are_waited_for(
+    tmp_path: Path, role: BrokerRole, confirmed: bool
+) -> None:
+    async with broker_bed(tmp_path, role=role) as bed:
+        store, replication = bed.broker.store, bed.broker.replication
+        slave = Slave("somewhere:1", 0, 0)
+        replication.copies.join(slave)
+        if role is not BrokerRole.SLAVE:
+            bed.put(b"what no slave has")
+            store.sync_soon()
+            await eventually(lambda: store.synced_end == store.log_end)
+        end = store.log_end
+        assert replication.safe_end == (0 if confirmed else end)
+        replication.copies.confirm(slave, end)
+        assert replication.safe_end == end

@@ -1,9 +1,38 @@
 """What a slave copies besides the log, and what it does when that goes wrong."""
 
+from functools import partial
+
 import pytest
 
+from roquet import AsyncProducer, Message
+from roquet.broker.broker import Broker
+from roquet.broker.delays.delivering import save_progress
 from roquet.broker.replication import tables
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.broker.replication.tables import SlaveTables, TableCopy
+from roquet.broker.tables.durable_state import DurableState
+from roquet.broker.tables.groups import GroupTable
+from roquet.broker.tables.offsets import OffsetTable, transaction_progress_of
+from roquet.broker.tables.progress import ProgressTables
+from roquet.broker.tables.saving import Saver
+from roquet.broker.tables.topics import TopicTable
+from roquet.clock import SystemClock
+from roquet.net.peers import Peers
+from roquet.net.router import Reply, Request, RequestRoute, Router, on
+from roquet.net.serving import Server
+from roquet.protocol.bodies.body import Body, write_body
+from roquet.protocol.bodies.group_config import GroupConfigTable
+from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.offset_table import (
+    AllProgress,
+    ConsumerOffsetTable,
+    DelayOffsetTable,
+    TimerProgress,
+    TransactionProgress,
+)
+from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.names import HALF_TOPIC, TRANSACTION_GROUP
 from roquet.testing import Cluster
 from tests.support.eventually import eventually
 
@@ -84,15 +113,170 @@ async def test_a_group_that_began_while_its_master_was_away_is_known_to_it_after
         assert cluster._brokers["broker-a"].offsets.find("new", topic, 0) == 9
 
 
-async def test_progress_of_delays_is_copied_and_kept() -> None:
+async def send(cluster: Cluster, topic: str) -> None:
+    async with AsyncProducer(cluster.name_server, "senders") as producer:
+        await producer.send(Message(topic, b"so that there is more of a log"))
+
+
+def note_progress(broker: Broker, offset: int, log_end: int) -> AllProgress:
+    """As if the broker had come that far with a log that ends there."""
+    progress = AllProgress(
+        offset_table={3: offset},
+        timers=TimerProgress(next_offset=offset),
+        transactions=TransactionProgress(half_offset=offset),
+    )
+    # What it notes by itself says the same of transactions, and nothing of delays.
+    broker.pending_halves.progress = offset
+    broker.progress.withdraw()
+    broker.progress.follow(progress, log_end)
+    broker.progress.confirm(log_end)
+    return broker.progress.snapshot()
+
+
+async def test_progress_is_copied_and_kept() -> None:
     async with Cluster(replicas=1) as cluster:
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
-        state = master.delays.levels.state
-        value = type(state.value)(offset_table={3: 7})
-        state.take_over(value)
+        topic = await cluster.new_topic(queues=1)
+        await send(cluster, topic)
         await cluster.copied()
-        assert slave.delays.levels.state.value == value
-        await eventually(lambda: slave.delay_saver._saved_count == 1)
+        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        said = note_progress(master, 7, master.store.log_end)
+        await cluster.copied()
+        await eventually(lambda: slave.progress.snapshot() == said)
+        assert transaction_progress_of(slave.offsets.snapshot()).half_offset == 7
+        for saver in (slave.delay_saver, slave.timer_saver):
+            await eventually(partial(_is_saved, saver))
+
+
+def _is_saved(saver: Saver) -> bool:
+    return saver._saved_count == 1
+
+
+async def test_progress_that_the_log_does_not_have_yet_waits_for_it() -> None:
+    async with Cluster(replicas=1) as cluster:
+        topic = await cluster.new_topic(queues=1)
+        await cluster.copied()
+        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        before = slave.progress.snapshot()
+        said = note_progress(master, 7, master.store.log_end + 1)
+        await slave.replication.table_copy.copy()
+        await slave.replication.table_copy.copy_progress()
+        save_progress(slave)
+        assert slave.progress.snapshot() == before
+        await send(cluster, topic)
+        await cluster.copied()
+        await eventually(lambda: slave.progress.snapshot() == said)
+
+
+async def test_progress_of_our_own_masters_is_copied_when_it_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FIRST_PAUSE_S", "PERIOD_S"):
+        monkeypatch.setattr(tables, name, 3600.0)
+    async with Cluster(replicas=1) as cluster:
+        await cluster.copied()
+        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        for offset in (1, 2):
+            said = note_progress(master, offset, 0)
+            await eventually(lambda: slave.progress.snapshot() == said)  # noqa: B023  Awaited at once.
+
+
+async def test_progress_that_waits_is_asked_for_again_after_a_new_link() -> None:
+    async with Cluster(replicas=1) as cluster:
+        await cluster.copied()
+        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        copy = slave.replication.table_copy
+        end = master.store.log_end + 1
+        note_progress(master, 7, end)
+        await copy.copy()
+        copy.link_made()
+        slave.progress.confirm(end)
+        assert slave.progress.levels.value.offset_table == {}
+        await copy.copy_progress()
+        slave.progress.confirm(end)
+        assert slave.progress.levels.value.offset_table == {3: 7}
+
+
+async def test_progress_of_a_master_that_is_not_followed_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Cluster(replicas=1) as cluster:
+        await cluster.copied()
+        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        copy = slave.replication.table_copy
+        epochs: list[int] = []
+
+        def is_followed(epoch: int) -> bool:
+            epochs.append(epoch)
+            return False
+
+        monkeypatch.setattr(copy, "_is_followed", is_followed)
+        note_progress(master, 7, 0)
+        await copy.copy()
+        slave.progress.confirm(0)
+        assert slave.progress.levels.value.offset_table == {}
+        assert epochs == [master.replication.epoch]
+        monkeypatch.undo()
+        await copy.copy_progress()
+        slave.progress.confirm(0)
+        assert slave.progress.levels.value.offset_table == {3: 7}
+
+
+class ApacheMaster:
+    """Answers what slaves ask for, as one of Apache does; its log grows with each question."""
+
+    def __init__(self) -> None:
+        self.log_end = 500
+
+    def answer(self, request: Request[NoFields]) -> Reply:
+        self.log_end += 100
+        bodies: dict[int, Body] = {
+            RequestCode.GET_ALL_TOPIC_CONFIG: TopicConfigTable(),
+            RequestCode.GET_ALL_CONSUMER_OFFSET: ConsumerOffsetTable(
+                offset_table={f"{HALF_TOPIC}@{TRANSACTION_GROUP}": {0: 5}, "orders@bills": {0: 6}}
+            ),
+            RequestCode.GET_ALL_DELAY_OFFSET: DelayOffsetTable(offset_table={3: 7}),
+            RequestCode.GET_BROKER_RUNTIME_INFO: KvTable(
+                table={"commitLogMaxOffset": str(self.log_end)}
+            ),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GroupConfigTable(),
+        }
+        return Reply(body=write_body(bodies[request.command.code]))
+
+    def routes(self) -> list[RequestRoute[None]]:
+        codes = (
+            RequestCode.GET_ALL_TOPIC_CONFIG,
+            RequestCode.GET_ALL_CONSUMER_OFFSET,
+            RequestCode.GET_ALL_DELAY_OFFSET,
+            RequestCode.GET_BROKER_RUNTIME_INFO,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        )
+        return [on(code, NoFields, lambda _, request: self.answer(request)) for code in codes]
+
+
+async def test_progress_of_a_master_of_apache_waits_for_the_log_that_it_had_afterwards() -> None:
+    master, clock = ApacheMaster(), SystemClock()
+    offsets = OffsetTable(is_slave=True)
+    progress = ProgressTables(
+        DurableState(DelayOffsetTable()), DurableState(TimerProgress()), offsets.transactions
+    )
+    own = SlaveTables(TopicTable(clock, ()), GroupTable(clock), offsets, progress)
+    server = Server(Router(None, master.routes()), clock)
+    port = await server.start("127.0.0.1", 0)
+    peers = Peers(Router(None, ()), clock)
+    try:
+        copy = TableCopy(peers, None, own, lambda: f"127.0.0.1:{port}", lambda _epoch: False)
+        await copy.copy()
+        asked_end = master.log_end - 100  # The groups were asked for last.
+        progress.confirm(asked_end - 1)
+        assert progress.levels.value.offset_table == {}
+        assert offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) is None
+        assert offsets.find("bills", "orders", 0) == 6
+        progress.confirm(asked_end)
+        assert progress.levels.value == DelayOffsetTable(offset_table={3: 7}, true_at=asked_end)
+        assert offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) == 5
+    finally:
+        await peers.close()
+        await server.stop()
 
 
 async def test_what_a_master_refuses_keeps_nothing_else_from_it(

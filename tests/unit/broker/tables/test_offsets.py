@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.errors import BadOffset
-from roquet.broker.tables.offsets import OffsetTable, OwnOffset
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+from roquet.broker.tables.offsets import OffsetTable, OwnOffset, transaction_progress_of
+from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, TransactionProgress
 from roquet.protocol.errors import BadBody
 from roquet.protocol.lenient_json import strict_json
+from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from tests.support.golden_state import STORES, golden_state
 
 names = st.text("abc%|_-", min_size=1, max_size=5)
@@ -323,3 +324,103 @@ def test_a_deleted_topic_is_not_told() -> None:
     slave.commit("g", "t", 0, 9)
     slave.forget_topic("t")
     assert slave.follow(ConsumerOffsetTable()) == []
+
+
+# --- the transaction check ---
+
+
+def note_transactions(made: OffsetTable, offset: int) -> None:
+    """With a log whose end is a hundred times as much."""
+    progress = TransactionProgress(half_offset=offset, op_offset=offset + 1)
+    made.transactions.propose(progress, offset * 100)
+    made.transactions.confirm(offset * 100)
+
+
+def checked(made: OffsetTable) -> tuple[int | None, int | None]:
+    return (
+        made.find(TRANSACTION_GROUP, HALF_TOPIC, 0),
+        made.find(TRANSACTION_GROUP, OP_HALF_TOPIC, 0),
+    )
+
+
+def test_what_counts_of_the_check_is_in_the_table() -> None:
+    made = OffsetTable()
+    for offset in (5, 7):
+        change_count = made.change_count
+        note_transactions(made, offset)
+        assert checked(made) == (offset, offset + 1)
+        assert made.change_count > change_count
+    made.transactions.settle(699)
+    assert checked(made) == (5, 6)
+    made.transactions.settle(0)
+    assert checked(made) == (0, 0)
+
+
+def test_for_which_log_the_check_has_come_so_far_is_read_back() -> None:
+    made, again = OffsetTable(), OffsetTable()
+    for offset in (5, 7):
+        note_transactions(made, offset)
+    assert again.load(made.to_bytes()) == []
+    assert list(again.transactions.known) == list(made.transactions.known)
+    assert checked(again) == (7, 8)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_apache_says_of_the_check_is_true_for_the_log_it_lies_beside(store: str) -> None:
+    made = OffsetTable()
+    made.load(golden_state(store, "consumerOffset.json"))
+    half_offset, op_offset = checked(made)
+    made.transactions.settle(1000)
+    assert list(made.transactions.known) == [
+        TransactionProgress(half_offset=half_offset or 0, op_offset=op_offset or 0, true_at=1000)
+    ]
+
+
+def test_what_another_broker_has_changed_in_the_file_counts() -> None:
+    made, again = OffsetTable(), OffsetTable()
+    note_transactions(made, 5)
+    again.load(made.to_bytes().replace(b'{"0":5}', b'{"0":9}'))
+    assert list(again.transactions.known) == [TransactionProgress(half_offset=9, op_offset=6)]
+
+
+def test_where_there_are_no_transactions_the_file_says_nothing_of_them() -> None:
+    made = table({("g", "t", 0): 5})
+    assert made.to_bytes() == b'{"offsetTable":{"t@g":{"0":5}}}'
+    made.load(made.to_bytes())
+    assert list(made.transactions.known) == []
+
+
+def test_a_slave_does_not_take_the_check_from_the_table_of_its_master() -> None:
+    master, slave = table({("g", "t", 0): 5}), OffsetTable(is_slave=True)
+    note_transactions(master, 7)
+    assert slave.follow(master.snapshot()) == []
+    assert (slave.find("g", "t", 0), checked(slave)) == (5, (None, None))
+
+
+@pytest.mark.parametrize(("log_end", "expected"), [(700, 7), (699, 5), (0, 0)])
+def test_a_table_can_be_told_as_it_is_true_for_a_shorter_log(log_end: int, expected: int) -> None:
+    made = table({("g", "t", 0): 5})
+    for offset in (5, 7):
+        note_transactions(made, offset)
+    told = made.snapshot(log_end)
+    assert transaction_progress_of(told).half_offset == expected
+    assert told.offset_table["t@g"] == {0: 5}
+
+
+@pytest.mark.parametrize(
+    "forget",
+    [
+        lambda each: each.forget_group(TRANSACTION_GROUP),
+        lambda each: each.forget_topic(HALF_TOPIC),
+        lambda each: each.forget_topic(OP_HALF_TOPIC),
+    ],
+)
+def test_the_check_of_topics_that_are_gone_begins_again(
+    forget: Callable[[OffsetTable], None],
+) -> None:
+    made, again = OffsetTable(), OffsetTable()
+    note_transactions(made, 5)
+    forget(made)
+    again.load(made.to_bytes())
+    again.transactions.settle(1000)
+    assert again.transactions.value == TransactionProgress()

@@ -390,7 +390,7 @@ async def test_a_round_leaves_its_progress_where_apache_looks_for_it(
     await round_after(bed, 6)
     bed.broker.store._flusher.want()
     await eventually(lambda: bed.broker.store.synced_end == bed.broker.store.log_end)
-    bed.broker.pending_halves.commit_progress()
+    bed.broker.pending_halves.commit_progress(bed.broker.store.synced_end)
     offsets = bed.broker.offsets
     assert offsets.find("CID_RMQ_SYS_TRANS", HALF_TOPIC, 0) == 3
     assert offsets.find("CID_RMQ_SYS_TRANS", OP_TOPIC, 0) == 3

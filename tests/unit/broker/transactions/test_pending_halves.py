@@ -7,6 +7,7 @@ import pytest
 
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.transactions.pending_halves import PendingHalves, half_offsets_of
+from roquet.protocol.bodies.offset_table import TransactionProgress
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.store.message_store import MessageStore
@@ -39,9 +40,9 @@ def loaded(
 ) -> PendingHalves:
     """As after a start, with this much in the table of offsets."""
     offsets = OffsetTable()
-    for topic, offset in ((HALF_TOPIC, half_offset), (OP_TOPIC, op_offset)):
-        if offset is not None:
-            offsets.commit(GROUP, topic, 0, offset)
+    progress = TransactionProgress(half_offset=half_offset or 0, op_offset=op_offset or 0)
+    offsets.transactions.propose(progress, 0)
+    offsets.transactions.confirm(0)
     pending = PendingHalves(store, offsets)
     pending.load()
     return pending
@@ -187,9 +188,9 @@ def test_op_messages_are_passed_by_up_to_the_first_that_is_needed(store: Message
     pending.pass_by(3)
     while pending.pass_ops():
         pass
-    pending.commit_progress()
+    pending.commit_progress(store.synced_end)
     store.flush()
-    pending.commit_progress()
+    pending.commit_progress(store.synced_end)
     assert saved(pending) == (3, 3)
 
 
@@ -202,7 +203,7 @@ def test_all_op_messages_are_passed_by_when_all_half_messages_are(store: Message
     while pending.pass_ops():
         pass
     store.flush()
-    pending.commit_progress()
+    pending.commit_progress(store.synced_end)
     assert saved(pending) == (50, 50)
     assert len(pending.ended._bits) <= 1
 
@@ -233,7 +234,7 @@ def test_a_queue_that_begins_anew_is_followed(store: MessageStore) -> None:
     assert open_offsets(pending) == [0]
     assert pending.unrecorded == []
     store.flush()
-    pending.commit_progress()
+    pending.commit_progress(store.synced_end)
     assert saved(pending) == (0, 0)
 
 
@@ -244,10 +245,10 @@ def test_the_table_does_not_know_more_than_the_disk(store: MessageStore) -> None
     put_halves(store, 4)
     pending = loaded(store)
     pending.pass_by(2)
-    pending.commit_progress()
+    pending.commit_progress(store.synced_end)
     assert saved(pending) == (None, None)
     store.flush()
-    pending.commit_progress()
+    pending.commit_progress(store.synced_end)
     assert saved(pending) == (2, None)
 
 
@@ -257,21 +258,35 @@ def test_progress_is_saved_also_when_the_log_never_rests(store: MessageStore) ->
     pending = loaded(store)
     pending.pass_by(1)
     put_halves(store, 1)
-    pending.commit_progress()  # The copies of these half messages are not safe.
+    pending.commit_progress(store.synced_end)  # The copies of these half messages are not safe.
     assert saved(pending) == (None, None)
     store.flush()
     put_halves(store, 1)
     pending.pass_by(3)
-    pending.commit_progress()  # Those of the first are by now.
+    pending.commit_progress(store.synced_end)  # Those of the first are by now.
     assert saved(pending) == (1, None)
     store.flush()
     put_halves(store, 1)
-    pending.commit_progress()
+    pending.commit_progress(store.synced_end)
     assert saved(pending) == (3, None)
+
+
+def test_the_table_says_for_which_log_it_is_true(store: MessageStore) -> None:
+    put_halves(store, 4)
+    pending = loaded(store)
+    pending.pass_by(2)
+    end = store.log_end
+    pending.commit_progress(end - 1)
+    assert saved(pending) == (None, None)
+    put_halves(store, 1)
+    pending.commit_progress(end)
+    progress = pending._offsets.transactions.value
+    assert progress == TransactionProgress(half_offset=2, true_at=end)
+    assert saved(pending) == (2, None)
 
 
 def test_without_transactions_the_table_stays_as_it_is(store: MessageStore) -> None:
     pending = loaded(store)
-    pending.commit_progress()
+    pending.commit_progress(store.synced_end)
     assert saved(pending) == (None, None)
     assert pending._offsets.change_count == 0

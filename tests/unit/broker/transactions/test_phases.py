@@ -516,7 +516,7 @@ async def live(bed: BrokerBed, producer: BedClient) -> None:
         await round_after(bed, 60)
         for question in await producer.all_asked():
             await answer(producer, question)
-        bed.broker.pending_halves.commit_progress()
+        bed.broker.pending_halves.commit_progress(bed.broker.store.synced_end)
         await bed.broker.offset_saver.until_saved()
 
 
