@@ -31,7 +31,7 @@ from roquet.broker.registration import Registrar, identity_of
 from roquet.broker.replication.copies import Copies
 from roquet.broker.replication.replication import Replication
 from roquet.broker.replication.sending import SlaveLinks
-from roquet.broker.replication.table_log import RecordForm, TableLog
+from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableLog
 from roquet.broker.replication.tables import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
@@ -120,8 +120,7 @@ def assembled(
     pending_halves = PendingHalves(store, offsets)
     delays = loaded_delays(store, clock, config.store.delay_levels_ms, delay_state, timer_state)
     stack.callback(lambda: close_store(broker))
-    tables = SlaveTables(topics, groups, offsets, delay_state)
-    table_log = TableLog(store, tables, _form(config))
+    table_log = TableLog(store, LoggedTables(topics, groups, offsets), _form(config))
     load_table_log(config, table_log, beginning, lost)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
@@ -139,7 +138,7 @@ def assembled(
         store,
         slave_links=SlaveLinks(config, clock, store, copies, services, trust=trust, tls=tls),
         peers=peers,
-        tables=tables,
+        tables=SlaveTables(topics, groups, offsets, delay_state),
         on_grown=lambda grown: take_copied(broker, grown),
         trust=trust,
     )
