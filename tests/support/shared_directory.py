@@ -10,15 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from roquet.broker.replication.table_log import RecordForm, TableLog
-from roquet.broker.replication.tables import SlaveTables
-from roquet.broker.tables.durable_state import DurableState
+from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableLog
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.topics import TopicTable
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import read_record
@@ -156,14 +153,11 @@ class SharedDirectory:
     def count(self, queue_id: int) -> int:
         return sum(1 for each in self.written if each.queue_id == queue_id)
 
-    def _tables(self, store: MessageStore, epoch: int | None = None) -> SlaveTables:
+    def _tables(self, store: MessageStore, epoch: int | None = None) -> LoggedTables:
         """Those that the log has; of an epoch, those of its master."""
         clock = SystemClock()
-        tables = SlaveTables(
-            TopicTable(clock, has_epochs=True),
-            GroupTable(clock, has_epochs=True),
-            OffsetTable(),
-            DurableState(DelayOffsetTable()),
+        tables = LoggedTables(
+            TopicTable(clock, has_epochs=True), GroupTable(clock, has_epochs=True), OffsetTable()
         )
         form = RecordForm(pack_host(HOST, self.port), has_checksum=True)
         table_log = TableLog(store, tables, form)

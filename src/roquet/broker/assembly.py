@@ -32,7 +32,7 @@ from roquet.broker.replication.copies import Copies
 from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.replication import Replication
 from roquet.broker.replication.sending import SlaveLinks
-from roquet.broker.replication.table_log import RecordForm, TableLog
+from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableLog
 from roquet.broker.replication.tables import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
@@ -125,8 +125,7 @@ def assembled(
     pending_halves = PendingHalves(store, offsets)
     delays = loaded_delays(store, clock, config.store.delay_levels_ms, progress)
     stack.callback(lambda: close_store(broker))
-    tables = SlaveTables(topics, groups, offsets, progress)
-    table_log = TableLog(store, tables, _form(config))
+    table_log = TableLog(store, LoggedTables(topics, groups, offsets), _form(config))
     load_table_log(config, table_log, beginning, lost)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
@@ -147,7 +146,7 @@ def assembled(
             peers, config.own_account, identity_of(config), lambda: registrar.name_servers
         ),
         peers=peers,
-        tables=tables,
+        tables=SlaveTables(topics, groups, offsets, progress),
         on_grown=lambda grown: take_copied(broker, grown),
     )
     broker = Broker(

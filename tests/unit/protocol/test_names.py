@@ -2,7 +2,14 @@
 
 import pytest
 
-from roquet.protocol.names import dlq_topic, is_name, is_system_topic, reply_topic, retry_topic
+from roquet.protocol.names import (
+    TABLES_TOPIC,
+    dlq_topic,
+    is_name,
+    is_system_topic,
+    reply_topic,
+    retry_topic,
+)
 
 
 @pytest.mark.parametrize("name", ["a", "Topic_1-2", "%RETRY%group", "ns|x", "a" * 127])
@@ -23,6 +30,7 @@ def test_names_that_could_leave_their_directory_or_break_a_file_are_not(name: st
         ("TBW102", True),
         ("SCHEDULE_TOPIC_XXXX", True),
         ("rmq_sys_anything", True),
+        (TABLES_TOPIC, True),
         ("orders", False),
         ("%RETRY%orders", False),
     ],

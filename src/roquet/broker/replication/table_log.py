@@ -25,7 +25,9 @@ from typing import Final, TypeVar, final
 import msgspec
 
 from roquet.broker.errors import TableNotWritten
-from roquet.broker.replication.tables import SlaveTables
+from roquet.broker.tables.groups import GroupTable
+from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.topics import TopicTable
 from roquet.protocol.bodies.body import Body, read_body, write_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.group_config import GroupConfig
@@ -65,6 +67,14 @@ class GroupChange(Body, kw_only=True):
 C = TypeVar("C", TopicChange, GroupChange)
 
 
+class LoggedTables(msgspec.Struct):
+    """Those that the log has, and the offsets, which go with a topic."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+
+
 class RecordForm(msgspec.Struct, frozen=True):
     """What all records have in common."""
 
@@ -76,7 +86,7 @@ class RecordForm(msgspec.Struct, frozen=True):
 class TableLog:
     """Belongs to the event loop."""
 
-    def __init__(self, store: MessageStore, tables: SlaveTables, form: RecordForm) -> None:
+    def __init__(self, store: MessageStore, tables: LoggedTables, form: RecordForm) -> None:
         self._store = store
         self._tables = tables
         self._form = form

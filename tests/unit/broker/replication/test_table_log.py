@@ -11,10 +11,8 @@ from roquet import AsyncAdmin, AsyncProducer, Message
 from roquet.broker.broker import Broker
 from roquet.broker.errors import TableNotWritten
 from roquet.broker.replication import tables
-from roquet.broker.replication.table_log import RecordForm, TableLog, TopicChange
-from roquet.broker.replication.tables import SlaveTables
+from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableLog, TopicChange
 from roquet.broker.settings.config import BrokerRole
-from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.topics import TopicTable
@@ -23,7 +21,6 @@ from roquet.client.errors import RequestRefused
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.names import TABLES_TOPIC
@@ -41,24 +38,21 @@ EIGHT_QUEUES = TopicSettings(read_queue_count=8, write_queue_count=8)
 READERS = GroupConfig(group_name="readers", retry_max_times=3)
 
 
-def new_tables() -> SlaveTables:
+def new_tables() -> LoggedTables:
     clock = FakeClock()
-    return SlaveTables(
-        TopicTable(clock, has_epochs=True),
-        GroupTable(clock, (), has_epochs=True),
-        OffsetTable(),
-        DurableState(DelayOffsetTable()),
+    return LoggedTables(
+        TopicTable(clock, has_epochs=True), GroupTable(clock, (), has_epochs=True), OffsetTable()
     )
 
 
-def leading(store: MessageStore, epoch: int = 1) -> SlaveTables:
+def leading(store: MessageStore, epoch: int = 1) -> LoggedTables:
     """Of a master that writes to this store."""
     made = new_tables()
     TableLog(store, made, FORM).lead(epoch)
     return made
 
 
-def replayed(store: MessageStore) -> SlaveTables:
+def replayed(store: MessageStore) -> LoggedTables:
     """Of a broker that has nothing but this store."""
     made = new_tables()
     TableLog(store, made, FORM).apply(are_new=False)
