@@ -127,7 +127,8 @@ def test_a_gate_runs_its_tests_and_ends_with_what_it_left_out(
         check=False,
     )
     assert done.returncode == exit_code, done.stdout + done.stderr
-    *_, last = done.stdout.splitlines()
+    *_, before, last = done.stdout.splitlines()
+    assert before.startswith("  tests/")
     assert last.removeprefix("=").strip().startswith(closing), last
     assert "tests/unit          1.0" in done.stdout
     is_told = "tests/interop        1 tests: takes its time" in done.stdout

@@ -6,6 +6,7 @@ Runs that belong together pass these on to each other in the file that ROQUET_GA
 
 import os
 import time
+from collections.abc import Generator
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -79,9 +80,12 @@ def pytest_testnodedown(node: Any) -> None:
     node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", [])
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
+) -> Generator[None, None, None]:
+    """After the list of what failed or was skipped: the closing line follows at once."""
+    yield
     report = _earlier_report() or Report(_STARTED_S)
     for each in chain.from_iterable(terminalreporter.stats.values()):
         if isinstance(each, pytest.TestReport):
