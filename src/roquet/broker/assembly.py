@@ -37,11 +37,10 @@ from roquet.broker.replication.tables import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import Consumers, Producers
-from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.ended_transactions import EndedTransactions
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
-from roquet.broker.tables.progress import ProgressTables
+from roquet.broker.tables.progress import progress_of
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
@@ -58,7 +57,6 @@ from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import Services
 from roquet.net.tls.contexts import ServerTls
-from roquet.protocol.bodies.offset_table import DelayOffsetTable, TimerProgress
 from roquet.protocol.bodies.topic_config import TopicConfigTable
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.message import Property
@@ -100,9 +98,7 @@ def assembled(
     topics.check_promises()
     group_saver = kept("subscriptionGroup.json", groups)
     offset_saver = kept("consumerOffset.json", offsets)
-    progress = ProgressTables(
-        DurableState(DelayOffsetTable()), DurableState(TimerProgress()), offsets.transactions
-    )
+    progress = progress_of(offsets)
     delay_saver = kept("delayOffset.json", progress.levels)
     timer_saver = kept("timers.json", progress.timers)
     adopt_apache_timers(progress.timers, disk, config.store.layout.config / "timercheck")
@@ -142,9 +138,7 @@ def assembled(
         clock,
         store,
         slave_links=SlaveLinks(config, clock, store, copies, services, trust=trust, tls=tls),
-        others=OtherBrokers(
-            peers, config.own_account, identity_of(config), lambda: registrar.name_servers
-        ),
+        others=_others(config, peers, registrar),
         peers=peers,
         tables=SlaveTables(topics, groups, offsets, progress),
         on_grown=lambda grown: take_copied(broker, grown),
@@ -206,6 +200,11 @@ def _registrar(
         timeout_s=lambda: broker().config.register_timeout_ms / 1000,
         account=config.own_account,
     )
+
+
+def _others(config: BrokerConfig, peers: Peers, registrar: Registrar) -> OtherBrokers:
+    identity = identity_of(config)
+    return OtherBrokers(peers, config.own_account, identity, lambda: registrar.name_servers)
 
 
 def _copies(config: BrokerConfig, clock: Clock, log_end: Callable[[], int]) -> Copies:

@@ -46,7 +46,6 @@ def start_upkeep(broker: Broker) -> None:
         # the log knew and their file did not.
         saver.save_soon()
         run("save a table", saver.keep_saved, on_failure=OnFailure.RESTART)
-    broker.settings_saver.save_soon()  # What a file has overruled must not come back.
     run("stay registered", lambda: _stay_registered(broker), on_failure=OnFailure.RESTART)
     if broker.config.is_slave:
         start_following(broker)

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from roquet.broker.tables.durable_state import DurableState
+from roquet.broker.tables.offsets import OffsetTable
 from roquet.protocol.bodies.offset_table import (
     AllProgress,
     DelayOffsetTable,
@@ -84,6 +85,13 @@ class ProgressTables(msgspec.Struct):
         self.levels.settle(log_end)
         self.timers.settle(log_end)
         self.transactions.settle(log_end)
+
+
+def progress_of(offsets: OffsetTable) -> ProgressTables:
+    """Of a broker that has done nothing yet; that of transactions is in the file of offsets."""
+    return ProgressTables(
+        DurableState(DelayOffsetTable()), DurableState(TimerProgress()), offsets.transactions
+    )
 
 
 P = TypeVar("P", DelayOffsetTable, TimerProgress, TransactionProgress)
