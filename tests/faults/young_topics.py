@@ -30,7 +30,7 @@ from tests.faults.rig import Rig, in_turn
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.etcd_members import missing_etcd
 from tests.support.eventually import happens
-from tests.support.topics import create_topic
+from tests.support.topics import asked_for_topic
 
 # Made by an operator, and by the first message sent to it.
 _ORDERED, _SENT = "made-by-an-operator", "made-by-a-send"
@@ -96,7 +96,9 @@ def _made(ledger: Ledger, master: Replica) -> list[str]:
     # So that nothing but the new topics is new.
     if not happens(lambda: ledger.send(master.address, _WARM) is Outcome.ACKNOWLEDGED):
         return ["with a slave nothing is acknowledged"]
-    create_topic(master.address, _ORDERED, _QUEUE_COUNTS[_ORDERED])
+    reply = asked_for_topic(master.address, _ORDERED, _QUEUE_COUNTS[_ORDERED])
+    if reply.code != ResponseCode.SUCCESS:
+        return [f"no topic can be made: {reply.remark}"]
     with BlockingPeer(master.address) as peer:
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         reply = peer.call(code, AddressedHeader(), write_body(_GROUP))

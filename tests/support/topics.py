@@ -8,6 +8,13 @@ from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.topics import CreateTopicHeader
 from tests.support.blocking_peer import BlockingPeer
 
+_MADE = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+)
+
 
 def create_topic(
     broker: str,
@@ -17,11 +24,15 @@ def create_topic(
     permission: int = 6,
     serializer: int = SERIALIZER_JSON,
 ) -> None:
-    """`broker` is an address. It has told its name servers before it answers."""
+    """`broker` is an address. It has registered the topic at its name servers when it answers.
+
+    Where slaves have to confirm it they may do so later: a test begins with its topics, and they
+    are lost with the broker only if it never has a slave.
+    """
     reply = asked_for_topic(
         broker, topic, queue_count, permission=permission, serializer=serializer
     )
-    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    assert reply.code in _MADE, reply.remark
 
 
 def asked_for_topic(
