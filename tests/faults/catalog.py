@@ -15,6 +15,7 @@ from tests.faults.long_logs import LONG_LOG
 from tests.faults.of_apache import KILL_OF_APACHE, LONG_LOG_OF_APACHE
 from tests.faults.power_cuts import POWER_CUT, STORE_POWER_CUT
 from tests.faults.rig import Rig
+from tests.faults.scarce import MAPS, QUEUE_BURST
 from tests.faults.simulation.repeatable import SIMULATION
 from tests.faults.soak import SOAK
 from tests.faults.switches import SWITCHES
@@ -30,6 +31,8 @@ RIGS: Final[dict[str, Rig]] = {
         FAILED_SYNC,
         FULL_DISK,
         DESCRIPTORS,
+        QUEUE_BURST,
+        MAPS,
         HOSTILE_BYTES,
         STOPPED_READERS,
         REBALANCE_STORM,

@@ -10,7 +10,6 @@ from typing import Final, Protocol, final
 import msgspec
 
 from roquet.clock import Clock
-from roquet.net.own_addresses import is_loopback
 
 # What is cut off at once, so that the next byte is not too much again.
 _SHED_SHARE: Final = 4
@@ -77,20 +76,20 @@ class Crowd:
 
     # Who may come in.
 
-    def refusal(self, ip: str) -> str | None:
+    def refusal(self, ip: str, *, is_local: bool) -> str | None:
         """Why one more peer from there is not let in; None if it is."""
-        reason = self._refusal(ip)
+        reason = self._refusal(ip, is_local=is_local)
         if reason is not None:
             self.refused_count += 1
         return reason
 
-    def _refusal(self, ip: str) -> str | None:
+    def _refusal(self, ip: str, *, is_local: bool) -> str | None:
         reason = self._crowded(ip)
         if reason is None:
             if self._accepts.take():
                 return None
             reason = f"more than {self._bounds.accept_rate_max} connections came in a second"
-        if is_loopback(ip) and self._has_room_for_local() and self._local_accepts.take():
+        if is_local and self._has_room_for_local() and self._local_accepts.take():
             return None
         return reason
 

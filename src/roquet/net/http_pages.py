@@ -19,7 +19,7 @@ from typing import Final, Self, cast, final
 import msgspec
 
 from roquet.net.errors import AddressTaken
-from roquet.net.listening import Listener, is_scarce
+from roquet.net.listening import Listener, may_keep
 from roquet.net.ports import at_free_port
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class _Exchange(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         descriptor = transport.get_extra_info("socket").fileno()
-        if len(self._exchanges) >= CONNECTION_COUNT_MAX or is_scarce(descriptor):
+        if len(self._exchanges) >= CONNECTION_COUNT_MAX or not may_keep(descriptor, is_local=True):
             self._on_refused()
             self._transport.abort()
             return

@@ -294,6 +294,7 @@ class CommitLog(LogTail):
                 file_size = self._run.file_size
                 files.append(self._create_file(self.end - self.end % file_size))
             files[-1].reserve(files[-1].size, files[-1].size)
+            _ = files[-1].mapping
         except OSError as error:
             raise refusal_of(error) from error
         self._write_to(files[-1])
@@ -333,11 +334,16 @@ class CommitLog(LogTail):
         return start
 
     def _new_file(self, start: int) -> MappedFile:
-        """The one that was made ahead of need, if there is one. Raises StoreUnavailable."""
+        """The one that was made ahead of need, if there is one. Raises StoreUnavailable.
+
+        It is mapped, so that nothing can fail when the log goes on in it.
+        """
         try:
-            return self._next_file or self._create_file(start)
+            self._next_file = self._next_file or self._create_file(start)
+            _ = self._next_file.mapping
         except OSError as error:
             raise refusal_of(error) from error
+        return self._next_file
 
     def _go_on(self, file: MappedFile) -> None:
         self._next_file = None

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from roquet.clock import SystemClock
-from roquet.net import listening
+from roquet.net import door, listening
 from roquet.net.connection import Connection
 from roquet.net.crowd import CrowdBounds
 from roquet.net.errors import AddressTaken
@@ -297,7 +297,10 @@ async def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> N
             assert echoed_text(await worker.ask(echo_request("still"))) == "still"
 
 
-async def test_connections_leave_descriptors_for_files(caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_of_others_leave_descriptors_for_files(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(door, "is_of_this_machine", lambda _: False)
     async with running_echo_server() as server, await RawPeer.connect(server.port) as first:
         await first.ask(echo_request())
         with few_descriptors_left(4):
@@ -307,6 +310,13 @@ async def test_connections_leave_descriptors_for_files(caplog: pytest.LogCapture
             assert echoed_text(await first.ask(echo_request("first"))) == "first"
         async with await RawPeer.connect(server.port) as third:
             assert echoed_text(await third.ask(echo_request("third"))) == "third"
+
+
+async def test_an_operator_of_the_machine_itself_gets_one_of_the_last_descriptors() -> None:
+    async with running_echo_server() as server:
+        with few_descriptors_left(12):
+            async with await RawPeer.connect(server.port) as operator:
+                assert echoed_text(await operator.ask(echo_request("in"))) == "in"
 
 
 async def test_a_lack_of_descriptors_is_told_once_a_minute(

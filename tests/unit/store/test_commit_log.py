@@ -7,9 +7,16 @@ from roquet.disk import Disk, SystemDisk
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.commit_log import CommitLog
-from roquet.store.errors import BadRecord, BadStoreDirectory, DiskFull, StoreUnavailable
+from roquet.store.errors import (
+    BadRecord,
+    BadStoreDirectory,
+    DiskFull,
+    StoreUnavailable,
+    TooManyFiles,
+)
 from tests.support.drafts import draft
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.few_descriptors import few_descriptors_left
 from tests.support.mapped_memory import resident_size
 
 FILE_SIZE = 4096
@@ -213,6 +220,23 @@ def test_a_full_disk_refuses_a_record_and_nothing_has_changed(tmp_path: Path) ->
     assert log.append(draft(b""), 1, 1) == end
     disk.is_full = False
     assert log.append(draft(b"x" * 100), 2, 1) == FILE_SIZE
+    log.close()
+
+
+def test_a_next_file_that_cannot_be_opened_refuses_a_record_and_is_used_later(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path / "commitlog")
+    fill_file(log, left=200)
+    log.make_next_file()
+    end = log.end
+    with few_descriptors_left(0), pytest.raises(TooManyFiles, match="ulimit -n"):
+        log.append(draft(b"x" * 100), 1, 1)
+    assert log.end == end
+    assert log.files[0].is_zero_from(end)
+    assert len(log.files) == 1
+    assert log.append(draft(b"x" * 100), 1, 1) == FILE_SIZE
+    assert [each.start for each in log.files] == [0, FILE_SIZE]
     log.close()
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from roquet.clock import Clock
 from roquet.disk import Disk
+from roquet.process_limits import KEPT_FILES, shortage_remedy
 from roquet.protocol.names import is_system_topic
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
@@ -62,6 +63,9 @@ class Cleaner:
         self._flusher = flusher
         self.obey(config)
         self._is_disk_full = False
+        # Whether queues may begin before the log does, because their files could not be opened.
+        self._are_queues_behind = False
+        self._refused_count = KEPT_FILES.refused_count
         self._started_ms = clock.now_ms()
         self._started_s = clock.monotonic_s()
 
@@ -85,14 +89,30 @@ class Cleaner:
             pressure=pressure_of(used_percent, self._limits, clean_by_force=config.clean_by_force),
             is_hour=is_requested or local.hour in config.delete_hours,
         )
-        message_count = self._forget(files.file_count) if files.file_count else 0
+        if files.file_count:
+            self._forget(files.file_count)
+        message_count = self._forget_in_queues() if self._are_queues_behind else 0
         # There may be more queues than a process can have files open.
-        for queue in self._queues:
-            self._flusher.retire(queue.let_go_of_idle())
+        self._let_go(is_urgent=False)
         alarm = alarm_of(used_percent, self._limits, is_disk_full=self._is_disk_full)
         return CleanReport(
             used_percent, alarm, files.file_count, files.young_count, message_count, self._log.start
         )
+
+    def relieve(self) -> None:
+        """Have files of queues closed early, if there are so many that others may get none.
+
+        To be called every second.
+        """
+        refused_count = KEPT_FILES.refused_count
+        if KEPT_FILES.is_busy or refused_count != self._refused_count:
+            self._flusher.want_queues()
+            self._let_go(is_urgent=refused_count != self._refused_count)
+        self._refused_count = refused_count
+
+    def _let_go(self, *, is_urgent: bool) -> None:
+        for queue in self._queues:
+            self._flusher.retire(queue.let_go_of_idle(is_urgent=is_urgent))
 
     def _now_ms(self) -> int:
         """The time, but not ahead of what has really passed since the start.
@@ -119,18 +139,31 @@ class Cleaner:
                 return entry.modified_ms
         return self._clock.now_ms()
 
-    def _forget(self, count: int) -> int:
-        """How many messages are gone; what the broker kept for itself is not counted."""
+    def _forget(self, count: int) -> None:
         gone = self._log.forget(count)
+        self._are_queues_behind = True
+        if self._index is not None:
+            gone += self._index.forget(self._log.start)
+        self._remove(gone)
+
+    def _forget_in_queues(self) -> int:
+        """How many messages are gone; what the broker kept for itself is not counted."""
+        self._are_queues_behind = False
         message_count = 0
         for queue in self._queues:
             before = queue.min_offset
-            gone += queue.forget(self._log.start)
+            try:
+                self._remove(queue.forget(self._log.start))
+            except OSError as error:
+                if shortage_remedy(error) is None:
+                    raise
+                # There are more queues than files can be open: the next round goes on.
+                self._are_queues_behind = True
             if not is_system_topic(queue.topic.decode()):
                 message_count += queue.min_offset - before
-        if self._index is not None:
-            gone += self._index.forget(self._log.start)
-        for file in gone:
-            file.unlink()
-        self._flusher.retire(gone)
         return message_count
+
+    def _remove(self, files: list[MappedFile]) -> None:
+        for file in files:
+            file.unlink()
+        self._flusher.retire(files)
