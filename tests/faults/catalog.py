@@ -3,7 +3,7 @@
 from typing import Final
 
 from tests.faults.bad_disks import FAILED_SYNC, FULL_DISK
-from tests.faults.bad_peers import DESCRIPTORS, HOSTILE_BYTES, STOPPED_READERS
+from tests.faults.bad_peers import DESCRIPTORS, HOSTILE_BYTES, PAGES, STOPPED_READERS
 from tests.faults.changes import REBALANCE_STORM, ROLLING_RESTART
 from tests.faults.changing_hands import CHANGING_HANDS
 from tests.faults.damage import APACHE_DAMAGE, DAMAGE
@@ -35,6 +35,7 @@ RIGS: Final[dict[str, Rig]] = {
         MAPS,
         HOSTILE_BYTES,
         STOPPED_READERS,
+        PAGES,
         REBALANCE_STORM,
         ROLLING_RESTART,
         CHANGING_HANDS,
