@@ -8,6 +8,7 @@ from tests.faults.changes import REBALANCE_STORM, ROLLING_RESTART
 from tests.faults.changing_hands import CHANGING_HANDS
 from tests.faults.damage import APACHE_DAMAGE, DAMAGE
 from tests.faults.elections import ELECTIONS
+from tests.faults.floods import BOUNDS
 from tests.faults.killing import KILL
 from tests.faults.lines import LINES
 from tests.faults.links import LINKS
@@ -36,6 +37,7 @@ RIGS: Final[dict[str, Rig]] = {
         HOSTILE_BYTES,
         STOPPED_READERS,
         PAGES,
+        BOUNDS,
         REBALANCE_STORM,
         ROLLING_RESTART,
         CHANGING_HANDS,

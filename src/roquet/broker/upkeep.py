@@ -109,6 +109,7 @@ def _register_period_s(broker: Broker) -> float:
 async def _tick(broker: Broker) -> None:
     broker.statistics.tick()
     broker.store.relieve()
+    broker.offsets.trim()
     broker.refused_writes.tell()
     if broker.guard is not None:
         broker.guard.tick()
