@@ -18,6 +18,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from roquet.process_limits import KEPT_FILES, is_short_of_descriptors
+
 PAGE_SIZE: Final = 4096
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -51,6 +53,13 @@ class Disk(Protocol):
         """A descriptor of a file of `size` zero bytes; what was there is gone."""
 
     def open(self, path: Path, *, writable: bool) -> int: ...
+
+    def open_kept(self, path: Path, *, writable: bool) -> int:
+        """The same for one of many files that stay open and are mapped.
+
+        Such files are bounded: they raise OSError while others still find descriptors and mappings;
+        see `process_limits`.
+        """
 
     def close(self, descriptor: int) -> None: ...
 
@@ -107,14 +116,6 @@ def make_safe_directory(disk: Disk, path: Path) -> None:
         disk.sync_directory(each.parent)
 
 
-def is_short_of_descriptors(error: OSError) -> bool:
-    """Whether `error` says that this process, or the system, has too many files open.
-
-    Opening a file fails so, and never what is done with one: nothing has happened to it.
-    """
-    return error.errno in (errno.EMFILE, errno.ENFILE)
-
-
 def is_full(error: OSError) -> bool:
     """Whether `error` says that the disk, or this user's share of it, is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -150,7 +151,17 @@ class SystemDisk:
     def open(self, path: Path, *, writable: bool) -> int:
         return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
 
+    def open_kept(self, path: Path, *, writable: bool) -> int:
+        descriptor = self.open(path, writable=writable)
+        try:
+            KEPT_FILES.add(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
     def close(self, descriptor: int) -> None:
+        KEPT_FILES.discard(descriptor)
         os.close(descriptor)
 
     def allocate(self, descriptor: int, position: int, size: int) -> None:
@@ -158,11 +169,17 @@ class SystemDisk:
 
     def map(self, descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        is_kept = descriptor in KEPT_FILES
+        if is_kept:
+            KEPT_FILES.check_mapping()
         try:
-            return mmap.mmap(descriptor, size, access=access, **_MAP_OPTIONS)
+            mapping = mmap.mmap(descriptor, size, access=access, **_MAP_OPTIONS)
         except ValueError as error:
             # The file is shorter than that.
             raise OSError(errno.EINVAL, str(error)) from None
+        if is_kept:
+            KEPT_FILES.mapped(mapping)
+        return mapping
 
     def read(self, descriptor: int, position: int, size: int) -> bytes:
         return os.pread(descriptor, size, position)

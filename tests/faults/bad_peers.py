@@ -13,8 +13,10 @@ from tests.faults.stage import QUEUE_COUNT, Stage, stage
 from tests.faults.traffic import TOPIC
 from tests.support.golden_frames import golden_frames
 from tests.support.hostile_bytes import hostile_bytes
+from tests.support.http_asking import asked
 from tests.support.our_cluster import OurBroker
 from tests.support.plain_requests import plain_pull
+from tests.support.ports import free_port
 from tests.support.process_memory import resident_size
 from tests.support.raw_peer import RawPeer
 
@@ -25,6 +27,10 @@ _GROWTH_MAX: Final = 96 * _MEGABYTE
 _FRAMES_PER_PEER: Final = 20
 _DESCRIPTORS: Final = 256
 _PULLS_UNREAD: Final = 200
+# More than there are places for pages.
+_SILENT_PEERS: Final = 300
+_PAUSE_S: Final = 0.1
+_GOOD_PAGE: Final = b"HTTP/1.1 200 "
 
 
 def be_hostile(directory: Path, seed: int, count: int) -> Findings:
@@ -102,6 +108,47 @@ async def _take_descriptors(directory: Path, seed: int, count: int) -> Findings:
     return findings
 
 
+def keep_pages_busy(directory: Path, seed: int, count: int) -> Findings:
+    return asyncio.run(_keep_pages_busy(directory, seed, count))
+
+
+async def _keep_pages_busy(directory: Path, seed: int, count: int) -> Findings:
+    """More connections than there are places say nothing, and come again when they are cut off."""
+    port = free_port()
+    pages = {"httpListen": f"127.0.0.1:{port}"}
+    async with stage(directory, seed, configuration=pages) as on:
+        await on.traffic.until_more()
+        size = resident_size(on.broker.process_id)
+        first = [await RawPeer.connect(port) for _ in range(_SILENT_PEERS)]
+        silent = [asyncio.create_task(_say_nothing(port, each)) for each in first]
+        failed = 0
+        for _ in range(count):
+            for path in ("/health", "/ready"):
+                failed += not await _is_answered(port, path)
+        for each in silent:
+            each.cancel()
+        await asyncio.wait(silent)
+        await on.traffic.until_more()
+        findings = await _settled(on, size)
+    findings.counts["probes"] = 2 * count
+    if failed:
+        findings.violations.append(f"{failed} of {2 * count} probes were not answered")
+    return findings
+
+
+async def _say_nothing(port: int, peer: RawPeer) -> None:
+    """Comes again whenever it is cut off."""
+    while True:
+        async with peer:
+            await peer.until_closed()
+        await asyncio.sleep(_PAUSE_S)
+        peer = await RawPeer.connect(port)
+
+
+async def _is_answered(port: int, path: str) -> bool:
+    return (await asked(port, f"GET {path} HTTP/1.1\r\n\r\n".encode())).startswith(_GOOD_PAGE)
+
+
 async def _settled(on: Stage, size: int) -> Findings:
     growth = resident_size(on.broker.process_id) - size
     findings = await on.settled()
@@ -115,6 +162,13 @@ def _port_of(broker: OurBroker) -> int:
     return int(broker.address.rpartition(":")[2])
 
 
+PAGES: Final = Rig(
+    "pages",
+    "300 peers of the port for pages (--http) that say nothing",
+    keep_pages_busy,
+    few=60,
+    many=10_000,
+)
 HOSTILE_BYTES: Final = Rig(
     "hostile-bytes", "recorded frames with mistakes in them", be_hostile, few=2_000, many=500_000
 )

@@ -3,11 +3,12 @@
 from typing import Final
 
 from tests.faults.bad_disks import FAILED_SYNC, FULL_DISK
-from tests.faults.bad_peers import DESCRIPTORS, HOSTILE_BYTES, STOPPED_READERS
+from tests.faults.bad_peers import DESCRIPTORS, HOSTILE_BYTES, PAGES, STOPPED_READERS
 from tests.faults.changes import REBALANCE_STORM, ROLLING_RESTART
 from tests.faults.changing_hands import CHANGING_HANDS
 from tests.faults.damage import APACHE_DAMAGE, DAMAGE
 from tests.faults.elections import ELECTIONS
+from tests.faults.floods import BOUNDS
 from tests.faults.killing import KILL
 from tests.faults.lines import LINES
 from tests.faults.links import LINKS
@@ -18,6 +19,7 @@ from tests.faults.policies import POLICIES
 from tests.faults.power_cuts import POWER_CUT, STORE_POWER_CUT
 from tests.faults.progress import PROGRESS
 from tests.faults.rig import Rig
+from tests.faults.scarce import MAPS, QUEUE_BURST
 from tests.faults.simulation.repeatable import SIMULATION
 from tests.faults.soak import SOAK
 from tests.faults.succeeded import SUCCEEDED
@@ -37,8 +39,12 @@ RIGS: Final[dict[str, Rig]] = {
         FAILED_SYNC,
         FULL_DISK,
         DESCRIPTORS,
+        QUEUE_BURST,
+        MAPS,
         HOSTILE_BYTES,
         STOPPED_READERS,
+        PAGES,
+        BOUNDS,
         REBALANCE_STORM,
         ROLLING_RESTART,
         CHANGING_HANDS,

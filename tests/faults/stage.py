@@ -51,8 +51,11 @@ async def stage(
     mix: Mix | None = None,
     broker_count: int = 1,
     broker_directory: Path | None = None,
+    broker_under: tuple[str, ...] = (),
 ) -> AsyncIterator[Stage]:
-    """`broker_directory` is for a broker whose disk is a special one."""
+    """`broker_directory` is for a broker whose disk is a special one, `broker_under` a program that
+    runs the brokers.
+    """
     async with AsyncExitStack() as stack:
         names = stack.enter_context(OurNameServer(directory / "names"))
         brokers = []
@@ -63,6 +66,7 @@ async def stage(
                 broker_name=f"broker-{number}",
                 configuration={**BROKER_SETTINGS, **SYNC, **(configuration or {})},
             )
+            broker.under = broker_under
             brokers.append(stack.enter_context(broker))
             create_topic(broker.address, TOPIC, QUEUE_COUNT)
         traffic = Traffic(names.address, queues_of(brokers), seed, mix)

@@ -125,6 +125,11 @@ class FaultyDisk:
         self._take_descriptor()
         return self.system.open(path, writable=writable)
 
+    def open_kept(self, path: Path, *, writable: bool) -> int:
+        self._step()
+        self._take_descriptor()
+        return self.system.open_kept(path, writable=writable)
+
     def close(self, descriptor: int) -> None:
         # Closing must work after a cut too, or tests would leak descriptors.
         self.system.close(descriptor)

@@ -93,7 +93,7 @@ def assembled(
     config = changed_settings.applied_to(config, change_config)
     topics = TopicTable(clock, built_in_topics(config), has_epochs=trust is not None)
     groups = GroupTable(clock, has_epochs=trust is not None)
-    offsets = OffsetTable(is_slave=config.is_slave)
+    offsets = OffsetTable(is_slave=config.is_slave, count_max=config.offset_count_max)
     topic_saver = kept("topics.json", topics)
     topics.check_promises()
     group_saver = kept("subscriptionGroup.json", groups)
@@ -151,9 +151,9 @@ def assembled(
         topics=topics,
         groups=groups,
         offsets=offsets,
-        consumers=Consumers[Connection](),
-        producers=Producers[Connection](),
-        locks=LockTable(clock),
+        consumers=Consumers[Connection](config.membership_count_max, config.subscription_size_max),
+        producers=Producers[Connection](config.membership_count_max),
+        locks=LockTable(clock, config.lock_count_max),
         arrivals=arrivals,
         safety=safety,
         expiry=Expiry(store, clock, lambda: broker.config.store),

@@ -3,6 +3,7 @@
 RoquetError
 ├── Refused                     of `net`: costs the request, the peer learns the code
 │   ├── BadName                 1   no topic or group may be called that
+│   ├── BadClientName           1   no client, or group of producers, is called that
 │   ├── BadQueueCount           1   no topic may have that many queues
 │   ├── BadAttributes           1   settings of a topic or group cannot be changed like that
 │   ├── AttributeNotKept        1   an attribute of a topic promises what there is not here
@@ -41,6 +42,17 @@ class BadName(Refused):
             f"{name[:_SHOWN_SIZE_MAX]!r} is not a name: 1 to 127 of letters, digits and %|_-",
         )
         self.name = name
+
+
+class BadClientName(Refused):
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_ERROR,
+            f"{name[:_SHOWN_SIZE_MAX]!r} has {len(name)} characters, and the name of a client or"
+            f" of a group of producers has at most {limit}",
+        )
+        self.name = name
+        self.limit = limit
 
 
 class BadQueueCount(Refused):

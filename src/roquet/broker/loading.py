@@ -15,6 +15,7 @@ from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.saving import SavedTable
 from roquet.clock import Clock
 from roquet.disk import Disk
+from roquet.process_limits import is_near, kept_limit
 from roquet.protocol.bodies.offset_table import TimerProgress
 from roquet.state_file import BadStateFile, StateFile
 from roquet.store.checksummed import NO_END
@@ -120,8 +121,20 @@ def opened_store(
         )
     for damage in report.damages:
         log.error("damaged part of the log: %s", damage)
+    _tell_of_many_files(store.queue_file_count)
     store.start()
     return store
+
+
+def _tell_of_many_files(file_count: int) -> None:
+    """Before messages are refused because all of them are written to at once."""
+    limit = kept_limit()
+    if is_near(file_count, limit):
+        log.warning(
+            "the queues have %d files, and %d can be open at once: %s; messages are refused for "
+            "queues that find no file, so raise it before more are in use",
+            *(file_count, limit.count, limit.setting),
+        )
 
 
 def close_store(broker: Broker) -> None:

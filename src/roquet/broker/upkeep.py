@@ -138,6 +138,8 @@ def _register_period_s(broker: Broker) -> float:
 
 async def _tick(broker: Broker) -> None:
     broker.statistics.tick()
+    broker.store.relieve()
+    broker.offsets.trim()
     broker.refused_writes.tell()
     if broker.guard is not None:
         broker.guard.tick()
@@ -242,7 +244,11 @@ async def _disable_slow_groups(broker: Broker) -> None:
 
 
 async def _scrub(broker: Broker) -> None:
-    report = broker.store.scrub(_SCRUB_SIZE)
+    try:
+        report = broker.store.scrub(_SCRUB_SIZE)
+    except StoreUnavailable as error:
+        log.warning("the log is not checked now: %s", error)
+        return
     for damage in report.damages:
         log.error("damaged part of the log: %s", damage)
     if report.repaired_entries:

@@ -13,6 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.namesrv.errors import BadSetting, NotChangeable
+from roquet.namesrv.kv_config import KV_CONFIG_SIZE_MAX
+from roquet.namesrv.route_table import ROUTE_COUNT_MAX
 from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.errors import BadAddress
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
@@ -39,6 +41,10 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     accept_rate_max: int = DEFAULT_CROWD_BOUNDS.accept_rate_max
     held_size_max: int = DEFAULT_CROWD_BOUNDS.held_size_max
     parked_count_max: int = DEFAULT_LIMITS.parked_count_max
+    all_parked_count_max: int = DEFAULT_CROWD_BOUNDS.parked_count_max
+    # What tables hold that peers fill; not keys of Apache's.
+    route_count_max: int = ROUTE_COUNT_MAX
+    kv_config_size_max: int = KV_CONFIG_SIZE_MAX
     tls: TlsSettings = TlsSettings()
     # How others watch it; not keys of Apache's.
     http_place: Address | None = None
@@ -62,6 +68,7 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             connection_count_max_per_address=self.connection_count_max_per_address,
             accept_rate_max=self.accept_rate_max,
             held_size_max=self.held_size_max,
+            parked_count_max=self.all_parked_count_max,
         )
 
     @property
@@ -222,6 +229,9 @@ _SETTINGS: Final = {
     "maxAcceptsPerSecond": _Setting("accept_rate_max", _parse_count),
     "maxHeldBytes": _Setting("held_size_max", _parse_count),
     "maxRequestsPerConnection": _Setting("parked_count_max", _parse_count),
+    "maxWaitingRequests": _Setting("all_parked_count_max", _parse_count),
+    "maxRoutes": _Setting("route_count_max", _parse_count),
+    "maxKvConfigBytes": _Setting("kv_config_size_max", _parse_count),
     "httpListen": _Setting("http_place", _parse_place),
     "logLevel": _Setting("log_level", _parse_level, is_changeable=True),
     "aclEnable": _Setting("access_control", _parse_clear_truth),

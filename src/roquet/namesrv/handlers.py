@@ -129,7 +129,10 @@ def get_member_group(server: NameServer, request: Request[BrokerMemberGroupHeade
 def register_topic(server: NameServer, request: Request[RegisterTopicHeader]) -> Reply:
     if request.body:
         route = read_body(TopicRoute, request.body)
-        server.routes.register_topic(request.header.topic, route.queue_datas)
+        try:
+            server.routes.register_topic(request.header.topic, route.queue_datas)
+        except RegistrationRefused as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return Reply()
 
 

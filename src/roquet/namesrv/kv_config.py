@@ -5,11 +5,20 @@
 A change is answered by `saving`: when it is on disk.
 """
 
-from typing import final
+from typing import Final, final
 
 from roquet.namesrv.saving import Saving
+from roquet.net.errors import TableFull
 from roquet.protocol.bodies.body import Body, always, read_body, write_body
 from roquet.state_file import StateFile
+
+# Of all names and values, with what each of them takes besides.
+KV_CONFIG_SIZE_MAX: Final = 4 << 20
+_ENTRY_COST: Final = 200
+
+
+def _cost(namespace: str, key: str, value: str) -> int:
+    return _ENTRY_COST + len(namespace) + len(key) + len(value)
 
 
 class KvConfigFile(Body, kw_only=True):
@@ -22,9 +31,15 @@ def _read_file(content: bytes) -> KvConfigFile:
 
 @final
 class KvConfig:
-    def __init__(self, file: StateFile) -> None:
+    def __init__(self, file: StateFile, size_max: int = KV_CONFIG_SIZE_MAX) -> None:
         """Raises BadStateFile."""
         self._table = (file.load(_read_file) or KvConfigFile()).config_table
+        self._size_max = size_max
+        self.size = sum(
+            _cost(namespace, key, value)
+            for namespace, table in self._table.items()
+            for key, value in table.items()
+        )
         self.saving = Saving(file, self._content)
 
     def get(self, namespace: str, key: str) -> str | None:
@@ -34,10 +49,21 @@ class KvConfig:
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:
+        """Raises TableFull; what was there may always become shorter."""
+        old = self.get(namespace, key)
+        more = _cost(namespace, key, value) - (0 if old is None else _cost(namespace, key, old))
+        if more > 0 and self.size + more > self._size_max:
+            raise TableFull("bytes of settings", self._size_max, "maxKvConfigBytes")
         self._table.setdefault(namespace, {})[key] = value
+        self.size += more
 
     def delete(self, namespace: str, key: str) -> None:
-        self._table.get(namespace, {}).pop(key, None)
+        table = self._table.get(namespace, {})
+        old = table.pop(key, None)
+        if old is not None:
+            self.size -= _cost(namespace, key, old)
+        if not table:
+            self._table.pop(namespace, None)
 
     def _content(self) -> bytes:
         return write_body(KvConfigFile(config_table=self._table))

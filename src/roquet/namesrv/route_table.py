@@ -19,6 +19,7 @@ import msgspec
 
 from roquet.clock import Clock
 from roquet.namesrv.errors import RegistrationRefused
+from roquet.net.errors import TableFull
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.registration import BrokerRegistration
 from roquet.protocol.bodies.route import (
@@ -32,6 +33,13 @@ from roquet.protocol.bodies.topic_config import QueueMapping, TopicConfig
 from roquet.protocol.codes import Permission
 
 V = TypeVar("V")
+
+# Topics times the broker names that have them; an entry takes some hundred bytes.
+ROUTE_COUNT_MAX: Final = 500_000
+# What one broker may say besides its topics.
+NAME_SIZE_MAX: Final = 255
+FILTER_SERVER_COUNT_MAX: Final = 100
+BROKER_COUNT_MAX: Final = 10_000
 
 MASTER_ID: Final = 0
 SILENCE_MAX_S: Final = 120.0
@@ -95,8 +103,9 @@ class LatestMaster(msgspec.Struct, frozen=True):
 
 @final
 class RouteTable:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, route_count_max: int = ROUTE_COUNT_MAX) -> None:
         self._clock = clock
+        self._route_count_max = route_count_max
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._mappings: dict[str, dict[str, QueueMapping]] = {}
         self._groups: dict[str, BrokerData] = {}
@@ -112,9 +121,10 @@ class RouteTable:
         registration: BrokerRegistration,
         channel: Channel,
     ) -> bool:
-        """Whether the broker was not known before. Raises RegistrationRefused."""
+        """Whether the broker was not known before. Raises RegistrationRefused and TableFull."""
         known = self._live.get(identity.key)
         self._check(identity, registration)
+        self._check_room(identity, registration)
         if known is not None and known.identity.name != identity.name:
             self._forget(known)  # It was restarted under another name.
         group = self._joined_group(identity, traits)
@@ -174,8 +184,14 @@ class RouteTable:
         return live.data_version if live else None
 
     def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """Adds queues of known broker names to a topic, apart from their registrations."""
+        """Adds queues of known broker names to a topic, apart from their registrations.
+
+        Raises RegistrationRefused and TableFull.
+        """
+        if len(topic) > NAME_SIZE_MAX:
+            raise RegistrationRefused(f"a topic of more than {NAME_SIZE_MAX} characters")
         known = {each.broker_name: each for each in queues if each.broker_name in self._groups}
+        self._check_new_routes(len(known.keys() - self._topics.get(topic, {}).keys()))
         if known:
             self._topics.setdefault(topic, {}).update(known)
 
@@ -308,6 +324,36 @@ class RouteTable:
         if identity.broker_id == MASTER_ID and epoch > 0:
             latest = LatestMaster(identity.address, epoch, self._clock.monotonic_s())
             self._latest_masters[identity[:2]] = latest
+
+    def _check_room(self, identity: BrokerIdentity, registration: BrokerRegistration) -> None:
+        """Before anything is taken over."""
+        names = (identity.cluster, identity.name, identity.address)
+        if any(len(each) > NAME_SIZE_MAX for each in names):
+            raise RegistrationRefused(f"a name of more than {NAME_SIZE_MAX} characters")
+        topics = registration.topics
+        if any(len(topic) > NAME_SIZE_MAX for topic in topics.topic_config_table):
+            raise RegistrationRefused(f"a topic of more than {NAME_SIZE_MAX} characters")
+        if len(topics.topic_queue_mapping_info_map) > len(topics.topic_config_table):
+            raise RegistrationRefused("queues are mapped of more topics than there are")
+        if len(registration.filter_server_list) > FILTER_SERVER_COUNT_MAX:
+            raise RegistrationRefused(f"more than {FILTER_SERVER_COUNT_MAX} filter servers")
+        if identity.key not in self._live and len(self._live) >= BROKER_COUNT_MAX:
+            raise RegistrationRefused(f"{BROKER_COUNT_MAX} brokers are registered")
+        self._check_new_routes(
+            sum(
+                identity.name not in self._topics.get(topic, {})
+                for topic in topics.topic_config_table
+            )
+        )
+
+    def _check_new_routes(self, new_count: int) -> None:
+        if new_count and self.route_count + new_count > self._route_count_max:
+            raise TableFull("queues of topics at brokers", self._route_count_max, "maxRoutes")
+
+    @property
+    def route_count(self) -> int:
+        """Topics times the broker names that have them."""
+        return sum(map(len, self._topics.values()))
 
     def _joined_group(self, identity: BrokerIdentity, traits: BrokerTraits) -> BrokerData:
         group = self._groups.setdefault(

@@ -48,7 +48,7 @@ async def serve_names(
     ip_of(config.host)
     tls = ServerTls(config.tls, clock)
     kv_config_path = config.kv_config_path.expanduser()
-    kv_config = KvConfig(StateFile(disk, kv_config_path))
+    kv_config = KvConfig(StateFile(disk, kv_config_path), config.kv_config_size_max)
     changed_settings = ChangedSettings(changeable_texts(config))
     changes_file = StateFile(disk, kv_config_path.with_name(changes.FILE_NAME))
     changes_file.load(changed_settings.load)
@@ -61,7 +61,7 @@ async def serve_names(
     server = NameServer(
         config=config,
         clock=clock,
-        routes=RouteTable(clock),
+        routes=RouteTable(clock, config.route_count_max),
         kv_config=kv_config,
         changed_settings=changed_settings,
         settings_saving=settings_saving,

@@ -257,11 +257,16 @@ class Connection(asyncio.Protocol):
         self.check_room_to_park()
         if self._parked is None:
             self._parked = set()
+        if self._crowd is not None:
+            self._crowd.check_room_to_park()
+            self._crowd.parked_count += 1
         self._parked.add(waiting)
 
     def unpark(self, waiting: Waiting) -> None:
-        if self._parked is not None:
-            self._parked.discard(waiting)
+        if self._parked is not None and waiting in self._parked:
+            self._parked.remove(waiting)
+            if self._crowd is not None:
+                self._crowd.parked_count -= 1
 
     def owe(self, count: int = 1) -> None:
         """Requests are answered later, with `pay`. Ask first whether there is room to park them."""
@@ -386,6 +391,8 @@ class Connection(asyncio.Protocol):
             self._crowd.discard(self)
         self._calls.fail_all(lambda: ConnectionLost(self.peer, reason))
         parked, self._parked = self._parked, None
+        if self._crowd is not None:
+            self._crowd.parked_count -= len(parked or ())
         for waiting in parked or ():
             waiting.drop()
         self._owner.closed(self)

@@ -10,7 +10,7 @@ from typing import Final, Protocol, final
 import msgspec
 
 from roquet.clock import Clock
-from roquet.net.own_addresses import is_loopback
+from roquet.net.errors import TableFull
 
 # What is cut off at once, so that the next byte is not too much again.
 _SHED_SHARE: Final = 4
@@ -26,6 +26,8 @@ class CrowdBounds(msgspec.Struct, frozen=True, kw_only=True):
     local_count_max: int = 64
     # Bytes that came and are no whole requests yet, and bytes that peers have not read.
     held_size_max: int = 512 * 1024 * 1024
+    # Requests that wait for something, such as pulls for messages.
+    parked_count_max: int = 200_000
 
 
 DEFAULT_CROWD_BOUNDS: Final = CrowdBounds()
@@ -58,6 +60,7 @@ class Crowd:
         "count",
         "cut_off_count",
         "held_size",
+        "parked_count",
         "refusals",
         "refused_count",
     )
@@ -71,26 +74,27 @@ class Crowd:
         self._is_shedding = False
         self.count = 0
         self.held_size = 0
+        self.parked_count = 0
         self.refused_count = 0
         self.cut_off_count = 0
         self.refusals: Counter[int] = Counter()
 
     # Who may come in.
 
-    def refusal(self, ip: str) -> str | None:
+    def refusal(self, ip: str, *, is_local: bool) -> str | None:
         """Why one more peer from there is not let in; None if it is."""
-        reason = self._refusal(ip)
+        reason = self._refusal(ip, is_local=is_local)
         if reason is not None:
             self.refused_count += 1
         return reason
 
-    def _refusal(self, ip: str) -> str | None:
+    def _refusal(self, ip: str, *, is_local: bool) -> str | None:
         reason = self._crowded(ip)
         if reason is None:
             if self._accepts.take():
                 return None
             reason = f"more than {self._bounds.accept_rate_max} connections came in a second"
-        if is_loopback(ip) and self._has_room_for_local() and self._local_accepts.take():
+        if is_local and self._has_room_for_local() and self._local_accepts.take():
             return None
         return reason
 
@@ -116,6 +120,12 @@ class Crowd:
         return self.count < self._bounds.connection_count_max + self._bounds.local_count_max
 
     # What they hold.
+
+    def check_room_to_park(self) -> None:
+        """Raises TableFull when one more request would be too many to wait."""
+        limit = self._bounds.parked_count_max
+        if self.parked_count >= limit:
+            raise TableFull("requests that wait", limit, "maxWaitingRequests")
 
     def add(self, holder: Holder) -> None:
         self._holders.add(holder)

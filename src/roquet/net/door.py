@@ -15,6 +15,7 @@ from typing import Protocol, cast, final
 from roquet.net.connection import Connection
 from roquet.net.errors import TlsNotUsable, TlsRefused
 from roquet.net.limits import ConnectionLimits
+from roquet.net.listening import is_of_this_machine
 from roquet.net.tls.contexts import ServerTls, is_encrypted
 from roquet.net.tls.reasons import TlsSide, tls_failure
 from roquet.net.tls.settings import TlsMode
@@ -45,6 +46,7 @@ class Door(asyncio.Protocol):
         "_watch",
         "deadline_s",
         "ip",
+        "is_local",
         "peer",
     )
 
@@ -65,6 +67,7 @@ class Door(asyncio.Protocol):
         self._is_open = True
         self.deadline_s = float("inf")
         self.ip = ""
+        self.is_local = False
         self.peer = ""
 
     # What the watch and the keeper do.
@@ -102,6 +105,7 @@ class Door(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer = str(Address(*peer[:2])) if peer else "a peer"
         self.ip = peer[0] if peer else ""
+        self.is_local = is_of_this_machine(transport)
         self.deadline_s = self._watch.refresh() + self._limits.idle_timeout_s
         self._keeper.knocked(self)
 

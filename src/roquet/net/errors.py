@@ -2,6 +2,7 @@
 
 RoquetError
 ├── Refused                  a handler says no: costs the request, the peer learns the code
+│   └── TableFull            a table that peers fill has as much as it may
 ├── NoFreePort               any port would do, and none was found
 ├── AddressTaken             an OSError, too: somebody else listens there
 ├── UnknownHost              a server is to be at a host that has no address
@@ -55,6 +56,19 @@ class UnknownHost(RoquetError):
     def __init__(self, host: str) -> None:
         super().__init__(f"no address is known for host {host[:255]!r}")
         self.host = host
+
+
+class TableFull(Refused):
+    """A table that peers fill has as much as it may; `setting` is what says so."""
+
+    def __init__(self, what: str, limit: int, setting: str) -> None:
+        super().__init__(
+            ResponseCode.SYSTEM_BUSY,
+            f"there may be {limit} {what}, and there are: remove some, or have the operator raise"
+            f" {setting}",
+        )
+        self.limit = limit
+        self.setting = setting
 
 
 class BadTlsSetting(RoquetError):

@@ -6,27 +6,34 @@
 
 Not a web server. Nobody is asked who they are, nothing can be changed, and whoever connects holds
 one of a few places for a few seconds at most, whatever they send or do not send or do not read.
+When all places are taken, a connection that has not asked yet gives way to a new one: probes of a
+supervisor are answered however many others connect and say nothing.
 """
 
 import asyncio
 import errno
-import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from http import HTTPStatus
-from typing import Final, Self, cast, final
+from typing import Final, NamedTuple, Self, cast, final
 
 import msgspec
 
+from roquet.net.complaints import PERIOD_S, Complaints
 from roquet.net.errors import AddressTaken
-from roquet.net.listening import Listener, is_scarce
+from roquet.net.listening import Listener, may_keep
 from roquet.net.ports import at_free_port
 
-log = logging.getLogger(__name__)
-
 HEAD_SIZE_MAX: Final = 8192
-CONNECTION_COUNT_MAX: Final = 32
-# From the first byte of the connection to the last byte of the answer.
+CONNECTION_COUNT_MAX: Final = 256
+# Of those, requests that are answered and answers that are not read yet.
+ANSWER_COUNT_MAX: Final = 32
+# This many connections may have one of the last descriptors of the process.
+RESERVED_COUNT: Final = 16
+# From the accepted connection to the end of the request.
+REQUEST_S_MAX: Final = 5.0
+# From there to the last byte of the answer.
 EXCHANGE_S_MAX: Final = 10.0
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
@@ -48,6 +55,26 @@ Pages = Callable[[str], Awaitable[Page | None]]
 """The page of a path, without its query; None if there is none."""
 
 
+class Place(NamedTuple):
+    """One of the places that connections hold."""
+
+    ip: str
+    # Whether something has to come from the peer: a request, or that it reads.
+    is_waited_for: bool
+
+
+def to_give_way(places: Collection[Place]) -> int | None:
+    """Which of the places, oldest first, is freed for another one; None if none is.
+
+    Of those whose peer is waited for, the oldest one of the address that holds the most.
+    """
+    held = Counter(place.ip for place in places)
+    waiting = [
+        (-held[place.ip], index) for index, place in enumerate(places) if place.is_waited_for
+    ]
+    return min(waiting)[1] if waiting else None
+
+
 @final
 class HttpPort:
     """Made by `open`. Answers until `close`."""
@@ -55,8 +82,12 @@ class HttpPort:
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self._listener: Listener | None = None
-        self._exchanges: set[_Exchange] = set()
+        # In the order in which they came.
+        self._exchanges: dict[_Exchange, None] = {}
+        self._complaints = Complaints()
+        self._summing_up: asyncio.TimerHandle | None = None
         self.refused_count = 0
+        self.cut_off_count = 0
 
     @classmethod
     async def open(cls, host: str, port: int, pages: Pages) -> tuple[Self, int]:
@@ -69,7 +100,7 @@ class HttpPort:
             return await at_free_port(host, partial(self._listen, host))
         try:
             self._listener = await Listener.open(
-                host, port, lambda: _Exchange(self._exchanges, self._pages, self._refuse), _pause
+                host, port, lambda: _Exchange(self, self._pages), self._pause
             )
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
@@ -81,27 +112,78 @@ class HttpPort:
         """Whoever is not answered by now will not be."""
         if self._listener is not None:
             await self._listener.close()
+        if self._summing_up is not None:
+            self._summing_up.cancel()
         for exchange in tuple(self._exchanges):
             exchange.abort()
 
-    def _refuse(self) -> None:
+    def take(self, exchange: "_Exchange", descriptor: int) -> bool:
+        """Gives a new connection a place, if need be that of another one."""
+        # A few of them may have one of the last descriptors.
+        is_one_of_few = len(self._exchanges) < RESERVED_COUNT
+        if not may_keep(descriptor, is_local=is_one_of_few):
+            return self._refuse(exchange, "files need the descriptors that are left (ulimit -n)")
+        if len(self._exchanges) >= CONNECTION_COUNT_MAX and not self._has_freed(self._exchanges):
+            return self._refuse(exchange, f"{CONNECTION_COUNT_MAX} connections are open")
+        self._exchanges[exchange] = None
+        return True
+
+    def may_answer(self, exchange: "_Exchange") -> bool:
+        """Whether there is a place among the answers, which may be large."""
+        answers = [each for each in self._exchanges if each.has_asked]
+        if len(answers) < ANSWER_COUNT_MAX or self._has_freed(answers):
+            return True
+        return self._refuse(exchange, f"{ANSWER_COUNT_MAX} requests are being answered")
+
+    def leave(self, exchange: "_Exchange") -> None:
+        self._exchanges.pop(exchange, None)
+
+    def _has_freed(self, places: "Collection[_Exchange]") -> bool:
+        exchanges = tuple(places)
+        index = to_give_way([each.place for each in exchanges])
+        if index is None:
+            return False
+        oldest = exchanges[index]
+        self.cut_off_count += 1
+        self._complain(
+            "cutting off",
+            f"{len(self._exchanges)} connections for pages are open (--http): cutting off"
+            f" {oldest.place.ip}, which has not sent a request or does not read",
+        )
+        del self._exchanges[oldest]
+        oldest.abort()
+        return True
+
+    def _refuse(self, exchange: "_Exchange", reason: str) -> bool:
         self.refused_count += 1
+        self._complain("refusing", f"refusing {exchange.place.ip}, which wants a page: {reason}")
+        return False
 
+    def _pause(self, error: OSError) -> None:
+        self._complain(
+            "pausing", f"pages cannot be asked for, for a second: {error.strerror} (ulimit -n)"
+        )
 
-def _pause(error: OSError) -> None:
-    log.warning("nobody can ask for pages for a second: %s (ulimit -n)", error.strerror)
+    def _complain(self, kind: str, complaint: str) -> None:
+        """Says it in the log, unless much of that kind was said within the last minute."""
+        loop = asyncio.get_running_loop()
+        self._complaints.say(kind, complaint, loop.time())
+        if self._summing_up is None:
+            self._summing_up = loop.call_later(PERIOD_S, self._sum_up)
+
+    def _sum_up(self) -> None:
+        self._summing_up = None
+        self._complaints.sum_up(asyncio.get_running_loop().time())
 
 
 @final
 class _Exchange(asyncio.Protocol):
     """One connection: one request, one answer."""
 
-    def __init__(
-        self, exchanges: "set[_Exchange]", pages: Pages, on_refused: Callable[[], None]
-    ) -> None:
-        self._exchanges = exchanges
+    def __init__(self, port: HttpPort, pages: Pages) -> None:
+        self._port = port
         self._pages = pages
-        self._on_refused = on_refused
+        self._ip = ""
         self._loop = asyncio.get_running_loop()
         self._head = bytearray()
         self._transport: asyncio.Transport | None = None
@@ -111,13 +193,21 @@ class _Exchange(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        descriptor = transport.get_extra_info("socket").fileno()
-        if len(self._exchanges) >= CONNECTION_COUNT_MAX or is_scarce(descriptor):
-            self._on_refused()
+        # A peer that is gone already has no address any more.
+        peer = transport.get_extra_info("peername")
+        self._ip = peer[0] if peer else "a peer"
+        if self._port.take(self, transport.get_extra_info("socket").fileno()):
+            self._deadline = self._loop.call_later(REQUEST_S_MAX, self.abort)
+        else:
             self._transport.abort()
-            return
-        self._exchanges.add(self)
-        self._deadline = self._loop.call_later(EXCHANGE_S_MAX, self.abort)
+
+    @property
+    def place(self) -> Place:
+        return Place(self._ip, is_waited_for=self._answering is None)
+
+    @property
+    def has_asked(self) -> bool:
+        return self._answering is not None or self._is_answered
 
     def data_received(self, data: bytes) -> None:
         if self._answering is not None or self._is_answered:
@@ -133,7 +223,7 @@ class _Exchange(asyncio.Protocol):
         return self._answering is not None
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self._exchanges.discard(self)
+        self._port.leave(self)
         if self._deadline is not None:
             self._deadline.cancel()
         if self._answering is not None:
@@ -144,11 +234,16 @@ class _Exchange(asyncio.Protocol):
             self._transport.abort()
 
     def _answer(self, request_line: bytes) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._loop.call_later(EXCHANGE_S_MAX, self.abort)
         parts = request_line.split(b" ")
         if len(parts) != 3 or parts[2] not in _VERSIONS or not parts[1].startswith(b"/"):
             self._send(_refusal(HTTPStatus.BAD_REQUEST))
         elif parts[0] not in _METHODS:
             self._send(_refusal(HTTPStatus.METHOD_NOT_ALLOWED, allow="GET, HEAD"))
+        elif not self._port.may_answer(self):
+            self._send(_refusal(HTTPStatus.SERVICE_UNAVAILABLE))
         else:
             path = parts[1].partition(b"?")[0].decode("latin-1")
             self._answering = self._loop.create_task(self._find(path, parts[0] == b"GET"))

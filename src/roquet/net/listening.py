@@ -6,21 +6,18 @@ traceback each second, another may close the listening socket for good.
 
 import asyncio
 import errno
-import resource
 import socket
 from collections.abc import Callable
 from typing import Any, Final, Self, final
 
-from roquet.disk import is_short_of_descriptors
+from roquet.net.own_addresses import is_loopback
+from roquet.process_limits import KEPT_FILES, descriptor_limits, is_short_of_descriptors
 
 BACKLOG: Final = 1024
 # At most this many are accepted before others get their turn.
 _ACCEPT_COUNT_MAX: Final = 64
 # How long nobody is accepted when descriptors run out; whoever connects waits in the backlog.
 _PAUSE_S: Final = 1.0
-# Of all descriptors that the process may have, these stay free for files, whoever connects.
-_FILE_SHARE: Final = 4
-_FILE_COUNT_MAX: Final = 4096
 # The peer is gone again, or there is none.
 _NOBODY: Final = frozenset((errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPROTO))
 
@@ -100,9 +97,9 @@ class Listener:
             task = self._loop.create_task(self._open(accepted))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
-            if is_scarce(accepted.fileno()):
-                # It is going to be refused. No more are taken until it is: a burst would take the
-                # descriptors of files after all.
+            if not may_keep(accepted.fileno(), is_local=False):
+                # It may be refused. No more are taken until it is: a burst would take what files
+                # need after all.
                 return
 
     async def _open(self, accepted: socket.socket) -> None:
@@ -115,16 +112,21 @@ class Listener:
             accepted.close()
 
 
-def is_scarce(descriptor: int) -> bool:
-    """Whether a new descriptor is one of the last, which files will need.
+def may_keep(descriptor: int, *, is_local: bool) -> bool:
+    """Whether a new connection may keep its descriptor, or it is one that files will need.
 
-    The system gives the smallest number that is free, so it says how many there are, of whatever
-    kind and of whichever server of the process.
+    Peers on the server's own machine get the last ones.
     """
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return False
-    return descriptor >= limit - min(limit // _FILE_SHARE, _FILE_COUNT_MAX)
+    return descriptor_limits().may_connect(
+        descriptor, file_count=KEPT_FILES.descriptor_count, is_local=is_local
+    )
+
+
+def is_of_this_machine(transport: asyncio.BaseTransport) -> bool:
+    """Whether the peer runs on the same machine: at its loopback, or at the address it reached."""
+    peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    # A peer that is gone already has no address any more.
+    return bool(peer) and (is_loopback(peer[0]) or (bool(own) and peer[0] == own[0]))
 
 
 def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:

@@ -19,9 +19,9 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
-from roquet.disk import is_short_of_descriptors
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
+from roquet.process_limits import shortage_remedy
 from roquet.protocol.acl_rights import Right
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
@@ -38,9 +38,6 @@ S = TypeVar("S")  # what the handlers of one table work on: a broker, a name ser
 
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
 _ONEWAY: Final = int(CommandFlag.ONEWAY)
-_TOO_MANY_FILES: Final = (
-    "too many files are open here: try again later, or have the operator raise ulimit -n"
-)
 
 
 class Request(msgspec.Struct, Generic[H_co]):
@@ -275,12 +272,13 @@ def _failure(connection: Connection, command: Command, error: Exception) -> byte
         reply = Reply(error.code, remark=error.remark)
     elif isinstance(error, ProtocolError):
         reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-    elif isinstance(error, OSError) and is_short_of_descriptors(error):
+    elif isinstance(error, OSError) and (remedy := shortage_remedy(error)) is not None:
         # A file could not be opened, so nothing has happened; it passes when others are closed.
         connection.complain(
-            "refusing", f"request {command.code} is refused: {error.strerror} (ulimit -n)"
+            "refusing", f"request {command.code} is refused: {error.strerror}; {remedy}"
         )
-        reply = Reply(ResponseCode.SYSTEM_BUSY, remark=_TOO_MANY_FILES)
+        remark = f"too many files are open here: try again later, or have the operator {remedy}"
+        reply = Reply(ResponseCode.SYSTEM_BUSY, remark=remark)
     else:
         log.error("request %d failed", command.code, exc_info=error)
         reply = Reply(ResponseCode.SYSTEM_ERROR, remark="internal error")

@@ -12,7 +12,7 @@ from roquet.net.door import Door
 from roquet.net.errors import AddressTaken
 from roquet.net.lane import Lane
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.listening import Listener, is_scarce
+from roquet.net.listening import Listener, may_keep
 from roquet.net.ports import at_free_port
 from roquet.net.router import Router
 from roquet.net.tls.contexts import ServerTls
@@ -77,10 +77,10 @@ class Server:
         self._watch.sweep()
 
     def knocked(self, door: Door) -> None:
-        reason = self._crowd.refusal(door.ip)
+        reason = self._crowd.refusal(door.ip, is_local=door.is_local)
         if reason is not None:
             self._refuse(door, reason)
-        elif is_scarce(door.descriptor):
+        elif not may_keep(door.descriptor, is_local=door.is_local):
             self._refuse(
                 door,
                 f"{self.connection_count} connections are open, and files need the descriptors"

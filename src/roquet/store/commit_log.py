@@ -333,11 +333,16 @@ class CommitLog(LogTail):
         return start
 
     def _new_file(self, start: int) -> MappedFile:
-        """The one that was made ahead of need, if there is one. Raises StoreUnavailable."""
+        """The one that was made ahead of need, if there is one. Raises StoreUnavailable.
+
+        It is mapped, so that nothing can fail when the log goes on in it.
+        """
         try:
-            return self._next_file or self._create_file(start)
+            self._next_file = self._next_file or self._create_file(start)
+            _ = self._next_file.mapping
         except OSError as error:
             raise refusal_of(error) from error
+        return self._next_file
 
     def _go_on(self, file: MappedFile) -> None:
         self._next_file = None

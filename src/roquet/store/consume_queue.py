@@ -62,7 +62,8 @@ class ConsumeQueue(QueueTail):
         self, disk: Disk, directory: Path, file_size: int, topic: bytes, queue_id: int
     ) -> None:
         # Apache rounds up, too.
-        self._run = MappedRun(disk, directory, -(-file_size // ENTRY_SIZE) * ENTRY_SIZE)
+        whole_size = -(-file_size // ENTRY_SIZE) * ENTRY_SIZE
+        self._run = MappedRun(disk, directory, whole_size, is_one_of_many=True)
         self.files = self._run.files
         self._disk = disk
         self.topic = topic
@@ -324,9 +325,10 @@ class ConsumeQueue(QueueTail):
         del files[: len(gone)]
         return gone
 
-    def let_go_of_idle(self) -> list[MappedFile]:
+    def let_go_of_idle(self, *, is_urgent: bool = False) -> list[MappedFile]:
         """Take files out of use that nobody has used since the last call; the caller closes them.
 
+        If it is urgent, also those that were used.
         They are opened again when they are wanted. Only what is synced: if the kernel cannot write
         the rest, it says so to those who have the file open.
         """
@@ -338,7 +340,7 @@ class ConsumeQueue(QueueTail):
         for index, file in enumerate(files):
             if not file.is_open or min(file.end, end) > synced_end:
                 continue
-            if file.is_touched:
+            if file.is_touched and not is_urgent:
                 file.is_touched = False
                 continue
             files[index] = file.unopened()

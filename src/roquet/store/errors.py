@@ -9,6 +9,7 @@ RoquetError
     ├── UnreadableTopic    its messages cannot be found in the log by topic
     ├── StoreUnavailable   costs the request; reading goes on
     │   ├── DiskFull       passes by itself when there is space again
+    │   ├── TooManyFiles   passes by itself when files of queues are closed
     │   ├── SyncFailed     for good: nothing may be acknowledged any more
     │   ├── CopiesOnly     the store follows another one, which takes the messages
     │   └── StoreClosed    for good
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from roquet.disk import is_full
 from roquet.errors import RoquetError
+from roquet.process_limits import shortage_remedy
 
 
 class StoreError(RoquetError):
@@ -87,6 +89,10 @@ class DiskFull(StoreUnavailable):
     """There is no space for more; appends go on by themselves when there is."""
 
 
+class TooManyFiles(StoreUnavailable):
+    """The process has no descriptor, or no mapping, for one more file of a queue."""
+
+
 class SyncFailed(StoreUnavailable):
     """The disk did not take what it was given.
 
@@ -109,6 +115,9 @@ class StoreClosed(StoreUnavailable):
 
 def refusal_of(error: OSError) -> StoreUnavailable:
     """What to tell the one who wanted to write."""
+    remedy = shortage_remedy(error)
+    if remedy is not None:
+        return TooManyFiles(f"too many files are open: {error.strerror}; try again, or {remedy}")
     kind = DiskFull if is_full(error) else StoreUnavailable
     return kind(f"the store cannot write: {error}")
 

@@ -12,8 +12,9 @@ from threading import Event, Thread
 from typing import Final, final
 
 from roquet.clock import Clock
-from roquet.disk import PAGE_SIZE, is_full, is_short_of_descriptors
+from roquet.disk import PAGE_SIZE, is_full
 from roquet.histogram import Histogram
+from roquet.process_limits import is_short_of_descriptors
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import SyncFailed
@@ -60,6 +61,7 @@ class Flusher:
         self._caches_synced_at = now
         self._memory_given_back_at = now
         self._is_postponed = False
+        self._are_queues_wanted = False
         self.failure: SyncFailed | None = None
         # How long the disk took, in seconds, whenever there was something to sync.
         self.sync_times = Histogram()
@@ -92,6 +94,11 @@ class Flusher:
         # Asking costs a tenth of setting.
         if not self._is_wanted.is_set():
             self._is_wanted.set()
+
+    def want_queues(self) -> None:
+        """Have queues synced soon, and not only when it is time: those that are can be closed."""
+        self._are_queues_wanted = True
+        self._is_wanted.set()
 
     def retire(self, files: Iterable[MappedFile]) -> None:
         """Close files as soon as nobody can be syncing them."""
@@ -157,7 +164,9 @@ class Flusher:
         if self._is_wanted.is_set() or self._is_log_due(now):
             self._sync_log()
         self._log.make_next_file()
-        if now - self._caches_synced_at >= self._config.queue_flush_interval_ms / 1000:
+        is_due = now - self._caches_synced_at >= self._config.queue_flush_interval_ms / 1000
+        if is_due or self._are_queues_wanted:
+            self._are_queues_wanted = False
             self._caches_synced_at = now
             self._sync_caches()
         if now - self._memory_given_back_at >= _MEMORY_INTERVAL_S:
@@ -195,6 +204,8 @@ class Flusher:
         for queue in self._queues:
             queue.sync()
             queue.give_back_memory()
+            # Others may wait for the descriptors.
+            self.close_retired()
             if self._is_wanted.is_set():
                 # There may be thousands of queues, and an append is waiting.
                 self._sync_log()

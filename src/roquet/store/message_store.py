@@ -331,6 +331,11 @@ class MessageStore:
         return found
 
     @property
+    def queue_file_count(self) -> int:
+        """How many files all queues have together, open or not."""
+        return sum(len(queue.files) for queue in self._queues)
+
+    @property
     def log_start(self) -> int:
         return self._log.start
 
@@ -412,8 +417,18 @@ class MessageStore:
         return report
 
     def scrub(self, size_max: int) -> ScrubReport:
-        """Check some more of the log; see `Scrubber`. To be called when there is time."""
-        return self._scrubber.step(size_max)
+        """Check some more of the log; see `Scrubber`. To be called when there is time.
+
+        Raises StoreUnavailable when a file cannot be opened; the next call goes on there.
+        """
+        try:
+            return self._scrubber.step(size_max)
+        except OSError as error:
+            raise refusal_of(error) from error
+
+    def relieve(self) -> None:
+        """See `Cleaner.relieve`. To be called every second."""
+        self._cleaner.relieve()
 
     def delete_topic(self, topic: str, before: int | None = None) -> None:
         """Forget the queues of a topic. Its messages stay in the log until they expire.

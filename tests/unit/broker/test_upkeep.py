@@ -13,7 +13,9 @@ from roquet.net.service import OnFailure
 from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import broker_bed
+from tests.support.descriptors import open_below
 from tests.support.eventually import eventually
+from tests.support.few_descriptors import few_descriptors_left
 from tests.support.full_disk import FullDisk
 from tests.support.stores import small_config
 from tests.support.waiting import put_delayed, put_timer
@@ -31,6 +33,25 @@ async def test_damage_that_nobody_reads_is_found_and_told(
             file.write(b"\xff")
         await _scrub(bed.broker)
         assert "damaged part of the log" in caplog.text
+
+
+async def test_a_log_that_cannot_be_opened_now_is_checked_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with broker_bed(tmp_path, store=small_config(tmp_path, queue_flush_interval_ms=0)) as bed:
+        bed.put(b"body")
+        queues = tmp_path / "consumequeue"
+
+        def is_closed() -> bool:
+            bed.broker.store.clean()
+            return open_below(queues) == 0
+
+        await eventually(is_closed)
+        with few_descriptors_left(0):
+            await _scrub(bed.broker)
+        assert "the log is not checked now" in caplog.text
+        await _scrub(bed.broker)
+        assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
 async def test_topics_that_an_operator_ordered_are_ordered_here(tmp_path: Path) -> None:

@@ -100,3 +100,24 @@ async def test_a_damaged_file_keeps_the_server_from_starting(tmp_path: Path) -> 
     with pytest.raises(BadStateFile, match=r"kvConfig\.json"):
         async with serve_names(config, FakeClock(), SystemDisk()):
             pass
+
+
+async def test_all_settings_together_have_a_bound(tmp_path: Path) -> None:
+    config = NameServerConfig(
+        port=0, kv_config_path=tmp_path / "kvConfig.json", kv_config_size_max=2_000
+    )
+    async with (
+        serve_names(config, FakeClock(), SystemDisk()) as server,
+        await RawPeer.connect(server.config.port) as peer,
+    ):
+        replies = [await peer.ask(put(f"k{each}", "v" * 500)) for each in range(4)]
+        assert [each.code for each in replies] == [ResponseCode.SUCCESS] * 2 + [
+            ResponseCode.SYSTEM_BUSY
+        ] * 2
+        assert "maxKvConfigBytes" in (replies[-1].remark or "")
+        assert (await peer.ask(put("k0", "short"))).code == ResponseCode.SUCCESS
+        assert (await peer.ask(delete("k1"))).code == ResponseCode.SUCCESS
+        assert (await peer.ask(put("k2", "v" * 500))).code == ResponseCode.SUCCESS
+        size = server.kv_config.size
+    async with serve_names(config, FakeClock(), SystemDisk()) as server:
+        assert server.kv_config.size == size

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from roquet.namesrv import route_table
 from roquet.namesrv.errors import RegistrationRefused
 from roquet.namesrv.route_table import (
     LOST_MASTER_MAX_S,
@@ -12,6 +13,7 @@ from roquet.namesrv.route_table import (
     BrokerTraits,
     RouteTable,
 )
+from roquet.net.errors import TableFull
 from roquet.protocol.bodies.data_version import DataVersion
 from roquet.protocol.bodies.registration import BrokerRegistration
 from roquet.protocol.bodies.route import QueueData
@@ -438,3 +440,53 @@ def test_queues_of_known_brokers_can_be_added_to_a_topic(table: Table) -> None:
     assert route is not None
     assert [queues.broker_name for queues in route.queue_datas] == ["a"]
     assert "void" not in table.routes.topics()
+
+
+def test_routes_have_a_bound(table: Table) -> None:
+    table.routes = RouteTable(table.clock, route_count_max=3)
+    table.register(MASTER, topics_of("t", "u"))
+    with pytest.raises(TableFull, match="maxRoutes"):
+        table.register(MASTER, topics_of("t", "u", "v", "w", version=2))
+    assert table.routes.route_count == 2
+    table.register(MASTER, topics_of("t", "u", "v", version=2))
+    with pytest.raises(TableFull):
+        table.routes.register_topic(
+            "more", [QueueData(broker_name=MASTER.name, read_queue_nums=1, write_queue_nums=1)]
+        )
+    table.routes.register_topic(
+        "t", [QueueData(broker_name=MASTER.name, read_queue_nums=1, write_queue_nums=1)]
+    )
+    table.routes.unregister(MASTER)
+    assert table.routes.route_count == 0
+
+
+@pytest.mark.parametrize(
+    ("identity", "registration"),
+    [
+        (MASTER._replace(name="n" * 256), topics_of("t", "u")),
+        (MASTER._replace(address="a" * 256), topics_of("t", "u")),
+        (MASTER, topics_of("t", "u" * 256)),
+        (
+            MASTER,
+            BrokerRegistration(topics=topics_of("t", "u").topics, filter_server_list=["f"] * 101),
+        ),
+    ],
+)
+def test_what_a_broker_says_of_itself_has_a_bound(
+    table: Table, identity: BrokerIdentity, registration: BrokerRegistration
+) -> None:
+    with pytest.raises(RegistrationRefused):
+        table.register(identity, registration)
+    assert table.routes.topics() == []
+
+
+def test_brokers_have_a_bound(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(route_table, "BROKER_COUNT_MAX", 1)
+    table.register(MASTER, topics_of("t", "u"))
+    with pytest.raises(RegistrationRefused, match="1 brokers"):
+        table.register(MASTER._replace(address="other:1"), topics_of("t", "u"))
+
+
+def test_a_topic_with_a_name_without_end_is_refused(table: Table) -> None:
+    with pytest.raises(RegistrationRefused, match="255"):
+        table.routes.register_topic("t" * 256, [])

@@ -8,9 +8,17 @@ from http import HTTPStatus
 
 import pytest
 
-from roquet.net import http_pages
+from roquet.net import complaints, http_pages
 from roquet.net.errors import AddressTaken
-from roquet.net.http_pages import CONNECTION_COUNT_MAX, HEAD_SIZE_MAX, HttpPort, Page
+from roquet.net.http_pages import (
+    ANSWER_COUNT_MAX,
+    CONNECTION_COUNT_MAX,
+    HEAD_SIZE_MAX,
+    HttpPort,
+    Page,
+    Place,
+    to_give_way,
+)
 from tests.support.eventually import eventually
 from tests.support.http_asking import asked, page
 
@@ -84,7 +92,7 @@ async def test_what_makes_no_sense_is_refused(request_bytes: bytes, status: int)
 
 
 async def test_who_sends_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_pages, "EXCHANGE_S_MAX", 0.2)
+    monkeypatch.setattr(http_pages, "REQUEST_S_MAX", 0.2)
     async with serving() as (_, port):
         assert await asked(port, GET) == b""
         assert await asked(port, b"") == b""
@@ -100,16 +108,92 @@ async def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
             await eventually(lambda: not http._exchanges)
 
 
-async def test_there_are_so_many_places_and_no_more() -> None:
+async def test_probes_are_answered_however_many_say_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with serving() as (http, port):
-        peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTION_COUNT_MAX)]
-        await eventually(lambda: len(http._exchanges) == CONNECTION_COUNT_MAX)
-        assert await asked(port, GET + b"\r\n") == b""
-        assert http.refused_count == 1
+        peers = []
+        for _ in range(2 * CONNECTION_COUNT_MAX):
+            peers.append(socket.create_connection(("127.0.0.1", port)))
+            assert (await page(port, "/page")).body == b"xx"
+        assert len(http._exchanges) <= CONNECTION_COUNT_MAX
+        assert http.cut_off_count >= CONNECTION_COUNT_MAX
+        assert http.refused_count == 0
+        assert len(caplog.messages) == 1
+        assert "cutting off 127.0.0.1, which has not sent a request" in caplog.messages[0]
+        # The oldest went first, and the youngest are there.
+        assert peers[0].recv(1) == b""
         for peer in peers:
             peer.close()
-        await eventually(lambda: not http._exchanges)
+
+
+async def test_who_does_not_read_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_pages, "ANSWER_COUNT_MAX", 2)
+    async with serving() as (http, port):
+        peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+        for peer in peers:
+            peer.sendall(b"GET /huge HTTP/1.1\r\n\r\n")
+        await eventually(lambda: sum(each.has_asked for each in http._exchanges) == 2)
         assert (await page(port, "/page")).body == b"xx"
+        assert http.cut_off_count == 1
+        for peer in peers:
+            peer.close()
+
+
+async def test_when_all_are_being_answered_there_is_no_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    is_over = asyncio.Event()
+
+    async def slow(_path: str) -> Page:
+        await is_over.wait()
+        return Page(b"xx")
+
+    http, port = await HttpPort.open("127.0.0.1", 0, slow)
+    asking = [asyncio.create_task(page(port, "/page")) for _ in range(ANSWER_COUNT_MAX)]
+    await eventually(lambda: sum(each.has_asked for each in http._exchanges) == ANSWER_COUNT_MAX)
+    assert (await page(port, "/page")).status is HTTPStatus.SERVICE_UNAVAILABLE
+    assert http.refused_count == 1
+    assert "refusing 127.0.0.1" in caplog.text
+    is_over.set()
+    assert {answer.body for answer in await asyncio.gather(*asking)} == {b"xx"}
+    await http.close()
+
+
+def test_what_was_kept_back_is_told_when_its_minute_is_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def crowd() -> None:
+        monkeypatch.setattr(http_pages, "PERIOD_S", 0.01)
+        monkeypatch.setattr(complaints, "PERIOD_S", 0.0)
+        async with serving() as (http, port):
+            peers = [
+                socket.create_connection(("127.0.0.1", port))
+                for _ in range(CONNECTION_COUNT_MAX + 3)
+            ]
+            await eventually(lambda: any("2 more times" in each for each in caplog.messages))
+            assert http.cut_off_count == 3
+            for peer in peers:
+                peer.close()
+
+    asyncio.run(crowd())
+
+
+@pytest.mark.parametrize(
+    ("places", "index"),
+    [
+        ([], None),
+        ([Place("a", False)], None),
+        ([Place("a", True), Place("a", True)], 0),
+        ([Place("a", False), Place("b", True)], 1),
+        # Whoever holds the most gives way.
+        ([Place("a", True), Place("b", True), Place("b", False)], 1),
+    ],
+)
+def test_the_oldest_of_those_with_the_most_gives_way(
+    places: list[Place], index: int | None
+) -> None:
+    assert to_give_way(places) == index
 
 
 async def test_a_page_that_nobody_waits_for_any_more_is_given_up() -> None:

@@ -1,7 +1,6 @@
 """Who connects is accepted, or waits until there is a descriptor."""
 
 import asyncio
-import resource
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,7 +9,7 @@ from typing import cast
 import pytest
 
 from roquet.net import listening
-from roquet.net.listening import Listener, is_scarce
+from roquet.net.listening import Listener, is_of_this_machine, may_keep
 from roquet.net.ports import free_port
 from tests.support.eventually import eventually
 from tests.support.few_descriptors import few_descriptors_left
@@ -81,7 +80,7 @@ async def test_without_descriptors_it_pauses_and_goes_on(monkeypatch: pytest.Mon
 
 
 async def test_a_burst_of_peers_that_are_refused_leaves_files_their_descriptors() -> None:
-    doors = Doors(is_open=lambda accepted: not is_scarce(accepted.fileno()))
+    doors = Doors(is_open=lambda accepted: may_keep(accepted.fileno(), is_local=False))
     listener, port = await doors.listen()
     # More at once than there are descriptors.
     peers = [socket.socket() for _ in range(60)]
@@ -137,18 +136,25 @@ async def test_an_address_that_is_taken_leaves_nothing_open() -> None:
     await doors.close(listener)
 
 
+class Ends(asyncio.BaseTransport):
+    """A transport that has nothing but its two addresses."""
+
+    def __init__(self, peer: tuple[str, int] | None, own: tuple[str, int]) -> None:
+        super().__init__({"peername": peer, "sockname": own})
+
+
 @pytest.mark.parametrize(
-    ("limit", "descriptor", "is_one_of_the_last"),
+    ("peer", "own", "is_local"),
     [
-        (1024, 767, False),
-        (1024, 768, True),
-        (1_000_000, 995_903, False),
-        (1_000_000, 995_904, True),
-        (resource.RLIM_INFINITY, 2**30, False),
+        (("127.0.0.1", 5000), ("127.0.0.1", 10911), True),
+        (("::1", 5000), ("::1", 10911), True),
+        # The address that clients are told, from the machine itself.
+        (("198.51.100.7", 5000), ("198.51.100.7", 10911), True),
+        (("198.51.100.8", 5000), ("198.51.100.7", 10911), False),
+        (None, ("198.51.100.7", 10911), False),
     ],
 )
-def test_a_quarter_of_all_descriptors_but_not_more_than_thousands_are_for_files(
-    monkeypatch: pytest.MonkeyPatch, limit: int, descriptor: int, is_one_of_the_last: bool
+def test_peers_of_the_machine_itself_are_known_by_their_address(
+    peer: tuple[str, int] | None, own: tuple[str, int], is_local: bool
 ) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    assert is_scarce(descriptor) == is_one_of_the_last
+    assert is_of_this_machine(Ends(peer, own)) == is_local

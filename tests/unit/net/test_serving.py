@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from roquet.clock import SystemClock
-from roquet.net import listening
+from roquet.net import door, listening, serving
 from roquet.net.connection import Connection
 from roquet.net.crowd import CrowdBounds
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import ConnectionLimits
-from roquet.net.router import Router
+from roquet.net.router import Reply, Router
 from roquet.net.serving import Server
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, encode_command
@@ -297,7 +297,10 @@ async def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> N
             assert echoed_text(await worker.ask(echo_request("still"))) == "still"
 
 
-async def test_connections_leave_descriptors_for_files(caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_of_others_leave_descriptors_for_files(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(door, "is_of_this_machine", lambda _: False)
     async with running_echo_server() as server, await RawPeer.connect(server.port) as first:
         await first.ask(echo_request())
         with few_descriptors_left(4):
@@ -307,6 +310,18 @@ async def test_connections_leave_descriptors_for_files(caplog: pytest.LogCapture
             assert echoed_text(await first.ask(echo_request("first"))) == "first"
         async with await RawPeer.connect(server.port) as third:
             assert echoed_text(await third.ask(echo_request("third"))) == "third"
+
+
+async def test_an_operator_of_the_machine_itself_gets_one_of_the_last_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Which ones those are is said in `process_limits`.
+    monkeypatch.setattr(serving, "may_keep", lambda _descriptor, *, is_local: is_local)
+    async with running_echo_server() as server, await RawPeer.connect(server.port) as operator:
+        assert echoed_text(await operator.ask(echo_request("in"))) == "in"
+        monkeypatch.setattr(door, "is_of_this_machine", lambda _: False)
+        async with await RawPeer.connect(server.port) as other:
+            assert await other.until_closed() == b""
 
 
 async def test_a_lack_of_descriptors_is_told_once_a_minute(
@@ -330,6 +345,23 @@ async def test_parked_requests_over_the_limit_are_refused() -> None:
         response = await peer.receive()
         assert (response.opaque, response.code) == (3, ResponseCode.SYSTEM_BUSY)
         assert server.connections[0].parked_count == 2
+
+
+async def test_requests_of_all_that_wait_have_a_bound() -> None:
+    async with running_echo_server(bounds=CrowdBounds(parked_count_max=3)) as server:
+        async with (
+            await RawPeer.connect(server.port) as first,
+            await RawPeer.connect(server.port) as second,
+        ):
+            first.send(Command(PARK, 1), Command(PARK, 2))
+            await eventually(lambda: server.crowd.parked_count == 2)
+            second.send(Command(PARK, 3), Command(PARK, 4))
+            response = await second.receive()
+            assert (response.opaque, response.code) == (4, ResponseCode.SYSTEM_BUSY)
+            assert "maxWaitingRequests" in (response.remark or "")
+            server.parked[0].answer(Reply())
+            assert server.crowd.parked_count == 2
+        await eventually(lambda: server.crowd.parked_count == 0)
 
 
 async def test_the_owner_hears_of_a_lost_connection() -> None:

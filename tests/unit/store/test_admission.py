@@ -1,7 +1,7 @@
 import pytest
 
 from roquet.store.admission import AppendAdmission
-from roquet.store.errors import DiskFull, StoreClosed, StoreUnavailable, SyncFailed
+from roquet.store.errors import DiskFull, StoreClosed, SyncFailed, TooManyFiles
 from tests.support.fake_clock import FakeClock
 
 NO_SPACE = OSError(28, "No space left on device")
@@ -39,7 +39,7 @@ def test_a_full_disk_is_tried_again_after_a_while(bed: Bed) -> None:
 
 def test_other_errors_cost_one_message(bed: Bed) -> None:
     refusal = bed.admission.refused(OSError(24, "Too many open files"))
-    assert type(refusal) is StoreUnavailable
+    assert type(refusal) is TooManyFiles
     assert bed.admission.refusal is None
 
 

@@ -7,7 +7,12 @@ from roquet.disk import Disk, SystemDisk
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.commit_log import CommitLog
-from roquet.store.errors import BadRecord, BadStoreDirectory, DiskFull, StoreUnavailable
+from roquet.store.errors import (
+    BadRecord,
+    BadStoreDirectory,
+    DiskFull,
+    StoreUnavailable,
+)
 from tests.support.drafts import draft
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.few_descriptors import few_descriptors_left

@@ -7,13 +7,13 @@ from typing import Final
 
 from roquet.access.needs import sub_group
 from roquet.broker.broker import Broker
-from roquet.broker.errors import NoMoreGroups, TableNotWritten, UnknownGroup
+from roquet.broker.errors import BadName, NoMoreGroups, TableNotWritten, UnknownGroup
 from roquet.broker.handlers.deferred import answer_later
 from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.subscriptions import check_subscription
 from roquet.broker.notices import tell_members_changed
-from roquet.broker.tables.clients import Client
+from roquet.broker.tables.clients import Client, check_client_id
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
@@ -30,7 +30,7 @@ from roquet.protocol.headers.clients import (
     HeartbeatReplyHeader,
     UnregisterClientHeader,
 )
-from roquet.protocol.names import retry_topic
+from roquet.protocol.names import is_name, retry_topic
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Park
     beat = read_body(Heartbeat, request.body)
     if beat.without_sub:
         return Reply(header=_SEND_ALL)
+    check_client_id(beat.client_id)
     clock = broker.clock
     client = Client(
         beat.client_id, command.language, command.version, clock.now_ms(), clock.monotonic_s()
@@ -100,9 +101,14 @@ def check_client(broker: Broker, request: Request[NoFields]) -> Reply:
 
 
 def lock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
+    """Only queues that there are: a lock of any other would cost memory and help nobody."""
     body = read_body(QueueLockRequest, request.body)
+    if not is_name(body.consumer_group):
+        raise BadName(body.consumer_group)
+    check_client_id(body.client_id)
     keys = _queue_keys(body)
-    owned = frozenset(broker.locks.lock(body.client_id, keys))
+    there = [key for key in keys if _is_queue(broker, key)]
+    owned = frozenset(broker.locks.lock(body.client_id, there))
     queues = [queue for queue, key in zip(body.mq_set, keys, strict=True) if key in owned]
     return Reply(body=write_body(LockedQueues(queues=queues)))
 
@@ -126,6 +132,11 @@ def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
     # While nothing can be stored, nothing is sent back; a later heartbeat makes the topic.
     with suppress(TableNotWritten):
         broker.topics.find_or_create(topic, settings.retry_queue_nums, flags)
+
+
+def _is_queue(broker: Broker, key: QueueKey) -> bool:
+    topic = broker.topics.find(key.topic)
+    return topic is not None and 0 <= key.queue_id < topic.queue_count
 
 
 def _queue_keys(body: QueueLockRequest) -> list[QueueKey]:

@@ -4,12 +4,11 @@ from typing import Final
 
 from roquet.access.needs import EVERYTHING, any_topic, reading
 from roquet.broker.broker import Broker
-from roquet.broker.errors import BadName, UnknownGroup, UnknownTopic
+from roquet.broker.errors import BadName, NoMoreGroups, UnknownGroup, UnknownTopic
 from roquet.broker.handlers.deferred import answer_when_saved
 from roquet.broker.handlers.progress import is_read, store_time
 from roquet.broker.handlers.refusals import check_is_master, invalid
-from roquet.broker.tables.topics import QUEUE_COUNT_MAX
-from roquet.net.errors import Refused
+from roquet.net.errors import Refused, TableFull
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.offset_table import CorrectionOffsets
@@ -55,19 +54,44 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     topic of that name would begin where the old one ended.
     """
     header = request.header
-    if header.consumer_group not in broker.groups:
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    if group not in broker.groups:
         if request.command.version >= VERSION_5_0_0:
-            raise UnknownGroup(header.consumer_group)
-        if not is_name(header.consumer_group):
-            raise BadName(header.consumer_group)
-    if header.topic not in broker.topics:
-        raise UnknownTopic(header.topic)
-    if header.queue_id >= QUEUE_COUNT_MAX:
-        raise invalid(request.command, f"no topic has a queue {header.queue_id}")
-    broker.offsets.commit(
-        header.consumer_group, header.topic, header.queue_id, header.commit_offset
-    )
+            raise UnknownGroup(group)
+        _check_new_group(broker, group)
+    found = broker.topics.find(topic)
+    if found is None:
+        raise UnknownTopic(topic)
+    # A topic may have had more queues when its consumers began with them.
+    if queue_id >= found.queue_count and broker.offsets.find(group, topic, queue_id) is None:
+        raise invalid(request.command, f"topic {topic!r} has no queue {queue_id}")
+    _check_room(broker, request, queue_id)
+    broker.offsets.commit(group, topic, queue_id, header.commit_offset)
     return Reply()
+
+
+def _check_new_group(broker: Broker, group: str) -> None:
+    """A group that has nothing but offsets is one of those that clients make."""
+    if not is_name(group):
+        raise BadName(group)
+    limit = broker.config.created_group_count_max
+    if not broker.offsets.knows(group) and broker.offsets.group_count >= limit:
+        raise NoMoreGroups(limit)
+
+
+def _check_room(
+    broker: Broker, request: Request[UpdateConsumerOffsetHeader], queue_id: int
+) -> None:
+    header = request.header
+    try:
+        broker.offsets.check_room(header.consumer_group, header.topic, queue_id)
+    except TableFull as error:
+        # Consumers commit one-way: nobody would notice.
+        request.connection.complain(
+            "refusing offsets",
+            f"an offset of group {header.consumer_group} is not kept: {error.remark}",
+        )
+        raise
 
 
 def get_max_offset(broker: Broker, request: Request[GetMaxOffsetHeader]) -> Reply:
@@ -114,6 +138,8 @@ def clone_group_offsets(broker: Broker, request: Request[CloneGroupOffsetHeader]
     source = header.src_group
     for topic in [header.topic] if header.topic else broker.offsets.topics_of(source):
         if topic in broker.topics and (header.offline or is_read(broker, source, topic)):
+            for queue_id in broker.offsets.queues(source, topic):
+                broker.offsets.check_room(header.dest_group, topic, queue_id)
             broker.offsets.clone(source, header.dest_group, topic)
     return answer_when_saved(broker, request, broker.offset_saver)
 

@@ -48,6 +48,8 @@ def _reset_here(broker: Broker, request: Request[ResetOffsetHeader], topic: Topi
     if header.group not in broker.groups:
         raise UnknownGroup(header.group)
     targets = _targets(broker, request, topic)
+    for queue_id in targets:
+        broker.offsets.check_room(header.group, header.topic, queue_id)
     for queue_id, offset in targets.items():
         broker.offsets.reset(header.group, header.topic, queue_id, offset)
         # Pulls that wait for messages need not wait any longer.

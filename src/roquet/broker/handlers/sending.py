@@ -182,11 +182,10 @@ def checked_queue_id(request: Request[SendMessageHeader], topic: TopicConfig) ->
     if queue_id < 0:
         # Which queue gets which message is no secret.
         return random.randrange(max(1, topic.write_queue_nums))  # noqa: S311
-    queue_count = max(topic.read_queue_nums, topic.write_queue_nums)
-    if queue_id >= queue_count:
+    if queue_id >= topic.queue_count:
         raise invalid(
             request.command,
-            f"topic {topic.topic_name!r} has {queue_count} queues and no queue {queue_id}",
+            f"topic {topic.topic_name!r} has {topic.queue_count} queues and no queue {queue_id}",
         )
     return queue_id
 

@@ -13,7 +13,7 @@ from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.store.appending import Appended, AppendedBatch
-from roquet.store.errors import StoreUnavailable
+from roquet.store.errors import StoreUnavailable, TooManyFiles
 from roquet.store.log_copy import Grown
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,11 @@ def take_copied(broker: Broker, grown: Grown) -> None:
 def refusal(error: TooLarge | StoreUnavailable) -> Refused:
     if isinstance(error, TooLarge):
         return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
-    return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
+    code = ResponseCode.SERVICE_NOT_AVAILABLE
+    if isinstance(error, TooManyFiles):
+        # Only for this queue, and only for now.
+        code = ResponseCode.SYSTEM_BUSY
+    return Refused(code, str(error))
 
 
 def _noted_refusal(broker: Broker, error: TooLarge | StoreUnavailable, count: int) -> Refused:

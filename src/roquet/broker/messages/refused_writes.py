@@ -4,7 +4,7 @@ import logging
 from typing import Final, final
 
 from roquet.clock import Clock
-from roquet.store.errors import StoreUnavailable
+from roquet.store.errors import StoreUnavailable, TooManyFiles
 
 log = logging.getLogger(__name__)
 
@@ -18,19 +18,21 @@ class RefusedWrites:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._untold_count = 0
-        self._reason = ""
+        self._reason: StoreUnavailable | None = None
         self._told_at_s = -_PERIOD_S
 
     def note(self, error: StoreUnavailable, count: int) -> None:
         """`count` messages were refused for the same reason."""
         self._untold_count += count
-        self._reason = str(error)
+        self._reason = error
         self.tell()
 
     def tell(self) -> None:
         """To be called now and then: what was counted is told when its minute is over."""
         now_s = self._clock.monotonic_s()
         if self._untold_count and now_s >= self._told_at_s + _PERIOD_S:
-            log.error("messages refused: %d (%s)", self._untold_count, self._reason)
+            # Files are closed by themselves; a disk is not.
+            level = logging.WARNING if isinstance(self._reason, TooManyFiles) else logging.ERROR
+            log.log(level, "messages refused: %d (%s)", self._untold_count, self._reason)
             self._untold_count = 0
             self._told_at_s = now_s

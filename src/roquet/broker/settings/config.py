@@ -59,6 +59,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     accept_rate_max: int = DEFAULT_CROWD_BOUNDS.accept_rate_max  # maxAcceptsPerSecond
     held_size_max: int = DEFAULT_CROWD_BOUNDS.held_size_max  # maxHeldBytes
     parked_count_max: int = DEFAULT_LIMITS.parked_count_max  # maxRequestsPerConnection
+    all_parked_count_max: int = DEFAULT_CROWD_BOUNDS.parked_count_max  # maxWaitingRequests
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
     # How others watch it; not keys of Apache's.
     http_place: Address | None = None  # httpListen
@@ -122,6 +123,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Once there are this many, only operators make more; not keys of Apache's.
     created_topic_count_max: int = 10_000  # autoCreateTopicMax
     created_group_count_max: int = 10_000  # autoCreateGroupMax
+    # What tables hold that peers fill; not keys of Apache's.
+    lock_count_max: int = 100_000  # maxQueueLocks
+    offset_count_max: int = 500_000  # maxConsumerOffsets
+    membership_count_max: int = 200_000  # maxMemberships
+    subscription_size_max: int = 64 << 20  # maxSubscriptionBytes
     template_queue_count: int = 8  # defaultTopicQueueNums
     open_cluster_topic: bool = True  # clusterTopicEnable
     open_broker_topic: bool = True  # brokerTopicEnable
@@ -171,6 +177,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
             connection_count_max_per_address=self.connection_count_max_per_address,
             accept_rate_max=self.accept_rate_max,
             held_size_max=self.held_size_max,
+            parked_count_max=self.all_parked_count_max,
         )
 
     @property

@@ -5,13 +5,14 @@ sends anything: whoever calls learns which groups changed and tells their member
 connection is does not matter here; it only has to be hashable.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import islice
 from typing import Final, Generic, NamedTuple, TypeVar, final
 
 import msgspec
 
-from roquet.broker.errors import TooManyGroups
+from roquet.broker.errors import BadClientName, TooManyGroups
+from roquet.net.errors import TableFull
 from roquet.protocol.bodies.heartbeat import ConsumerData
 from roquet.protocol.bodies.subscription_data import SubscriptionData
 
@@ -19,6 +20,32 @@ C = TypeVar("C", bound=Hashable)
 
 SILENCE_S_MAX: Final = 120.0
 GROUP_COUNT_MAX: Final = 1_000  # of one connection
+# Connections times their groups; those of consumers and those of producers.
+MEMBERSHIP_COUNT_MAX: Final = 200_000
+# What the subscriptions of all groups may take, about.
+SUBSCRIPTION_SIZE_MAX: Final = 64 << 20
+# Of a client, or of a group of producers. Java's clients call themselves by address and process.
+CLIENT_NAME_SIZE_MAX: Final = 512
+_SUBSCRIPTION_COST: Final = 500
+_TAG_COST: Final = 100
+
+
+def check_client_id(client_id: str) -> None:
+    """Raises BadClientName."""
+    if len(client_id) > CLIENT_NAME_SIZE_MAX:
+        raise BadClientName(client_id, CLIENT_NAME_SIZE_MAX)
+
+
+def subscription_cost(subscriptions: Iterable[SubscriptionData]) -> int:
+    """What they take of memory, in bytes, about."""
+    return sum(
+        _SUBSCRIPTION_COST
+        + len(each.topic)
+        + len(each.sub_string or "")
+        + sum(map(len, each.tags_set))
+        + _TAG_COST * (len(each.tags_set) + len(each.code_set))
+        for each in subscriptions
+    )
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -42,24 +69,37 @@ class Silent(NamedTuple, Generic[C]):
 class Consumers(Generic[C]):
     """`find(group)` is a plain look-up in a dict, because pulls do it."""
 
-    __slots__ = ("_groups", "_roster", "find")
+    __slots__ = ("_groups", "_roster", "_size_max", "find", "subscription_size")
 
-    def __init__(self) -> None:
-        self._roster: _Roster[C] = _Roster()
+    def __init__(
+        self,
+        membership_count_max: int = MEMBERSHIP_COUNT_MAX,
+        subscription_size_max: int = SUBSCRIPTION_SIZE_MAX,
+    ) -> None:
+        self._roster: _Roster[C] = _Roster(membership_count_max)
+        self._size_max = subscription_size_max
+        # Of all groups together.
+        self.subscription_size = 0
         self._groups: dict[str, ConsumerGroup[C]] = {}
         self.find: Final[Callable[[str], ConsumerGroup[C] | None]] = self._groups.get
 
     def register(self, connection: C, client: Client, data: ConsumerData) -> bool:
         """Takes a heartbeat; whether the members of the group have to be told.
 
-        Raises TooManyGroups.
+        Raises TooManyGroups and TableFull; then nothing has changed.
         """
-        has_new_member = self._roster.put(data.group_name, connection, client)
         group = self._groups.get(data.group_name)
+        cost = subscription_cost(data.subscription_data_set)
+        more = cost - (group.cost if group is not None else 0)
+        if more > 0 and self.subscription_size + more > self._size_max:
+            raise TableFull("bytes of subscriptions", self._size_max, "maxSubscriptionBytes")
+        has_new_member = self._roster.put(data.group_name, connection, client)
         if group is None:
             members = self._roster.members(data.group_name)
             group = self._groups[data.group_name] = ConsumerGroup(data.group_name, members)
         has_new_topics = group.take(data)
+        group.cost = cost
+        self.subscription_size += more
         return has_new_member or has_new_topics
 
     def unregister(self, group: str, connection: C) -> bool:
@@ -95,7 +135,8 @@ class Consumers(Generic[C]):
     def _drop_empty(self, groups: list[str]) -> None:
         for group in groups:
             if not self._roster.members(group):
-                self._groups.pop(group, None)
+                gone = self._groups.pop(group, None)
+                self.subscription_size -= gone.cost if gone is not None else 0
 
 
 @final
@@ -105,6 +146,7 @@ class ConsumerGroup(Generic[C]):
     __slots__ = (
         "consume_from_where",
         "consume_type",
+        "cost",
         "members",
         "message_model",
         "name",
@@ -114,6 +156,8 @@ class ConsumerGroup(Generic[C]):
     def __init__(self, name: str, members: Mapping[C, Client]) -> None:
         self.name = name
         self.members = members
+        # What its subscriptions take.
+        self.cost = 0
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.consume_type: str | None = None
         self.message_model: str | None = None
@@ -157,12 +201,13 @@ class ConsumerGroup(Generic[C]):
 class Producers(Generic[C]):
     __slots__ = ("_roster", "_turn")
 
-    def __init__(self) -> None:
-        self._roster: _Roster[C] = _Roster()
+    def __init__(self, membership_count_max: int = MEMBERSHIP_COUNT_MAX) -> None:
+        self._roster: _Roster[C] = _Roster(membership_count_max)
         self._turn = 0
 
     def register(self, group: str, connection: C, client: Client) -> None:
-        """Takes a heartbeat. Raises TooManyGroups."""
+        """Takes a heartbeat. Raises TooManyGroups, TableFull and BadClientName."""
+        check_client_id(group)
         self._roster.put(group, connection, client)
 
     def unregister(self, group: str, connection: C) -> None:
@@ -198,9 +243,12 @@ class Producers(Generic[C]):
 class _Roster(Generic[C]):
     """Which connections are in which groups, both ways, and where each client is."""
 
-    __slots__ = ("_connection_of", "_groups_of", "_members")
+    __slots__ = ("_connection_of", "_count_max", "_groups_of", "_members", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        # Connections times their groups.
+        self.count = 0
         self._members: dict[str, dict[C, Client]] = {}
         self._groups_of: dict[C, set[str]] = {}
         self._connection_of: dict[str, C] = {}
@@ -216,12 +264,11 @@ class _Roster(Generic[C]):
 
     def put(self, group: str, connection: C, client: Client) -> bool:
         """Whether the member is new."""
-        groups = self._groups_of.setdefault(connection, set())
-        if group not in groups and len(groups) >= GROUP_COUNT_MAX:
-            raise TooManyGroups(GROUP_COUNT_MAX)
-        groups.add(group)
+        self._check_room(group, connection)
+        self._groups_of.setdefault(connection, set()).add(group)
         members = self._members.setdefault(group, {})
         old = members.get(connection)
+        self.count += old is None
         members[connection] = client
         self._connection_of[client.client_id] = connection
         if old is not None and old.client_id == client.client_id:
@@ -230,12 +277,22 @@ class _Roster(Generic[C]):
             self._drop_id(old.client_id, connection)
         return True
 
+    def _check_room(self, group: str, connection: C) -> None:
+        groups = self._groups_of.get(connection, ())
+        if group in groups:
+            return
+        if len(groups) >= GROUP_COUNT_MAX:
+            raise TooManyGroups(GROUP_COUNT_MAX)
+        if self.count >= self._count_max:
+            raise TableFull("memberships of clients in groups", self._count_max, "maxMemberships")
+
     def remove(self, group: str, connection: C) -> bool:
         """Whether it was there."""
         members = self._members.get(group, {})
         client = members.pop(connection, None)
         if client is None:
             return False
+        self.count -= 1
         if not members:
             del self._members[group]
         groups = self._groups_of[connection]

@@ -19,7 +19,8 @@ CID_RMQ_SYS_TRANS. It is true only for a log that has what the check stored, so 
 knows it, too, with the end of that log (see `durable_state`), and the table has what counts there.
 A slave does not take it from its master's table, but from what the master says of it with that end.
 
-Handlers check topic, group and queue before they commit: the table takes any name.
+Handlers check topic, group and queue before they commit, and that there is room: the table takes
+any name.
 """
 
 import os
@@ -31,9 +32,14 @@ from msgspec.structs import replace
 
 from roquet.broker.errors import BadOffset
 from roquet.broker.tables.durable_state import DurableState
+from roquet.net.errors import TableFull
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, TransactionProgress
 from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP, is_name
+
+OFFSET_COUNT_MAX: Final = 500_000
+# How far groups have pulled is shown to operators, and not needed.
+PULLED_COUNT_MAX: Final = 500_000
 
 _SEPARATOR: Final = "@"  # In the file a key is "topic@group"; no name contains it.
 _NAME_SIZE: Final = 8
@@ -65,17 +71,23 @@ class OffsetTable:
 
     __slots__ = (
         "_by_group",
+        "_count_max",
         "_is_slave",
         "_name",
         "_own",
         "change_count",
+        "count",
         "pulled_to",
         "resets",
         "transactions",
     )
 
-    def __init__(self, *, is_slave: bool = False) -> None:
+    def __init__(self, *, is_slave: bool = False, count_max: int = OFFSET_COUNT_MAX) -> None:
+        """What is more than `count_max` is refused by `check_room`."""
         self._is_slave = is_slave
+        self._count_max = count_max
+        # Of groups times topics times queues.
+        self.count = 0
         # Of a slave: what was committed here and not at the master.
         self._own: set[_QueueOfGroup] = set()
         self._by_group: dict[str, dict[str, dict[int, int]]] = {}
@@ -99,6 +111,19 @@ class OffsetTable:
         self._is_slave = False
         self._own.clear()
 
+    @property
+    def group_count(self) -> int:
+        """How many groups have an offset."""
+        return len(self._by_group)
+
+    def knows(self, group: str) -> bool:
+        return group in self._by_group
+
+    def check_room(self, group: str, topic: str, queue_id: int) -> None:
+        """Raises TableFull if this would be one more than there may be."""
+        if not self._has_room(group, topic, queue_id):
+            raise TableFull("offsets of groups in queues", self._count_max, "maxConsumerOffsets")
+
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.queues(group, topic).get(queue_id)
 
@@ -113,15 +138,26 @@ class OffsetTable:
         return self._put(group, topic, queue_id, offset)
 
     def advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Takes the offset if it is further on than what is known. A slave is told otherwise."""
+        """Takes the offset if it is further on than what is known. A slave is told otherwise.
+
+        Without room nothing happens: the pull that brings it is worth more.
+        """
         if self._is_slave:
             return
         known = self.queues(group, topic).get(queue_id, -1)
-        if offset > known and queue_id >= 0:
+        if offset > known and queue_id >= 0 and self._has_room(group, topic, queue_id):
             self.commit(group, topic, queue_id, offset)
 
     def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         self.pulled_to[group, topic, queue_id] = next_offset
+
+    def trim(self) -> None:
+        """To be called every second: whoever pulls writes to `pulled_to`, unasked.
+
+        If that is too much, it begins again with what is pulled from now on.
+        """
+        if len(self.pulled_to) > PULLED_COUNT_MAX:
+            self.pulled_to.clear()
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
         """How far a group has pulled, as far as known; never less than what it committed."""
@@ -182,14 +218,18 @@ class OffsetTable:
         """Group `target` goes on where `source` is; if that is unknown, nothing happens."""
         queues = self.queues(source, topic)
         if queues:
-            self._by_group.setdefault(target, {})[topic] = dict(queues)
+            topics = self._by_group.setdefault(target, {})
+            self.count += len(queues) - len(topics.get(topic, ()))
+            topics[topic] = dict(queues)
             self.change_count += 1
 
     def forget_group(self, group: str) -> None:
         if group == TRANSACTION_GROUP:
             self.transactions.forget()
         self._forget(lambda queue: queue[0] == group)
-        if self._by_group.pop(group, None) is not None:
+        topics = self._by_group.pop(group, None)
+        if topics is not None:
+            self.count -= sum(map(len, topics.values()))
             self.change_count += 1
 
     def forget_topic(self, topic: str) -> None:
@@ -198,7 +238,7 @@ class OffsetTable:
             self.transactions.forget()
         self._forget(lambda queue: queue[1] == topic)
         for group in self.groups_of(topic):
-            del self._by_group[group][topic]
+            self.count -= len(self._by_group[group].pop(topic))
             self.change_count += 1
 
     def snapshot(self, log_end: int | None = None) -> ConsumerOffsetTable:
@@ -283,8 +323,12 @@ class OffsetTable:
         if offset == known:
             return False
         queues[queue_id] = offset
+        self.count += known is None
         self.change_count += 1
         return known is not None and offset < known
+
+    def _has_room(self, group: str, topic: str, queue_id: int) -> bool:
+        return self.count < self._count_max or self.find(group, topic, queue_id) is not None
 
     def _forget(self, is_gone: Callable[[tuple[str, str, int]], bool]) -> None:
         for queue in [queue for queue in self.resets if is_gone(queue)]:

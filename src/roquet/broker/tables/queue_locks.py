@@ -9,8 +9,10 @@ from typing import Final, NamedTuple, final
 import msgspec
 
 from roquet.clock import Clock
+from roquet.net.errors import TableFull
 
 LOCK_TIME_S: Final = 60.0
+LOCK_COUNT_MAX: Final = 100_000
 
 
 class QueueKey(NamedTuple):
@@ -26,14 +28,25 @@ class _Lock(msgspec.Struct, frozen=True):
 
 @final
 class LockTable:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, count_max: int = LOCK_COUNT_MAX) -> None:
         self._clock = clock
+        self._count_max = count_max
         self._locks: dict[QueueKey, _Lock] = {}
 
+    def __len__(self) -> int:
+        return len(self._locks)
+
     def lock(self, client_id: str, queues: Iterable[QueueKey]) -> list[QueueKey]:
-        """Takes or renews what it can; returns the queues that `client_id` owns now."""
+        """Takes or renews what it can; returns the queues that `client_id` owns now.
+
+        Raises TableFull if new locks would be too many; then nothing has changed.
+        """
         now_s = self._clock.monotonic_s()
         owned = [queue for queue in queues if self._is_free_for(client_id, queue, now_s)]
+        if not self._has_room_for(owned):
+            self.forget_ended()
+            if not self._has_room_for(owned):
+                raise TableFull("locks of queues", self._count_max, "maxQueueLocks")
         for queue in owned:
             self._locks[queue] = _Lock(client_id, now_s + LOCK_TIME_S)
         return owned
@@ -49,6 +62,10 @@ class LockTable:
         """Drops locks nobody renewed, so that groups that went away cost nothing."""
         now_s = self._clock.monotonic_s()
         self._locks = {queue: lock for queue, lock in self._locks.items() if lock.end_s >= now_s}
+
+    def _has_room_for(self, queues: list[QueueKey]) -> bool:
+        new = sum(queue not in self._locks for queue in queues)
+        return not new or len(self._locks) + new <= self._count_max
 
     def _is_free_for(self, client_id: str, queue: QueueKey, now_s: float) -> bool:
         lock = self._locks.get(queue)

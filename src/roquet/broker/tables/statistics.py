@@ -25,6 +25,8 @@ from roquet.protocol.bodies.consume_stats import BrokerStats, BrokerStatsItem
 K = TypeVar("K", bound=Hashable)
 
 RATE_SECONDS: Final = (10, 60, 600)
+# Topics, or groups times topics, that are counted each for itself. What is more is counted in all.
+COUNTER_COUNT_MAX: Final = 100_000
 
 
 class _Period(msgspec.Struct, frozen=True):
@@ -305,7 +307,9 @@ class Statistics:
 def _counter(counters: dict[K, _Counter], key: K) -> _Counter:
     found = counters.get(key)
     if found is None:
-        found = counters[key] = _Counter()
+        found = _Counter()
+        if len(counters) < COUNTER_COUNT_MAX:
+            counters[key] = found
     return found
 
 

@@ -70,6 +70,11 @@ class TopicConfig(Body, kw_only=True):
     topic_sys_flag: Int32 = always(0)
     write_queue_nums: Int32 = always(16)
 
+    @property
+    def queue_count(self) -> int:
+        """How many queues can hold messages: some may only be read, others only written."""
+        return max(self.read_queue_nums, self.write_queue_nums)
+
 
 class TopicConfigTable(Body, kw_only=True):
     """Reply to 21, and part of a registration."""

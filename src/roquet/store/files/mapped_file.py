@@ -27,6 +27,7 @@ class MappedFile:
     __slots__ = (
         "_descriptor",
         "_disk",
+        "_is_one_of_many",
         "_is_writable",
         "_mapping",
         "_rests",
@@ -41,9 +42,18 @@ class MappedFile:
     )
 
     def __init__(
-        self, disk: Disk, path: Path, start: int, size: int, *, is_writable: bool = True
+        self,
+        disk: Disk,
+        path: Path,
+        start: int,
+        size: int,
+        *,
+        is_writable: bool = True,
+        is_one_of_many: bool = False,
     ) -> None:
         self._disk = disk
+        # Those are opened only as long as there is enough left for everything else.
+        self._is_one_of_many = is_one_of_many
         self._is_writable = is_writable
         self._descriptor: int | None = None
         self._mapping: mmap.mmap | None = None
@@ -117,7 +127,12 @@ class MappedFile:
         This one is synced, and nobody writes to it any more.
         """
         file = MappedFile(
-            self._disk, self.path, self.start, self.size, is_writable=self._is_writable
+            self._disk,
+            self.path,
+            self.start,
+            self.size,
+            is_writable=self._is_writable,
+            is_one_of_many=self._is_one_of_many,
         )
         file.reserved_size = self.reserved_size
         file._rests = True
@@ -216,13 +231,21 @@ class MappedFile:
 
     def _open(self) -> int:
         if self._descriptor is None:
-            self._descriptor = self._disk.open(self.path, writable=self._is_writable)
+            disk = self._disk
+            open_file = disk.open_kept if self._is_one_of_many else disk.open
+            self._descriptor = open_file(self.path, writable=self._is_writable)
             self._rests = False
         return self._descriptor
 
 
 def create_file(
-    disk: Disk, path: Path, start: int, size: int, *, allocated_size: int = 0
+    disk: Disk,
+    path: Path,
+    start: int,
+    size: int,
+    *,
+    allocated_size: int = 0,
+    is_one_of_many: bool = False,
 ) -> MappedFile:
     """A new file of zeros, visible only in full size.
 
@@ -243,7 +266,7 @@ def create_file(
     finally:
         disk.close(descriptor)
     disk.rename(unfinished, path)
-    file = MappedFile(disk, path, start, size)
+    file = MappedFile(disk, path, start, size, is_one_of_many=is_one_of_many)
     file.reserved_size = allocated_size
     return file
 

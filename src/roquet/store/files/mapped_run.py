@@ -18,10 +18,14 @@ _start_of_file = attrgetter("start")
 
 @final
 class MappedRun:
-    __slots__ = ("_disk", "directory", "file_size", "files")
+    __slots__ = ("_disk", "_is_one_of_many", "directory", "file_size", "files")
 
-    def __init__(self, disk: Disk, directory: Path, file_size: int) -> None:
+    def __init__(
+        self, disk: Disk, directory: Path, file_size: int, *, is_one_of_many: bool = False
+    ) -> None:
+        """Files of a run that is one of many are bounded; see `Disk.open_kept`."""
         self._disk = disk
+        self._is_one_of_many = is_one_of_many
         self.directory = directory
         self.file_size = file_size
         # Sorted, and always the same list. Other threads may copy it at any time.
@@ -57,7 +61,14 @@ class MappedRun:
     def create(self, start: int, allocated_size: int) -> MappedFile:
         """See `create_file`; the new file is not part of the run yet."""
         path = self.directory / file_name(start)
-        return create_file(self._disk, path, start, self.file_size, allocated_size=allocated_size)
+        return create_file(
+            self._disk,
+            path,
+            start,
+            self.file_size,
+            allocated_size=allocated_size,
+            is_one_of_many=self._is_one_of_many,
+        )
 
     def cut(self, end: int, *, is_zero_behind: bool = False) -> None:
         """Remove the files from `end` on and zero what follows it in its file, unless it is.
@@ -93,4 +104,11 @@ class MappedRun:
             raise BadStoreDirectory(
                 path, f"has {entry.size} bytes, the configuration says {self.file_size}"
             )
-        return MappedFile(self._disk, path, start, entry.size, is_writable=is_writable)
+        return MappedFile(
+            self._disk,
+            path,
+            start,
+            entry.size,
+            is_writable=is_writable,
+            is_one_of_many=self._is_one_of_many,
+        )

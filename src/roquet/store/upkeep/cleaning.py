@@ -6,7 +6,8 @@ from typing import final
 import msgspec
 
 from roquet.clock import Clock
-from roquet.disk import Disk, is_short_of_descriptors
+from roquet.disk import Disk
+from roquet.process_limits import KEPT_FILES, shortage_remedy
 from roquet.protocol.names import is_system_topic
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
@@ -71,6 +72,7 @@ class Cleaner:
         # of the log that it was trimmed to, and how many messages that took.
         self._trimmed: dict[ConsumeQueue, int] = {}
         self._trimmed_count = 0
+        self._refused_count = KEPT_FILES.refused_count
         self._started_ms = clock.now_ms()
         self._started_s = clock.monotonic_s()
 
@@ -86,8 +88,7 @@ class Cleaner:
         self._is_disk_full = is_full(used_percent, self._limits, was_full=self._is_disk_full)
         # There may be more queues than a process can have files open. First of all, because what
         # follows may need the descriptors.
-        for queue in self._queues:
-            self._flusher.retire(queue.let_go_of_idle())
+        self._let_go(is_urgent=False)
         files, message_count, postponed = FilesToForget(0), 0, None
         try:
             due = self._files_due(used_percent, is_requested=is_requested)
@@ -95,7 +96,7 @@ class Cleaner:
                 message_count = self._forget(due.file_count)
             files = due
         except OSError as error:
-            if not is_short_of_descriptors(error):
+            if shortage_remedy(error) is None:
                 raise
             postponed = str(error)
         alarm = alarm_of(used_percent, self._limits, is_disk_full=self._is_disk_full)
@@ -116,6 +117,21 @@ class Cleaner:
             pressure=pressure_of(used_percent, self._limits, clean_by_force=config.clean_by_force),
             is_hour=is_requested or local.hour in config.delete_hours,
         )
+
+    def relieve(self) -> None:
+        """Have files of queues closed early, if there are so many that others may get none.
+
+        To be called every second.
+        """
+        refused_count = KEPT_FILES.refused_count
+        if KEPT_FILES.is_busy or refused_count != self._refused_count:
+            self._flusher.want_queues()
+            self._let_go(is_urgent=refused_count != self._refused_count)
+        self._refused_count = refused_count
+
+    def _let_go(self, *, is_urgent: bool) -> None:
+        for queue in self._queues:
+            self._flusher.retire(queue.let_go_of_idle(is_urgent=is_urgent))
 
     def _now_ms(self) -> int:
         """The time, but not ahead of what has really passed since the start.

@@ -19,6 +19,7 @@ from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
 from roquet.protocol.bodies.names import ConsumerIds
 from roquet.protocol.bodies.queue_table import MessageQueue
 from roquet.protocol.bodies.subscription_data import SubscriptionCheck, SubscriptionData
+from roquet.protocol.bodies.topic_config import TopicConfig
 from roquet.protocol.catalog import decode_request
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
@@ -256,7 +257,10 @@ async def lock(client: BedClient, client_id: str, *queue_ids: int) -> list[int]:
     return [each.queue_id for each in locked]
 
 
-async def test_a_queue_is_locked_by_one_consumer_until_it_gives_it_back(client: BedClient) -> None:
+async def test_a_queue_is_locked_by_one_consumer_until_it_gives_it_back(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    bed.broker.topics.update(TopicConfig(topic_name="TopicA", read_queue_nums=3))
     assert await lock(client, "c1", 0, 1) == [0, 1]
     assert await lock(client, "c2", 0, 2) == [2]
     body = QueueLockRequest(client_id="c1", consumer_group="g", mq_set=[queue(0)])
@@ -269,6 +273,44 @@ async def test_a_lock_that_nobody_renews_ends(bed: BrokerBed, client: BedClient)
     await lock(client, "c1", 0)
     bed.clock.advance(LOCK_TIME_S + 1)
     assert await lock(client, "c2", 0) == [0]
+
+
+async def test_a_queue_that_is_not_there_is_not_locked(bed: BrokerBed, client: BedClient) -> None:
+    assert await lock(client, "c1", 0, 2, -1) == [0]
+    bed.broker.topics.delete("TopicA")
+    assert await lock(client, "c1", 1) == []
+    assert len(bed.broker.locks) == 1
+
+
+@pytest.mark.parametrize(
+    ("client_id", "group"), [("c" * 513, "g"), ("c", "no/name"), ("c", "g" * 128)]
+)
+async def test_locks_of_names_that_cannot_be_are_refused(
+    bed: BrokerBed, client: BedClient, client_id: str, group: str
+) -> None:
+    body = QueueLockRequest(client_id=client_id, consumer_group=group, mq_set=[queue(0)])
+    reply = await client.ask(RequestCode.LOCK_BATCH_MQ, AddressedHeader(), body)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert len(bed.broker.locks) == 0
+
+
+async def test_locks_have_a_bound_and_say_its_name(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path, lock_count_max=2) as bed:
+        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        client = bed.connect()
+        assert await lock(client, "c1", 0, 1) == [0, 1]
+        body = QueueLockRequest(client_id="c1", consumer_group="g", mq_set=[queue(2)])
+        reply = await client.ask(RequestCode.LOCK_BATCH_MQ, AddressedHeader(), body)
+        assert reply.code == ResponseCode.SYSTEM_BUSY
+        assert "maxQueueLocks" in (reply.remark or "")
+        assert await lock(client, "c1", 0, 1) == [0, 1]
+
+
+async def test_a_client_with_a_name_without_end_is_refused(client: BedClient) -> None:
+    beat = Heartbeat(client_id="c" * 513, consumer_data_set=[], producer_data_set=[])
+    reply = await client.ask(RequestCode.HEART_BEAT, AddressedHeader(), beat)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert "at most 512" in (reply.remark or "")
 
 
 async def test_a_lock_request_without_its_body_is_refused(client: BedClient) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.group_config import GroupConfig
 from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, CorrectionOffsets
@@ -121,9 +120,45 @@ async def test_late_commits_for_a_deleted_topic_are_refused(
     assert bed.broker.offsets.find("g", "TopicA", 0) is None
 
 
+async def test_a_queue_that_a_topic_had_may_still_be_committed(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    await commit(client, queue_id=1)
+    bed.broker.topics.update(
+        TopicConfig(topic_name="TopicA", read_queue_nums=1, write_queue_nums=1)
+    )
+    assert await commit(client, 6, queue_id=1) == ResponseCode.SUCCESS
+    assert await commit(client, 6, group="other", queue_id=1) == ResponseCode.SYSTEM_ERROR
+
+
+async def test_groups_that_have_nothing_but_offsets_have_a_bound(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path, created_group_count_max=10) as bed:
+        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.groups.update(GroupConfig(group_name="known"))
+        client = bed.connect()
+        codes = [await commit(client, group=f"made-up-{each}") for each in range(12)]
+        assert codes == [ResponseCode.SUCCESS] * 10 + [ResponseCode.SYSTEM_ERROR] * 2
+        assert await commit(client, 6, group="made-up-0") == ResponseCode.SUCCESS
+        assert await commit(client, group="known") == ResponseCode.SUCCESS
+
+
+async def test_offsets_have_a_bound_that_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with broker_bed(tmp_path, offset_count_max=2) as bed:
+        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        client = bed.connect()
+        codes = [await commit(client, queue_id=each) for each in range(4)]
+        assert codes == [ResponseCode.SUCCESS] * 2 + [ResponseCode.SYSTEM_BUSY] * 2
+        assert await commit(client, 6) == ResponseCode.SUCCESS
+        assert caplog.text.count("maxConsumerOffsets") == 1
+        bed.broker.offsets.forget_group("g")
+        assert await commit(client, queue_id=3) == ResponseCode.SUCCESS
+
+
 @pytest.mark.parametrize(
     "changes",
-    [{"offset": -1}, {"queue_id": -1}, {"queue_id": QUEUE_COUNT_MAX}, {"group": "a/b"}],
+    [{"offset": -1}, {"queue_id": -1}, {"queue_id": 2}, {"group": "a/b"}],
 )
 async def test_commits_that_cannot_be_are_refused(
     bed: BrokerBed, client: BedClient, changes: dict[str, Any]

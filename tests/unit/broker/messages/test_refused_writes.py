@@ -8,7 +8,7 @@ from roquet.broker.messages.appending import append_draft
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.disk import Space
 from roquet.net.errors import Refused
-from roquet.store.errors import DiskFull
+from roquet.store.errors import DiskFull, TooManyFiles
 from tests.support.broker_bed import broker_bed
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
@@ -34,6 +34,13 @@ def test_the_first_is_told_at_once_and_the_others_when_their_minute_is_over(
     writes.tell()
     writes.tell()
     assert caplog.messages[1:] == ["messages refused: 34 (no room)"]
+
+
+def test_files_that_are_closed_by_themselves_are_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    RefusedWrites(FakeClock()).note(TooManyFiles("too many"), 1)
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
 async def test_senders_who_are_refused_are_seen_in_the_log(

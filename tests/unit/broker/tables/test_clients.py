@@ -2,9 +2,16 @@
 
 import pytest
 
-from roquet.broker.errors import TooManyGroups
+from roquet.broker.errors import BadClientName, TooManyGroups
 from roquet.broker.tables import clients
-from roquet.broker.tables.clients import SILENCE_S_MAX, Client, Consumers, Producers
+from roquet.broker.tables.clients import (
+    SILENCE_S_MAX,
+    Client,
+    Consumers,
+    Producers,
+    subscription_cost,
+)
+from roquet.net.errors import TableFull
 from roquet.protocol.bodies.heartbeat import ConsumerData
 from roquet.protocol.bodies.subscription_data import SubscriptionData
 
@@ -226,3 +233,46 @@ def test_one_connection_can_be_in_so_many_groups(monkeypatch: pytest.MonkeyPatch
         producers.register("i", "c1", client("a"))
     producers.register("i", "c2", client("b"))
     assert producers.groups() == ["g", "h", "i"]
+
+
+# --- bounds ---
+
+
+def test_memberships_have_a_bound() -> None:
+    producers = Producers[str](2)
+    producers.register("g", "c1", client("a"))
+    producers.register("h", "c1", client("a"))
+    with pytest.raises(TableFull, match="maxMemberships"):
+        producers.register("g", "c2", client("b"))
+    producers.register("g", "c1", client("a"))
+    producers.forget("c1")
+    producers.register("g", "c2", client("b"))
+
+
+def test_a_group_of_producers_has_a_name_with_an_end() -> None:
+    with pytest.raises(BadClientName, match="at most 512"):
+        Producers[str]().register("g" * 513, "c1", client("a"))
+
+
+def test_subscriptions_have_a_bound_and_make_room_when_they_go() -> None:
+    consumers = Consumers[str](subscription_size_max=1_200)
+    consumers.register("c1", client("a"), data("g", orders=1))
+    consumers.register("c1", client("a"), data("g", orders=1, bills=1))
+    with pytest.raises(TableFull, match="maxSubscriptionBytes"):
+        consumers.register("c2", client("b"), data("h", orders=1))
+    assert consumers.find("h") is None
+    assert consumers.groups() == ["g"]
+    # The same again is nothing more.
+    consumers.register("c3", client("c"), data("g", orders=1, bills=1))
+    consumers.forget("c1")
+    consumers.forget("c3")
+    assert consumers.subscription_size == 0
+    consumers.register("c2", client("b"), data("h", orders=1))
+
+
+def test_a_subscription_costs_what_its_tags_and_expression_take() -> None:
+    few = SubscriptionData(topic="t", sub_string="a")
+    many = SubscriptionData(
+        topic="t", sub_string="x" * 1000, tags_set=["a"] * 10, code_set=[1] * 10
+    )
+    assert subscription_cost([many]) - subscription_cost([few]) > 2900

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.errors import BadOffset
+from roquet.broker.tables import offsets as offset_tables
 from roquet.broker.tables.offsets import OffsetTable, OwnOffset, transaction_progress_of
+from roquet.net.errors import TableFull
 from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, TransactionProgress
 from roquet.protocol.errors import BadBody
 from roquet.protocol.lenient_json import strict_json
@@ -169,6 +171,57 @@ def test_a_clone_goes_its_own_way() -> None:
     found.clone("g", "h", "t")
     found.commit("g", "t", 0, 5)
     assert found.queues("h", "t") == {0: 1, 1: 2}
+
+
+def test_there_is_a_bound_for_all_offsets() -> None:
+    found = OffsetTable(count_max=3)
+    for queue_id in range(3):
+        found.check_room("g", "t", queue_id)
+        found.commit("g", "t", queue_id, 1)
+    with pytest.raises(TableFull, match="maxConsumerOffsets"):
+        found.check_room("h", "t", 0)
+    found.check_room("g", "t", 2)
+    # A pull is answered all the same.
+    found.advance("h", "t", 0, 5)
+    found.advance("g", "t", 2, 5)
+    assert (found.find("h", "t", 0), found.find("g", "t", 2)) == (None, 5)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("cdfgx"), names, names, queue_ids, st.integers(0, 9)), max_size=30
+    )
+)
+def test_offsets_are_counted_as_they_come_and_go(
+    steps: list[tuple[str, str, str, int, int]],
+) -> None:
+    found = OffsetTable()
+    for step, group, other, queue_id, offset in steps:
+        match step:
+            case "d":
+                found.forget_topic(other)
+            case "f":
+                found.forget_group(group)
+            case "g":
+                found.clone(group, other, "t")
+            case _:
+                found.commit(group, "t" if step == "x" else other, queue_id, offset)
+    held = found.snapshot().offset_table.values()
+    assert found.count == sum(map(len, held))
+
+
+def test_how_far_groups_have_pulled_is_given_up_when_it_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(offset_tables, "PULLED_COUNT_MAX", 2)
+    found = OffsetTable()
+    for queue_id in range(2):
+        found.note_pulled("g", "t", queue_id, 5)
+    found.trim()
+    assert found.pulled("g", "t", 1) == 5
+    found.note_pulled("g", "t", 2, 5)
+    found.trim()
+    assert found.pulled_to == {}
 
 
 def test_a_forgotten_group_or_topic_is_gone() -> None:

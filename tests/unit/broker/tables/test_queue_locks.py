@@ -1,6 +1,9 @@
 """Queue locks of orderly consumers."""
 
+import pytest
+
 from roquet.broker.tables.queue_locks import LOCK_TIME_S, LockTable, QueueKey
+from roquet.net.errors import TableFull
 from tests.support.fake_clock import FakeClock
 
 QUEUES = [QueueKey("group", "orders", queue_id) for queue_id in range(3)]
@@ -48,3 +51,16 @@ def test_ended_locks_are_forgotten_and_living_ones_kept() -> None:
     locks.forget_ended()
     assert len(locks._locks) == 2
     assert locks.lock("c", QUEUES) == QUEUES[:1]
+
+
+def test_there_is_a_bound_and_what_has_ended_makes_room() -> None:
+    clock = FakeClock()
+    locks = LockTable(clock, count_max=2)
+    assert locks.lock("a", QUEUES[:2]) == QUEUES[:2]
+    with pytest.raises(TableFull, match="maxQueueLocks"):
+        locks.lock("a", QUEUES)
+    assert len(locks) == 2
+    assert locks.lock("a", QUEUES[:2]) == QUEUES[:2]
+    clock.advance(LOCK_TIME_S + 1)
+    assert locks.lock("b", QUEUES[2:]) == QUEUES[2:]
+    assert len(locks) == 1

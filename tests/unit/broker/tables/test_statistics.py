@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from roquet.broker.tables import statistics
 from roquet.broker.tables.statistics import Statistics
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.consume_stats import BrokerStats, BrokerStatsItem
@@ -247,3 +248,12 @@ def test_a_topic_that_was_idle_for_a_day_is_forgotten() -> None:
     assert run.statistics.find("TOPIC_PUT_NUMS", "idle") is None
     assert run.statistics.find("TOPIC_PUT_NUMS", "busy") is not None
     assert run.entry("putMessageTimesTotal") == "26"
+
+
+def test_what_is_counted_each_for_itself_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "COUNTER_COUNT_MAX", 2)
+    counted = Statistics(FakeClock(), "cluster")
+    for number in range(4):
+        counted.count_put(f"topic-{number}", 1, 10)
+    assert [topic for topic, _ in counted.all_topic_puts()] == ["topic-0", "topic-1"]
+    assert counted.puts.count == 4

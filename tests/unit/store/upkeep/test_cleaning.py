@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import Space
-from roquet.store.errors import DiskFull
+from roquet.store.errors import DiskFull, TooManyFiles
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import ReadStatus
 from roquet.store.upkeep.cleaning import CleanReport
@@ -213,3 +213,56 @@ def test_queues_that_nobody_uses_hold_no_descriptors(tmp_path: Path, clock: Fake
         assert bodies(store, queue_id=49) == [b"%d" % number for number in range(25)]
         assert store.append(draft(b"more", queue_id=7)).queue_offset == 25
         assert bodies(store, queue_id=7)[-1] == b"more"
+
+
+def test_a_burst_that_was_refused_is_taken_when_files_were_closed_early(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    with opened(tmp_path, clock=clock) as store, few_descriptors_left(24):
+        left = list(range(60))
+        for _ in range(60):
+            left = [each for each in left if not is_taken(store, each)]
+            if not left:
+                break
+            # What the broker does every second, and the thread that flushes.
+            store.relieve()
+            store.flush()
+            store.relieve()
+            store.flush()
+        assert left == []
+
+
+def is_taken(store: MessageStore, queue_id: int) -> bool:
+    try:
+        store.append(draft(b"x", queue_id=queue_id))
+    except TooManyFiles:
+        return False
+    return True
+
+
+def test_files_that_are_few_are_left_open(tmp_path: Path, clock: FakeClock) -> None:
+    with opened(tmp_path, clock=clock) as store:
+        store.append(draft(b"x"))
+        for _ in range(3):
+            store.flush()
+            store.relieve()
+        assert open_below(tmp_path / "consumequeue") > 0
+
+
+def test_old_messages_go_from_more_queues_than_files_can_be_open(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    with opened(tmp_path, clock=clock) as store:
+        for queue_id in range(60):
+            store.append(draft(b"old", queue_id=queue_id))
+        for number in range(60):
+            store.append(draft(b"new %d" % number, topic="TopicB"))
+    with opened(tmp_path, clock=clock, delete_hours=tuple(range(24))) as store:
+        clock.advance(100 * HOUR_S)
+        store.append(draft(b"newest", topic="TopicB"))
+        with few_descriptors_left(24):
+            for _ in range(10):
+                store.clean()
+                store.flush()
+        assert store.log_start > 0
+        assert {store.min_offset("TopicA", each) for each in range(60)} == {1}
