@@ -10,6 +10,7 @@ from roquet.access.accounts import AccessRules, Account, lacking
 from roquet.access.keeping import KeptAccounts
 from roquet.clock import Clock
 from roquet.net.complaints import Complaints
+from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Needs, Request
 from roquet.protocol.acl_signature import ACCESS_KEY, has_valid_signature, load_signing
@@ -48,13 +49,31 @@ class AccessGuard:
         self._complaints = Complaints()
         self.denied_count = 0
 
-    def check(self, server: Any, request: Request[Any], needs: Needs[Any, Any] | None) -> None:
+    def identify(self, command: Command, connection: Connection) -> Account | None:
+        """Who signed a request; None for one that is asked for nothing there. Raises Denied.
+
+        Before its header is read: whoever has no account learns nothing by what is wrong in it.
+        """
+        try:
+            ip = connection.peer_address.ip
+            rules = self._accounts.rules
+            return None if rules.trusts(ip) else authenticated(rules, command, ip)
+        except Denied as denied:
+            self._note(command, connection, denied)
+            raise
+
+    def check(
+        self,
+        who: Account | None,
+        server: Any,
+        request: Request[Any],
+        needs: Needs[Any, Any] | None,
+    ) -> None:
         """Raises Denied, and what reading the needs from a bad body raises."""
         try:
-            self._check(server, request, needs)
+            _check_rights(who, server, request, needs)
         except Denied as denied:
-            self.denied_count += 1
-            self._complain(request, denied)
+            self._note(request.command, request.connection, denied)
             raise
 
     def may_copy(self, ip: str) -> bool:
@@ -65,30 +84,29 @@ class AccessGuard:
         """To be called every now and then: says how many refusals were not logged."""
         self._complaints.sum_up(self._clock.monotonic_s())
 
-    def _check(self, server: Any, request: Request[Any], needs: Needs[Any, Any] | None) -> None:
-        rules = self._accounts.rules
-        ip = request.connection.peer_address.ip
-        if rules.trusts(ip):
-            return
-        account = authenticated(rules, request.command, ip)
-        if account is None or (account.is_admin and needs is None):
-            return
-        command = request.command
-        if needs is None:
-            raise Denied(
-                command,
-                f"Need admin permission for request code={command.code}, but "
-                f"accessKey={account.access_key} is not",
-            )
-        lack = lacking(account, needs.of(server, request))
-        if lack is not None:
-            raise Denied(command, f"No default permission for {_named(lack.topic)}")
-
-    def _complain(self, request: Request[Any], denied: Denied) -> None:
-        code = request.command.code
-        name = RequestCode(code).name
-        complaint = f"refused {name} of {request.connection.peer}: {denied.reason}"
+    def _note(self, command: Command, connection: Connection, denied: Denied) -> None:
+        self.denied_count += 1
+        name = RequestCode(command.code).name
+        complaint = f"refused {name} of {connection.peer}: {denied.reason}"
         self._complaints.say("refused", complaint, self._clock.monotonic_s())
+
+
+def _check_rights(
+    account: Account | None, server: Any, request: Request[Any], needs: Needs[Any, Any] | None
+) -> None:
+    """Raises Denied."""
+    if account is None or (account.is_admin and needs is None):
+        return
+    command = request.command
+    if needs is None:
+        raise Denied(
+            command,
+            f"Need admin permission for request code={command.code}, but "
+            f"accessKey={account.access_key} is not",
+        )
+    lack = lacking(account, needs.of(server, request))
+    if lack is not None:
+        raise Denied(command, f"No default permission for {_named(lack.topic)}")
 
 
 def authenticated(rules: AccessRules, command: Command, ip: str) -> Account | None:

@@ -148,7 +148,12 @@ def _listener(broker: Broker, routes: Sequence[RequestRoute[Broker]], *, has_pul
     # The lane asks nobody, so a guarded broker has none.
     lane = PlainLane(broker, has_pulls=has_pulls) if broker.guard is None else None
     return Server(
-        Router(broker, routes, broker.guard),
+        Router(
+            broker,
+            routes,
+            broker.guard,
+            admin_requires_tls=broker.config.admin_requires_tls,
+        ),
         broker.clock,
         limits=broker.config.limits,
         on_closed=lambda connection: connection_lost(broker, connection),

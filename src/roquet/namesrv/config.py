@@ -53,6 +53,8 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     access_control: bool = False
     accounts_file: Path | None = None
     home: Path | None = None
+    # Whether requests of administrators, brokers among them, are refused on plain connections.
+    admin_requires_tls: bool = False
     expiry_period_ms: int = 5_000
     # Whether routes tell clients the fixed queue numbers of ordered topics.
     routes_show_order: bool = False
@@ -237,6 +239,7 @@ _SETTINGS: Final = {
     "aclEnable": _Setting("access_control", _parse_clear_truth),
     "aclFile": _Setting("accounts_file", _parse_path),
     "rocketmqHome": _Setting("home", _parse_path),
+    "aclAdminRequiresTls": _Setting("admin_requires_tls", _parse_clear_truth),
     "serverChannelMaxIdleTimeSeconds": _Setting("idle_timeout_s", _parse_count),
     "scanNotActiveBrokerInterval": _Setting("expiry_period_ms", _parse_count),
     "orderMessageEnable": _Setting("routes_show_order", _parse_truth, is_changeable=True),

@@ -70,7 +70,7 @@ async def serve_names(
         guard=guard,
     )
     listener = Server(
-        Router(server, ROUTES, guard),
+        Router(server, ROUTES, guard, admin_requires_tls=config.admin_requires_tls),
         clock,
         limits=config.limits,
         on_closed=partial(_lose_connection, server),

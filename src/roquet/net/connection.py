@@ -18,6 +18,7 @@ from roquet.net.errors import CallTimedOut, ConnectionLost, Refused, TooManyInFl
 from roquet.net.lane import Lane
 from roquet.net.limits import ConnectionLimits
 from roquet.net.pending_calls import PendingCall, PendingCalls
+from roquet.net.tls.transport import TlsTransport
 from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
 from roquet.protocol.codes import CommandFlag, ResponseCode
 from roquet.protocol.command import Command, encode_command
@@ -87,6 +88,7 @@ class Connection(asyncio.Protocol):
         "deadline_s",
         "heard_count",
         "held_size",
+        "is_encrypted",
         "peer",
         "peer_address",
         "peer_host",
@@ -134,6 +136,7 @@ class Connection(asyncio.Protocol):
         self.peer = dialed or ""
         self.peer_address = _NO_ADDRESS
         self.peer_host = b""
+        self.is_encrypted = False
 
     @property
     def is_open(self) -> bool:
@@ -326,6 +329,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self.is_encrypted = isinstance(transport, TlsTransport)
         high = self._limits.unread_size_high
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         # A peer that is gone already has no address any more.

@@ -2,7 +2,8 @@
 
 RoquetError
 ├── Refused                  a handler says no: costs the request, the peer learns the code
-│   └── TableFull            a table that peers fill has as much as it may
+│   ├── TableFull            a table that peers fill has as much as it may
+│   └── TlsRequired          a request of administrators on a connection that is not encrypted
 ├── NoFreePort               any port would do, and none was found
 ├── AddressTaken             an OSError, too: somebody else listens there
 ├── UnknownHost              a server is to be at a host that has no address
@@ -69,6 +70,17 @@ class TableFull(Refused):
         )
         self.limit = limit
         self.setting = setting
+
+
+class TlsRequired(Refused):
+    """What administrators do is not taken from a connection that others can listen to."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(
+            ResponseCode.NO_PERMISSION,
+            f"request {code} is for administrators, and is answered on encrypted connections only"
+            " (aclAdminRequiresTls=true): connect with TLS",
+        )
 
 
 class BadTlsSetting(RoquetError):

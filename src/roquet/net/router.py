@@ -7,20 +7,19 @@ A handler is a plain function in a table:
 It answers at once with a `Reply` (or with the bytes of one, where templates exist),
 raises `Refused`, or returns `Parked` or `OWED` and answers later.
 
-A route says what its request `needs` of whoever sends it. Where there is a guard, it is asked
-between header and handler, so no handler can forget it; a route that says nothing is for
-administrators.
+A route says what its request `needs` of whoever sends it. Where there is a guard, it is asked who
+signed the request before anything of the header is read, and between header and handler whether
+that account may, so no handler can forget it; a route that says nothing is for administrators.
 """
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
 from roquet.net.connection import Connection
-from roquet.net.errors import Refused
+from roquet.net.errors import Refused, TlsRequired
 from roquet.process_limits import shortage_remedy
 from roquet.protocol.acl_rights import Right
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
@@ -167,25 +166,40 @@ def on(
 
 
 class Guard(Protocol):
-    def check(self, server: Any, request: Request[Any], needs: Needs[Any, Any] | None) -> None:
+    def identify(self, command: Command, connection: Connection) -> Any:
+        """Who sent a request, for `check`, whatever its header says. Raises Refused."""
+
+    def check(
+        self, who: Any, server: Any, request: Request[Any], needs: Needs[Any, Any] | None
+    ) -> None:
         """Returns if whoever sent the request may have it answered. Raises Refused."""
 
 
-_ReadyRoute: TypeAlias = tuple[Callable[[msgspec.Raw], Any], Callable[[Request[Any]], Answer]]
+# What a request of one code is answered by.
+_ReadyRoute: TypeAlias = Callable[[Command, Connection], Answer]
 
 
 @final
 class Router(Generic[S]):
     """Answers frames of any connection with the handlers of `routes`, working on `server`."""
 
-    __slots__ = ("_guard", "_ready", "_routes", "_server")
+    __slots__ = ("_admin_requires_tls", "_guard", "_ready", "_routes", "_server")
 
     def __init__(
-        self, server: S, routes: Iterable[RequestRoute[S]], guard: Guard | None = None
+        self,
+        server: S,
+        routes: Iterable[RequestRoute[S]],
+        guard: Guard | None = None,
+        *,
+        admin_requires_tls: bool = False,
     ) -> None:
-        """Without a guard everybody may do everything."""
+        """Without a guard everybody may do everything.
+
+        With `admin_requires_tls` what is for administrators is refused on plain connections.
+        """
         self._server = server
         self._guard = guard
+        self._admin_requires_tls = admin_requires_tls
         self._routes: dict[int, RequestRoute[S]] = {}
         for route in routes:
             assert route.code not in self._routes, f"two handlers for {route.code!r}"
@@ -205,33 +219,52 @@ class Router(Generic[S]):
         route = self._ready.get(command.code) or self._prepared(command.code)
         if route is None:
             return _unsupported(connection, command)
-        read, handle = route
-        return answer_by(
-            lambda: handle(Request(read(command.fields), command, connection)),
-            command,
-            connection,
-        )
+        return answer_by(lambda: route(command, connection), command, connection)
 
     def _prepared(self, code: int) -> _ReadyRoute | None:
         """Made by the first request: making readers for all of them would delay a start."""
         route = self._routes.get(code)
         if route is None:
             return None
-        handle: Callable[[Request[Any]], Answer] = partial(route.handler, self._server)
-        if self._guard is not None:
-            handle = _guarded(self._guard, self._server, route, handle)
-        ready = self._ready[code] = (_reader(route.header), handle)
+        if self._guard is None:
+            ready = _open(self._server, route)
+        else:
+            ready = _guarded(self._guard, self._server, route)
+        if self._admin_requires_tls and route.needs is None:
+            ready = _encrypted_only(ready)
+        self._ready[code] = ready
         return ready
 
 
-def _guarded(
-    guard: Guard, server: S, route: RequestRoute[S], handle: Callable[[Request[Any]], Answer]
-) -> Callable[[Request[Any]], Answer]:
-    def check_and_handle(request: Request[Any]) -> Answer:
-        guard.check(server, request, route.needs)
-        return handle(request)
+def _open(server: S, route: RequestRoute[S]) -> _ReadyRoute:
+    read = _reader(route.header)
+    handle = route.handler
 
-    return check_and_handle
+    def answer(command: Command, connection: Connection) -> Answer:
+        return handle(server, Request(read(command.fields), command, connection))
+
+    return answer
+
+
+def _guarded(guard: Guard, server: S, route: RequestRoute[S]) -> _ReadyRoute:
+    read = _reader(route.header)
+
+    def answer(command: Command, connection: Connection) -> Answer:
+        who = guard.identify(command, connection)
+        request = Request(read(command.fields), command, connection)
+        guard.check(who, server, request, route.needs)
+        return route.handler(server, request)
+
+    return answer
+
+
+def _encrypted_only(ready: _ReadyRoute) -> _ReadyRoute:
+    def answer(command: Command, connection: Connection) -> Answer:
+        if not connection.is_encrypted:
+            raise TlsRequired(command.code)
+        return ready(command, connection)
+
+    return answer
 
 
 def answer_by(work: Callable[[], Answer], command: Command, connection: Connection) -> bytes | None:

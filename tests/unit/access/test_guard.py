@@ -64,9 +64,10 @@ class Gate:
     def check(
         self, command: Command, needs: AnyNeeds | None = ACCOUNT, *, ip: str = PEER, topic: str = ""
     ) -> None:
-        connection = SimpleNamespace(peer_address=Address(ip, 4711), peer=f"{ip}:4711")
+        connection = cast("Any", SimpleNamespace(peer_address=Address(ip, 4711), peer=f"{ip}:4711"))
         header = GetTopicConfigHeader(topic=topic)
-        self.guard.check(None, Request(header, command, cast("Any", connection)), needs)
+        who = self.guard.identify(command, connection)
+        self.guard.check(who, None, Request(header, command, connection), needs)
 
 
 @pytest.fixture

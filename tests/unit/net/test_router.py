@@ -3,21 +3,25 @@
 import errno
 import logging
 import os
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from roquet.net.errors import Refused
-from roquet.net.router import OWED, Reply, Router
+from roquet.net.router import OWED, Reply, Request, RequestRoute, Router, on
 from roquet.protocol.codes import CommandFlag, ResponseCode
-from roquet.protocol.command import Command, encode_command
-from roquet.protocol.fields import EMPTY_FIELDS, fields_text
-from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
+from roquet.protocol.command import Command, decode_command, encode_command
+from roquet.protocol.fields import EMPTY_FIELDS, Header, fields_text
+from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON, Frame
+from roquet.protocol.frame_decoder import FrameDecoder
 from tests.support.echo_server import (
     BREAK,
     ECHO,
     PARK,
     REFUSE,
     ROUTES,
+    EchoHeader,
     EchoServer,
     echo_request,
     echoed_text,
@@ -207,3 +211,58 @@ async def test_parked_requests_die_with_their_connection() -> None:
 def test_two_handlers_for_one_code_are_our_own_mistake() -> None:
     with pytest.raises(AssertionError, match="two handlers for"):
         Router(EchoServer(), (*ROUTES, ROUTES[0]))
+
+
+class NoEntry:
+    """A guard that knows nobody."""
+
+    def __init__(self) -> None:
+        self.checked = 0
+
+    def identify(self, *_: object) -> None:
+        raise Refused(ResponseCode.NO_PERMISSION, "who are you?")
+
+    def check(self, *_: object) -> None:
+        self.checked += 1
+
+
+class BadNumber(Header):
+    number: int
+
+
+def unreachable(_server: EchoServer, _request: Request[BadNumber]) -> Reply:
+    raise AssertionError("nobody comes here")
+
+
+def frame_of(command: Command) -> Frame:
+    (frame,) = FrameDecoder().cut(encode_command(command))
+    return frame
+
+
+def test_who_asks_is_looked_at_before_what_the_header_says() -> None:
+    guard = NoEntry()
+    router = Router(EchoServer(), [on(ECHO, BadNumber, unreachable)], guard)
+    connection = cast("Any", SimpleNamespace(note_refusal=lambda _code: None))
+    command = Command(ECHO, fields=fields_text({"number": "no number"}))
+    (answer,) = FrameDecoder().cut(router.answer(connection, frame_of(command)) or b"")
+    reply = decode_command(answer)
+    assert (reply.code, reply.remark) == (ResponseCode.NO_PERMISSION, "who are you?")
+    assert guard.checked == 0
+
+
+@pytest.mark.parametrize(
+    ("is_encrypted", "code"),
+    [(True, ResponseCode.SUCCESS), (False, ResponseCode.NO_PERMISSION)],
+)
+def test_administrators_are_answered_on_encrypted_connections_where_that_is_set(
+    is_encrypted: bool, code: ResponseCode
+) -> None:
+    routes: list[RequestRoute[EchoServer]] = [
+        on(ECHO, EchoHeader, lambda _server, _request: Reply())
+    ]
+    router = Router(EchoServer(), routes, admin_requires_tls=True)
+    connection = cast(
+        "Any", SimpleNamespace(note_refusal=lambda _code: None, is_encrypted=is_encrypted)
+    )
+    (answer,) = FrameDecoder().cut(router.answer(connection, frame_of(Command(ECHO))) or b"")
+    assert decode_command(answer).code == code

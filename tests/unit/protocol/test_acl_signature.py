@@ -30,6 +30,12 @@ def test_all_values_are_signed_in_the_order_of_their_names() -> None:
     assert sign(content, "12345678") == SIGNED
 
 
+def test_text_that_moves_to_the_next_field_is_not_noticed() -> None:
+    """A weakness of Apache's protocol, and why requests of administrators are encrypted."""
+    moved = FIELDS | {"consumerGroup": "g", "queueId": "10", SIGNATURE: SIGNED}
+    assert has_valid_signature(moved, b"body", 409, "12345678")
+
+
 def test_a_signature_is_valid_with_its_secret_only() -> None:
     fields = FIELDS | {SIGNATURE: SIGNED}
     assert has_valid_signature(fields, b"body", 409, "12345678")

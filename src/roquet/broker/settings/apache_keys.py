@@ -155,6 +155,7 @@ _BROKER: Final = {
     "aclEnable": _Setting("access_control", kind.CLEAR_TRUTH),
     "aclFile": _Setting("accounts_file", kind.FILE),
     "rocketmqHome": _Setting("home", kind.DIRECTORY),
+    "aclAdminRequiresTls": _Setting("admin_requires_tls", kind.CLEAR_TRUTH),
     "innerClientAuthenticationCredentials": _Setting("own_account", kind.OWN_ACCOUNT),
     "namesrvAddr": _Setting("name_servers", kind.ADDRESSES),
     "registerNameServerPeriod": _Setting(

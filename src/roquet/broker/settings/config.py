@@ -70,6 +70,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Where accounts are: in this file, which is not a key of Apache's, or below a home directory.
     accounts_file: Path | None = None  # aclFile
     home: Path | None = None  # rocketmqHome
+    # Whether requests of administrators are refused on plain connections; not a key of Apache's.
+    admin_requires_tls: bool = False  # aclAdminRequiresTls
     # Who this broker is to other servers.
     own_account: OwnAccount | None = None  # innerClientAuthenticationCredentials
 

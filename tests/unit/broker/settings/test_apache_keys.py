@@ -72,6 +72,7 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
         assert {key: ours[key] for key in shared} == {key: theirs[key] for key in shared}
         # These are from 5.x, options of the Java machine, or ours.
         assert ours.keys() - theirs.keys() == {
+            "aclAdminRequiresTls",
             "bindAddress",
             "checkCRCOnRead",
             "configBlackList",
