@@ -159,14 +159,31 @@ class LogCopy:
         after = self._next_good(bad.physical_offset)
         if after is None:
             return None
+        self._check_within(file, bad.physical_offset, after.physical_offset)
         file.is_verified = False
         return DamagedRange(bad.physical_offset, after.physical_offset, bad.reason)
+
+    def _check_within(self, file: MappedFile, start: int, next_start: int) -> None:
+        """Raises NoCopy for a whole record of the master that lies across the end of our file."""
+        size, magic = _unpack_head(file.mapping, start - file.start)
+        # Damage does not name the very place where the next record begins.
+        if magic in _MAGICS and start + size == next_start > file.end:
+            raise NoCopy(
+                f"a record from {start} to {next_start} lies across the end of a file at "
+                f"{file.end}: mappedFileSizeCommitLog has to be that of the master"
+            )
 
     def _is_unfinished(self, file: MappedFile, physical_offset: int) -> bool:
         """Whether this may be the beginning of a record. Raises NoCopy for a misplaced blank."""
         received = self.received_end - physical_offset
         if received < _HEAD_SIZE:
             return True
+        if file.end - physical_offset < _HEAD_SIZE:
+            # A blank would not fit, either.
+            raise NoCopy(
+                f"a record begins at {physical_offset}, where a file ends at {file.end}: "
+                "mappedFileSizeCommitLog has to be that of the master"
+            )
         size, magic = _unpack_head(file.mapping, physical_offset - file.start)
         if magic == MAGIC_BLANK:
             raise NoCopy(

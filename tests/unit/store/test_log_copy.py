@@ -140,16 +140,32 @@ def test_what_does_not_continue_the_copy_is_refused(
         copy.write([(slave.log_end + 1, memoryview(b"x"))])
 
 
+@pytest.mark.parametrize("piece_size", [4096, 512])
 @pytest.mark.parametrize("file_size", [2048, 16384])
 def test_files_of_another_size_are_refused_with_a_remedy(
-    tmp_path: Path, master: MessageStore, file_size: int
+    tmp_path: Path, master: MessageStore, file_size: int, piece_size: int
 ) -> None:
+    """Also when no piece lies across the end of a file: a record does, which is no damage."""
     fill(master, 15)
     with (
         opened(tmp_path / "other", commit_log_file_size=file_size) as slave,
         pytest.raises(NoCopy, match="mappedFileSizeCommitLog"),
     ):
-        send(master, slave, piece_size=4096)
+        send(master, slave, piece_size=piece_size)
+
+
+def test_a_record_that_begins_in_the_last_bytes_of_a_file_is_refused_with_a_remedy(
+    tmp_path: Path, master: MessageStore
+) -> None:
+    file_size = 2048
+    empty_size = draft(b"").size
+    master.append(draft(bytes(file_size - empty_size - 4)))
+    fill(master, 2)
+    with (
+        opened(tmp_path / "other", commit_log_file_size=file_size) as slave,
+        pytest.raises(NoCopy, match=f"where a file ends at {file_size}: mappedFileSizeCommitLog"),
+    ):
+        send(master, slave, piece_size=512)
 
 
 def test_a_copy_that_begins_in_the_middle_of_a_file_is_refused(slave: MessageStore) -> None:
