@@ -24,6 +24,8 @@ from roquet.broker.replication.acknowledging import end_with_copies
 from roquet.broker.replication.in_sync import Follower, Replica, is_in_set
 
 EVERYTHING: Final = 2**63 - 1
+# For how long a slave that was refused is shown to operators.
+_DUPLICATE_S: Final = 30.0
 
 
 def do_nothing() -> None:
@@ -43,6 +45,8 @@ class Slave(msgspec.Struct, eq=False):
     confirmed_end: int
     sent_end: int
     replica: Replica | None = None
+    # Where clients find it.
+    broker_address: str = ""
     linked_at_s: float = 0.0
     # When it had all that the log had then; the mark is what it has to confirm to prove it again.
     caught_up_at_s: float = -inf
@@ -83,6 +87,8 @@ class Copies:
         self._since_s = now_s()
         self._since_end = 0
         self._gone: dict[Replica, Follower] = {}
+        self._duplicate = ""
+        self._duplicate_at_s = -inf
         self.on_change: Callable[[], None] = do_nothing
 
     def require(self, slaves_needed: int) -> None:
@@ -170,6 +176,16 @@ class Copies:
             if slave.replica is not None:
                 known[slave.replica] = _follower(slave.replica, slave, is_linked=True)
         return list(known.values())
+
+    def note_duplicate(self, text: str) -> None:
+        """A slave was refused, because another one has its number."""
+        self._duplicate, self._duplicate_at_s = text, self._now_s()
+
+    @property
+    def duplicate(self) -> str | None:
+        """Who was refused for that, lately: a slave tries again every second or so."""
+        is_recent = self._now_s() - self._duplicate_at_s <= _DUPLICATE_S
+        return self._duplicate if is_recent else None
 
     def other_store_of(self, replica: Replica) -> Slave | None:
         """A linked slave that has the same number and is another store."""

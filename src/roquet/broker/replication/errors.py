@@ -100,13 +100,14 @@ class CutRefused(LinkError):
 
 
 class DuplicateReplica(LinkError):
-    def __init__(self, replica_id: int, holder: str) -> None:
+    def __init__(self, replica_id: int, holder: str, refused: str) -> None:
         super().__init__(
-            f"brokerId={replica_id} is in use by {holder}, which has another store: every broker of"
-            " a name needs a brokerId of its own"
+            f"brokerId={replica_id} is in use by {holder}, and {refused} is refused, which has it,"
+            " too, and another store: every broker of a name needs a brokerId of its own"
         )
         self.replica_id = replica_id
         self.holder = holder
+        self.refused = refused
 
 
 class LinkClosed(LinkError):

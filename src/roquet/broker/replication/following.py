@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, final
 
+from roquet.broker.registration import identity_of
 from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.both_ways import both_ways
 from roquet.broker.replication.copies import do_nothing
@@ -190,6 +191,7 @@ class MasterLink:
                 epochs.history.starts,
                 store.log_start,
                 store.log_end,
+                identity_of(config).address,
             )
 
         admission = await greet_master(

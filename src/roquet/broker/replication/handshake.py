@@ -54,6 +54,8 @@ class Registration(msgspec.Struct, frozen=True, tag=True):
     epochs: tuple[EpochStart, ...]
     log_start: int
     log_end: int
+    # Where clients find this broker; older brokers do not say.
+    address: str = ""
 
 
 class Admission(msgspec.Struct, frozen=True, tag=True):

@@ -164,7 +164,7 @@ class Replication:
             "brokerRole": self.config.role.value,
             "replicationEpoch": str(self.epoch),
             "replicationAcknowledge": self.ack_rule.policy.value,
-            "replicationProblem": self.obstacle or "",
+            "replicationProblem": self.obstacle or self.copies.duplicate or "",
         }
         link = self.master_link
         if link is not None:

@@ -5,6 +5,7 @@ import logging
 import socket
 from typing import Final, final
 
+from roquet.broker.registration import identity_of
 from roquet.broker.replication.both_ways import both_ways
 from roquet.broker.replication.copies import Copies, Slave
 from roquet.broker.replication.decisions import admission, first_position
@@ -113,7 +114,8 @@ class SlaveLink:
         epochs, epoch = trust.epochs, trust.epochs.history.latest
 
         def admit(hello: Hello, registration: Registration) -> Admission:
-            self._check_number(Replica(hello.replica_id, registration.author))
+            replica = Replica(hello.replica_id, registration.author)
+            self._check_number(replica, registration.address or self.address)
             return admission(
                 registration,
                 epochs.history,
@@ -138,16 +140,22 @@ class SlaveLink:
         position = first_position(greeted.admission.go_on_at, store.log_start, store.log_end)
         # What it has confirmed is what its first report says.
         replica = Replica(greeted.hello.replica_id, greeted.registration.author)
-        slave = Slave(self.address, 0, position, replica)
+        address = greeted.registration.address or self.address
+        slave = Slave(self.address, 0, position, replica, address)
         return slave, OutgoingFrames(position, self._frame_size_max, header)
 
-    def _check_number(self, replica: Replica) -> None:
+    def _check_number(self, replica: Replica, address: str) -> None:
         """Raises DuplicateReplica: two stores under one number would count as one."""
-        if self._config.etcd and replica.replica_id == self._config.replica_id:
-            raise DuplicateReplica(replica.replica_id, "the master")
         holder = self._copies.other_store_of(replica)
-        if holder is not None:
-            raise DuplicateReplica(replica.replica_id, holder.address)
+        if self._config.etcd and replica.replica_id == self._config.replica_id:
+            taken_by = identity_of(self._config).address
+        elif holder is not None:
+            taken_by = holder.broker_address
+        else:
+            return
+        error = DuplicateReplica(replica.replica_id, taken_by, address)
+        self._copies.note_duplicate(str(error))
+        raise error
 
     async def _report(self, buffer: memoryview) -> int | None:
         """The last report there is; None if it is not whole.
