@@ -36,6 +36,8 @@ _SETTINGS: Final = {
     "haSendHeartbeatInterval": "500",
     "slaveTimeout": "500",
     "replication.lagSeconds": "5",
+    # Brokers learn what name servers know of others when they register.
+    "registerNameServerPeriod": "10000",
 }
 _WITH_ETCD: Final = {"replication.leaseSeconds": str(LEASE_S)}
 

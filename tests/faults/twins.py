@@ -30,7 +30,7 @@ _TOPIC: Final = "orders"
 _MANY: Final = 50
 # For the second one to try again and again.
 _WATCHED_S: Final = 8.0
-_SOON_S: Final = 15.0
+_SOON_S: Final = 20.0
 # On a busy machine a slave takes its time, which is no fault here.
 _ONE: Final = {ACKNOWLEDGE: "one", COPIES: "2", "slaveTimeout": "2500"}
 

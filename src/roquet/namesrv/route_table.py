@@ -111,6 +111,8 @@ class RouteTable:
         self._groups: dict[str, BrokerData] = {}
         self._live: dict[BrokerKey, LiveBroker] = {}
         self._latest_masters: dict[tuple[str, str], LatestMaster] = {}
+        # By cluster, name and id: the slave that was refused last because another one has them.
+        self._refused: dict[tuple[str, str, int], tuple[str, float]] = {}
 
     # What brokers do.
 
@@ -136,6 +138,8 @@ class RouteTable:
             )
             self._take_topics(identity.name, registration, group, has_changed=has_changed)
         self._note_master(identity, registration.topics.data_version.state_version)
+        if self._refused.get(identity[:3], ("", 0))[0] == identity.address:
+            del self._refused[identity[:3]]
         self._live[identity.key] = LiveBroker(
             identity,
             traits,
@@ -147,8 +151,14 @@ class RouteTable:
         return known is None
 
     def duplicate_of(self, identity: BrokerIdentity) -> str | None:
-        """The address of another living broker with the same name, id and epoch."""
+        """The address of another living broker with the same name, id and epoch.
+
+        Or of a slave with the same name and id that was refused lately.
+        """
         own = self._live.get(identity.key)
+        refused = self._refused.get(identity[:3])
+        if refused is not None and refused[0] != identity.address:
+            return refused[0]
         return next(
             (
                 live.identity.address
@@ -214,6 +224,9 @@ class RouteTable:
     def expire(self) -> list[LiveBroker]:
         """Forgets and returns the brokers that have been silent for too long."""
         now_s = self._clock.monotonic_s()
+        for place, (_, refused_at_s) in list(self._refused.items()):
+            if now_s - refused_at_s > SILENCE_MAX_S:
+                del self._refused[place]
         for name, latest in list(self._latest_masters.items()):
             if now_s - latest.known_at_s > LOST_MASTER_MAX_S:
                 del self._latest_masters[name]
@@ -305,6 +318,9 @@ class RouteTable:
         held = holder.data_version
         # Where there are epochs, the first of an epoch has it: two of one number cannot both be it.
         if held.state_version > epoch or held.state_version == epoch > 0:
+            if identity.broker_id != MASTER_ID:
+                # Masters find out about each other by themselves; slaves do not.
+                self._refused[identity[:3]] = (identity.address, self._clock.monotonic_s())
             raise RegistrationRefused(
                 f"{holder.identity.address} holds id {identity.broker_id} of {identity.name} in"
                 f" epoch {held.state_version}, and this broker is of epoch {epoch}"

@@ -8,6 +8,7 @@ from roquet.namesrv import route_table
 from roquet.namesrv.errors import RegistrationRefused
 from roquet.namesrv.route_table import (
     LOST_MASTER_MAX_S,
+    SILENCE_MAX_S,
     BrokerIdentity,
     BrokerKey,
     BrokerTraits,
@@ -221,6 +222,20 @@ def test_a_second_broker_of_one_name_and_id_is_named(table: Table) -> None:
     assert table.routes.duplicate_of(other) == MASTER.address
     table.routes.unregister(other)
     assert table.routes.duplicate_of(MASTER) is None
+
+
+def test_a_slave_that_was_refused_is_named_to_the_one_that_has_its_id(table: Table) -> None:
+    twin = SLAVE._replace(address="10.0.0.9:10911")
+    table.register(SLAVE, of_epoch(5))
+    with pytest.raises(RegistrationRefused):
+        table.register(twin, of_epoch(0))
+    assert table.routes.duplicate_of(SLAVE) == twin.address
+    table.register(SLAVE, of_epoch(5))
+    table.clock.advance(SILENCE_MAX_S - 1)
+    table.register(SLAVE, of_epoch(5))
+    table.clock.advance(2)
+    table.routes.expire()
+    assert table.routes.duplicate_of(SLAVE) is None
 
 
 def test_a_successor_is_no_duplicate(table: Table) -> None:
