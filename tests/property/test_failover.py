@@ -58,11 +58,11 @@ def old_master_returns(*, is_followed: bool) -> FailoverModel:
         model.look(replica)
     model.look(three)
     model.send()
-    model.copy(three, two, 1)
+    model.copy(three, two, 9)
     model.acknowledge(two)
     assert model.acknowledged
     if is_followed:
-        model.copy(three, one, 1)
+        model.copy(three, one, 9)
     model.kill(two)
     model.wait(TTL_S)
     one.can_reach_etcd = True
@@ -86,7 +86,7 @@ def empty_disk_returns() -> FailoverModel:
     model.copy(three, one, 0)
     model.review_members(one, 2, 3)
     model.send()
-    model.copy(two, one, 1)
+    model.copy(two, one, 9)
     model.acknowledge(one)
     assert model.acknowledged
     model.kill(one)
@@ -204,6 +204,18 @@ def found_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(failover_model, "next_step", next_step)
 
 
+def keep_topics_out_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(failover_model, "WRITES_TABLES", False)
+
+
+def take_any_copy_of_a_table(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(failover_model, "gives_way", lambda *_versions, **_epochs: True)
+
+
+def use_progress_ahead_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(failover_model, "true_at", lambda _end: 0)
+
+
 MUTATIONS = (
     Mutation(
         "no epoch check", check_no_epoch, scenario=lambda: old_master_returns(is_followed=True)
@@ -222,6 +234,9 @@ MUTATIONS = (
     Mutation("a promoted slave forgets the policy", forget_the_policy),
     Mutation("the set holds numbers", take_numbers_for_stores, scenario=empty_disk_returns),
     Mutation("found again when etcd is empty", found_again),
+    Mutation("topics are not in the log", keep_topics_out_of_the_log),
+    Mutation("any copy of a table is taken", take_any_copy_of_a_table),
+    Mutation("progress is used ahead of the log", use_progress_ahead_of_the_log),
 )
 
 

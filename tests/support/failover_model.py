@@ -1,15 +1,18 @@
 """Brokers of one name and their etcd, without sockets and disks: random steps, real decisions.
 
 Every decision is the one that brokers make: who is admitted and cut, what is confirmed, who stays
-in sync, who is elected, how long a lease is trusted. Around them is as little as possible: logs
-are lists, time is a number, and the network does what the schedule says. What must never happen is
-noted in `violations`.
+in sync, who is elected, how long a lease is trusted, which table counts and which progress. Around
+them is as little as possible: logs are lists, time is a number, and the network does what the
+schedule says. What must never happen is noted in `violations`.
+
+A log has messages (1, 2, ...), copies of delayed messages that were delivered (-2 of 2; every even
+one is delayed), and records of topics. Every tenth message needs a topic of its own.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -30,6 +33,10 @@ from roquet.broker.replication.failover.steps import Me, Step, next_step
 from roquet.broker.replication.handshake import Registration
 from roquet.broker.replication.in_sync import Replica, is_in_set, next_members
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.broker.tables.durable_state import DurableState
+from roquet.broker.tables.versions import changed, gives_way, in_part, is_later, led
+from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.store.config import StoreConfig
 
 TTL_S = 4.0
@@ -44,7 +51,21 @@ SLOWEST = 0.85
 REPLICAS = (1, 2, 3)
 
 
+# For bugs that are put in on purpose.
+WRITES_TABLES = True
+
+
+def true_at(end: int) -> int:
+    """From which end of its log on a slave may use progress that is true there."""
+    return end
+
+
 SLAVE = BrokerConfig(store=StoreConfig(root=Path("nowhere")), role=BrokerRole.SLAVE)
+
+
+class TopicRecord(NamedTuple):
+    topic: int
+    version: DataVersion
 
 
 @dataclass
@@ -52,7 +73,14 @@ class Node:
     replica_id: int
     # Which disk it has by now.
     disk: int = 1
-    log: list[int] = field(default_factory=list)
+    log: list[int | TopicRecord] = field(default_factory=list)
+    # Topics, and how far delayed messages are delivered: tables beside the log.
+    topics: frozenset[int] = frozenset()
+    version: DataVersion = field(default_factory=DataVersion)
+    progress: DurableState[DelayOffsetTable] = field(
+        default_factory=lambda: DurableState(DelayOffsetTable())
+    )
+    delivered_count: int = 0
     history: EpochHistory = field(default_factory=EpochHistory)
     seen: int = 0
     # What its file says, what it has learned from its master, and what it obeys as a master.
@@ -71,6 +99,23 @@ class Node:
     # As a slave: whom it is linked to, in which epoch.
     link: tuple[int, int] | None = None
     is_held: bool = False
+
+    @property
+    def delayed(self) -> list[int]:
+        """Delayed messages, in the order of their queue."""
+        return [each for each in self.log if isinstance(each, int) and each > 0 and each % 2 == 0]
+
+    @property
+    def delivered(self) -> set[int]:
+        return {-each for each in self.log if isinstance(each, int) and each < 0}
+
+    @property
+    def known_topics(self) -> frozenset[int]:
+        """With what the log knows and the table does not: what promotion replays."""
+        records = [each for each in self.log if isinstance(each, TopicRecord)]
+        return self.topics.union(
+            each.topic for each in records if is_later(each.version, self.version)
+        )
 
     @property
     def rule(self) -> AckRule:
@@ -105,6 +150,10 @@ class FailoverModel:
         self._members_revision = 0
         self._copies_recorded: int | None = None
         self._acknowledged_place = START
+        # What was last asked of a master besides its log: its epoch, and its tables.
+        self._snapshot: tuple[int | None, frozenset[int], DataVersion, DelayOffsetTable] | None = (
+            None
+        )
         self._candidates: dict[int, Candidacy] = {}
         self.look(self.replicas[1])
 
@@ -113,8 +162,9 @@ class FailoverModel:
         trouble = self._random.randint(1, 5)
         actions = [
             *[self.send] * 3,
-            *[self._copy] * self._random.choice((2, 4, 8)),
+            *[self._copy] * self._random.choice((4, 8, 16)),
             *[self._acknowledge] * 6,
+            *[self._deliver, self._confirm_progress, self._copy_tables, self._take_snapshot] * 2,
             *[self._renew] * 8,
             *[self._look] * 6,
             *[self._review_members] * 2,
@@ -200,7 +250,54 @@ class FailoverModel:
         for replica in self.replicas.values():
             if replica.is_alive and replica.epoch is not None:
                 self._next_message += 1
+                self._make_topic(replica, self._next_message // 10)
                 replica.log.append(self._next_message)
+
+    def _make_topic(self, master: Node, topic: int) -> None:
+        if topic not in master.topics:
+            master.topics |= {topic}
+            master.version = changed(master.version, int(self._now_s * 1000))
+            if WRITES_TABLES:
+                master.log.append(TopicRecord(topic, master.version))
+
+    def _deliver(self) -> None:
+        """The next delayed message of a master; that it is done is proposed with it."""
+        master = self._some()
+        if master.epoch is None or master.delivered_count >= len(master.delayed):
+            return
+        master.log.append(-master.delayed[master.delivered_count])
+        master.delivered_count += 1
+        table = DelayOffsetTable(offset_table={1: master.delivered_count})
+        master.progress.propose(table, len(master.log))
+
+    def _confirm_progress(self) -> None:
+        """By what replicas confirmed, where they are waited for."""
+        master = self._some()
+        if master.epoch is not None:
+            is_waited_for = master.copies > 1 and len(master.members) > 1
+            end = master.acknowledged_end if is_waited_for else len(master.log)
+            master.progress.confirm(end)
+
+    def _take_snapshot(self) -> None:
+        """A master answers a slave; the answer may arrive much later."""
+        masters = [each for each in self.replicas.values() if each.epoch is not None]
+        if masters:
+            master = self._random.choice(masters)
+            value = master.progress.value
+            self._snapshot = (master.epoch, master.topics, master.version, value)
+
+    def _copy_tables(self) -> None:
+        slave = self._some()
+        if self._snapshot is None or slave.epoch is not None or slave.link is None:
+            return
+        epoch, topics, version, progress = self._snapshot
+        if slave.link[1] != epoch:
+            return  # It was asked by another link.
+        if gives_way(slave.version, version, has_epochs=True):
+            slave.topics, slave.version = topics, version
+        if progress.true_at is not None:
+            slave.progress.propose(progress, true_at(progress.true_at))
+            slave.progress.confirm(len(slave.log))
 
     def _renew(self) -> None:
         for replica in self.replicas.values():
@@ -223,7 +320,11 @@ class FailoverModel:
         if replica.copies > 1:
             end = acknowledging.end_with_copies(ends, replica.copies - 1)
         replica.acknowledged_end = max(replica.acknowledged_end, end)
-        for message in replica.log[:end]:
+        # Senders of what earlier masters took do not wait at this one. That matters: a replica that
+        # has nothing of this epoch may lose an election to one that has less, of a later epoch.
+        for message in replica.log[replica.history.starts[-1].start : end]:
+            if isinstance(message, TopicRecord) or message < 0:
+                continue
             if message not in self.acknowledged:
                 self.acknowledged[message] = replica.epoch
                 if self._master_epoch > replica.epoch:
@@ -261,7 +362,7 @@ class FailoverModel:
     def _copy(self) -> None:
         masters = [each for each in self.replicas.values() if each.epoch is not None]
         if masters:
-            self.copy(self._some(), self._random.choice(masters), self._random.randint(0, 3))
+            self.copy(self._some(), self._random.choice(masters), self._random.randint(0, 8))
 
     def copy(self, slave: Node, master: Node, count: int) -> None:
         if slave is master or not (slave.is_alive and master.is_alive) or slave.is_held:
@@ -270,7 +371,12 @@ class FailoverModel:
             return
         if slave.link != (master.replica_id, master.epoch) and not self._linked(slave, master):
             return
-        slave.log += master.log[len(slave.log) :][:count]
+        arrived = master.log[len(slave.log) :][:count]
+        slave.log += arrived
+        for record in arrived:
+            if isinstance(record, TopicRecord) and is_later(record.version, slave.version):
+                slave.topics, slave.version = slave.topics | {record.topic}, in_part(record.version)
+        slave.progress.confirm(len(slave.log))
         master.confirmed[slave.replica] = len(slave.log)
 
     def _linked(self, slave: Node, master: Node) -> bool:
@@ -303,6 +409,7 @@ class FailoverModel:
         slave.history = EpochHistory(admitted.epochs)
         slave.seen = max(slave.seen, admitted.epoch)
         slave.link = (master.replica_id, master.epoch)
+        slave.progress.withdraw()
         # What it confirmed before may be gone.
         master.confirmed[slave.replica] = len(slave.log)
         return True
@@ -396,7 +503,20 @@ class FailoverModel:
         replica.confirmed = {}
         replica.acknowledged_end = len(replica.log)
         replica.link = None
+        replica.progress.settle(len(replica.log))
+        replica.delivered_count = replica.progress.value.offset_table.get(1, 0)
+        replica.topics = replica.known_topics
+        replica.version = led(replica.version, epoch, int(self._now_s * 1000))
         if self._is_promised:
-            lost = self.acknowledged.keys() - set(replica.log)
-            if lost:
-                self.violations.append(f"epoch {epoch} lacks {sorted(lost)}")
+            self._look_for_losses(replica)
+
+    def _look_for_losses(self, master: Node) -> None:
+        lost = self.acknowledged.keys() - {each for each in master.log if isinstance(each, int)}
+        if lost:
+            self.violations.append(f"epoch {master.epoch} lacks {sorted(lost)}")
+        hidden = [each for each in self.acknowledged if each // 10 not in master.topics]
+        if hidden:
+            self.violations.append(f"epoch {master.epoch} has no topics for {hidden}")
+        passed = set(master.delayed[: master.delivered_count]) - master.delivered
+        if passed & self.acknowledged.keys():
+            self.violations.append(f"epoch {master.epoch} never delivers {sorted(passed)}")
