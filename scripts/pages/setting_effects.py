@@ -84,7 +84,7 @@ BROKER: Final = {
         "flushConsumerOffsetInterval": "ms between saves of offsets; fewer after a start",
     },
     "Delays and transactions": {
-        "flushDelayOffsetInterval": "ms between saves of how far delays are",
+        "flushDelayOffsetInterval": "ms between saves of how far delays are; fewer after a start",
         "transactionTimeOut": "ms before the first question about a transaction",
         "transactionCheckInterval": "ms between questions",
         "transactionCheckMax": "questions before it is given up",

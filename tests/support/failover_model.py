@@ -19,13 +19,11 @@ from msgspec.structs import replace
 from roquet.broker.replication import acknowledging, lease
 from roquet.broker.replication.acknowledging import AckPolicy, AckRule
 from roquet.broker.replication.decisions import admission, check_cut
-from roquet.broker.replication.epochs import EpochHistory
+from roquet.broker.replication.epochs import START, EpochHistory, LogPlace
 from roquet.broker.replication.errors import LinkError
 from roquet.broker.replication.failover.election import (
-    START,
     Candidacy,
     ElectionVerdict,
-    LogPlace,
     verdict,
 )
 from roquet.broker.replication.failover.records import MasterRecord, RecordsView
@@ -124,6 +122,12 @@ class Node:
     @property
     def replica(self) -> Replica:
         return Replica(self.replica_id, f"{self.replica_id}-{self.disk}")
+
+
+def vouched_end(master: Node) -> int:
+    """Up to where a master says that its progress is true."""
+    is_waited_for = master.copies > 1 and len(master.members) > 1
+    return master.acknowledged_end if is_waited_for else len(master.log)
 
 
 class FailoverModel:
@@ -274,9 +278,7 @@ class FailoverModel:
         """By what replicas confirmed, where they are waited for."""
         master = self._some()
         if master.epoch is not None:
-            is_waited_for = master.copies > 1 and len(master.members) > 1
-            end = master.acknowledged_end if is_waited_for else len(master.log)
-            master.progress.confirm(end)
+            master.progress.confirm(vouched_end(master))
 
     def _take_snapshot(self) -> None:
         """A master answers a slave; the answer may arrive much later."""
@@ -400,7 +402,7 @@ class FailoverModel:
                     0,
                     len(slave.log),
                     cut_end=admitted.go_on_at,
-                    acknowledged_end=self._acknowledged_place.end,
+                    acknowledged=self._acknowledged_place,
                 )
         except LinkError:
             return False

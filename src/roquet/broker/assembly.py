@@ -65,6 +65,7 @@ from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings
 from roquet.state_file import StateFile
 from roquet.store.config import FlushMode
+from roquet.store.log_copy import Grown
 
 
 def assembled(
@@ -141,7 +142,7 @@ def assembled(
         others=_others(config, peers, registrar),
         peers=peers,
         tables=SlaveTables(topics, groups, offsets, progress),
-        on_grown=lambda grown: take_copied(broker, grown),
+        on_grown=lambda grown: _log_has_grown(broker, grown),
     )
     broker = Broker(
         config=config,
@@ -227,6 +228,12 @@ def _save_and_tell(topic_saver: Saver, registrar: Registrar) -> None:
     """Topics have changed."""
     topic_saver.save_soon()
     registrar.refresh_soon()
+
+
+def _log_has_grown(broker: Broker, grown: Grown) -> None:
+    """That of a slave has."""
+    take_copied(broker, grown)
+    save_progress(broker)
 
 
 def _log_is_safe(broker: Broker, end: int) -> None:

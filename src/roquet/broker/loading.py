@@ -143,8 +143,10 @@ def close_store(broker: Broker) -> None:
     try:
         store.close()
     finally:
-        # What a slave knows of these it has from its master.
-        if not broker.config.is_slave:
+        if broker.config.is_slave:
+            # What a slave knows of these it has from its master; some of it may have waited.
+            progress.confirm(store.synced_end)
+        else:
             # Now everything is on disk, or what the store could save of it. Which replicas have it
             # does not matter: if it is cut off one day, what is saved here goes with it.
             progress.confirm(store.synced_end)

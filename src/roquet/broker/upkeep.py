@@ -202,6 +202,7 @@ async def _copy_offsets(broker: Broker) -> None:
         begin_s = broker.clock.monotonic_s()
         await broker.replication.table_copy.copy_offsets()
         await broker.replication.table_copy.copy_progress()
+        save_progress(broker)  # What the log has already need not wait for the next tick.
         took_s = broker.clock.monotonic_s() - begin_s
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from roquet.broker.replication.acknowledging import AckRule
-from roquet.broker.replication.epochs import EpochHistory, common_end
+from roquet.broker.replication.epochs import EpochHistory, LogPlace, common_end
 from roquet.broker.replication.errors import (
     CutRefused,
     NothingInCommon,
@@ -68,7 +68,7 @@ def admission(
 
 
 def check_cut(
-    history: EpochHistory, log_start: int, log_end: int, *, cut_end: int, acknowledged_end: int
+    history: EpochHistory, log_start: int, log_end: int, *, cut_end: int, acknowledged: LogPlace
 ) -> None:
     """Whether a slave may cut its log there by itself, to follow its master. Raises CutRefused.
 
@@ -76,8 +76,10 @@ def check_cut(
     that goes further means that the successor has lost something, and so does one that takes what
     is known to be acknowledged. Both must not follow from an election that went wrong.
     """
-    if cut_end < acknowledged_end:
-        reason = f"everything before {acknowledged_end} was acknowledged"
+    # Another log may have been acknowledged up to there: one that this broker does not have.
+    is_of_this_log = history.at(acknowledged.end).number == acknowledged.epoch
+    if cut_end < acknowledged.end <= log_end and is_of_this_log:
+        reason = f"everything before {acknowledged.end} was acknowledged"
         raise CutRefused(cut_end, log_end, reason)
     reign_start = history.last_reign_start(log_end)
     if cut_end < reign_start:

@@ -13,7 +13,7 @@ any.
 """
 
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,15 @@ class EpochStart(msgspec.Struct, frozen=True, array_like=True):
     start: int  # the physical offset of its first record
     author: str = ""
 
+
+class LogPlace(NamedTuple):
+    """An end of a log: a later epoch is further, whatever the size."""
+
+    epoch: int  # of the last byte
+    end: int
+
+
+START: Final = LogPlace(0, 0)
 
 _BEFORE_ALL: Final = EpochStart(0, -1)
 

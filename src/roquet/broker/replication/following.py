@@ -12,6 +12,7 @@ from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.both_ways import both_ways
 from roquet.broker.replication.copies import do_nothing
 from roquet.broker.replication.decisions import check_cut
+from roquet.broker.replication.epochs import START
 from roquet.broker.replication.errors import (
     CutRefused,
     Diverged,
@@ -73,8 +74,8 @@ class MasterLink:
         self._trust = trust
         self._tls = tls
         self._on_diverged = on_diverged
-        # What lies before it is known to be acknowledged, and never cut; 0 without etcd.
-        self.acknowledged_end = 0
+        # What lies before it is known to be acknowledged, and never cut; the start without etcd.
+        self.acknowledged = START
         # Called before the first byte of a new link, which may be one to another master.
         self.on_linked: Callable[[], None] = do_nothing
         self._clock = clock
@@ -210,7 +211,7 @@ class MasterLink:
                 store.log_start,
                 store.log_end,
                 cut_end=admission.go_on_at,
-                acknowledged_end=self.acknowledged_end,
+                acknowledged=self.acknowledged,
             )
             raise Diverged(admission.go_on_at, store.log_end)
         self._compare_rules(admission.ack_rule)

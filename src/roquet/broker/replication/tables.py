@@ -102,16 +102,16 @@ class TableCopy:
         self._offsets_version: str | None = None
         # The same for how far it is with messages that wait; empty if some of it was not taken.
         self._progress_version: str | None = None
-        # What the last table of offsets said of that.
-        self._transactions = TransactionProgress()
+        # What the last table of offsets said of that, if there was one.
+        self._transactions: TransactionProgress | None = None
         self._link_count = 0
 
     def link_made(self) -> None:
         """The log comes from now on by another link, and perhaps from another master."""
         self._link_count += 1
         self._tables.progress.withdraw()
-        if self._progress_version is not None:
-            self._progress_version = ""
+        # To be asked for soon: without any, a new slave that steps in delivers everything again.
+        self._progress_version = ""
 
     async def copy(self) -> bool:
         """All tables, once; whether they came. What goes wrong is logged."""

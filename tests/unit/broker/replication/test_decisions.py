@@ -8,7 +8,7 @@ from roquet.broker.replication.decisions import (
     first_position,
     suggested_broker,
 )
-from roquet.broker.replication.epochs import EpochHistory, EpochStart
+from roquet.broker.replication.epochs import START, EpochHistory, EpochStart, LogPlace
 from roquet.broker.replication.errors import (
     CutRefused,
     NothingInCommon,
@@ -96,17 +96,27 @@ OWN = EpochHistory(
 @pytest.mark.parametrize("cut_end", [3000, 5000, 6500])
 def test_what_one_master_wrote_last_may_be_cut(cut_end: int) -> None:
     """Epochs that it held one after the other count as one: nobody else wrote in between."""
-    check_cut(OWN, 0, 7000, cut_end=cut_end, acknowledged_end=0)
+    check_cut(OWN, 0, 7000, cut_end=cut_end, acknowledged=START)
 
 
 @pytest.mark.parametrize(
-    ("cut_end", "acknowledged_end", "history"),
-    [(2999, 0, OWN), (6500, 6501, OWN), (0, 0, EpochHistory((EpochStart(1, 0, "a"),)))],
+    ("cut_end", "acknowledged", "history"),
+    [
+        (2999, START, OWN),
+        (6500, LogPlace(4, 6501), OWN),
+        (0, START, EpochHistory((EpochStart(1, 0, "a"),))),
+    ],
     ids=["of an earlier master", "acknowledged", "everything"],
 )
 def test_what_may_have_been_acknowledged_is_not_cut(
-    cut_end: int, acknowledged_end: int, history: EpochHistory
+    cut_end: int, acknowledged: LogPlace, history: EpochHistory
 ) -> None:
     with pytest.raises(CutRefused) as raised:
-        check_cut(history, 0, 7000, cut_end=cut_end, acknowledged_end=acknowledged_end)
+        check_cut(history, 0, 7000, cut_end=cut_end, acknowledged=acknowledged)
     assert (raised.value.cut_end, raised.value.log_end) == (cut_end, 7000)
+
+
+@pytest.mark.parametrize("acknowledged", [LogPlace(6, 6900), LogPlace(6, 9000)])
+def test_what_a_successor_acknowledged_is_not_what_this_broker_has(acknowledged: LogPlace) -> None:
+    """An old master that comes back late: its successor has gone on at the same places."""
+    check_cut(OWN, 0, 7000, cut_end=6500, acknowledged=acknowledged)

@@ -11,21 +11,11 @@ from a backup, is recognised by that, and never takes the office.
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final, NamedTuple
 
 import msgspec
 
+from roquet.broker.replication.epochs import START, LogPlace
 from roquet.broker.replication.in_sync import ANY_STORE, Replica, is_in_set
-
-
-class LogPlace(NamedTuple):
-    """An end of a log: a later epoch is further, whatever the size."""
-
-    epoch: int  # of the last byte
-    end: int
-
-
-START: Final = LogPlace(0, 0)
 
 
 class Candidacy(msgspec.Struct, frozen=True):

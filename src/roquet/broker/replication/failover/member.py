@@ -6,6 +6,7 @@ is not trusted acknowledges nothing, and one that has lost it steps down.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final, final
@@ -16,12 +17,8 @@ from roquet.broker.broker import Broker
 from roquet.broker.promotion import promote
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.both_ways import both_ways
-from roquet.broker.replication.failover.election import (
-    Candidacy,
-    ElectionVerdict,
-    LogPlace,
-    verdict,
-)
+from roquet.broker.replication.epochs import LogPlace
+from roquet.broker.replication.failover.election import Candidacy, ElectionVerdict, verdict
 from roquet.broker.replication.failover.etcd import Created, Delete, Etcd, EtcdError, Modified, Put
 from roquet.broker.replication.failover.records import (
     AcknowledgedRecord,
@@ -152,7 +149,6 @@ class FailoverMember:
             if broker is not None and self._lease_id is not None:
                 try:
                     await self._look(broker, self._lease_id)
-                    self._said = ""
                 except (EtcdError, BadEntry) as error:
                     self._say(str(error))
             await asyncio.sleep(self._config.lease_s * _LOOK_PART)
@@ -207,7 +203,7 @@ class FailoverMember:
         link = replication.master_link
         if link is None:
             return
-        link.acknowledged_end = view.acknowledged.end
+        link.acknowledged = view.acknowledged
         if link.master is not None and link.master != view.master.ha_address:
             # The master before that may not know that it is over. The next look goes on.
             link.hold()
@@ -427,7 +423,12 @@ def _copies_promised(view: RecordsView, replication: Replication) -> int:
 
 
 def _numbers(members: frozenset[Replica]) -> str:
-    return ", ".join(str(each.replica_id) for each in sorted(members))
+    """With the store, where a number has two: one of them is lost, and still counts."""
+    counts = Counter(each.replica_id for each in members)
+    return ", ".join(
+        f"{number} (store {store})" if counts[number] > 1 else str(number)
+        for number, store in sorted(members)
+    )
 
 
 def _outside(me: Replica, members: frozenset[Replica]) -> str:

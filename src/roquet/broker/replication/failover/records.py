@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.replication.failover.election import START, Candidacy, LogPlace
+from roquet.broker.replication.epochs import START, LogPlace
+from roquet.broker.replication.failover.election import Candidacy
 from roquet.broker.replication.in_sync import ANY_STORE, Replica
 from roquet.errors import RoquetError
 

@@ -3,11 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from roquet.broker.replication.epochs import START, LogPlace
 from roquet.broker.replication.failover.election import (
-    START,
     Candidacy,
     ElectionVerdict,
-    LogPlace,
     verdict,
     voices_needed,
 )

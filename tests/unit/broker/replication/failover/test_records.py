@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from roquet.broker.replication.failover.election import Candidacy, LogPlace
+from roquet.broker.replication.epochs import LogPlace
+from roquet.broker.replication.failover.election import Candidacy
 from roquet.broker.replication.failover.records import (
     BadEntry,
     Keys,
