@@ -25,6 +25,7 @@ from tests.support.topics import has_topic
 
 BROKER_NAME: Final = "replicated"
 LEASE_S: Final = 2
+LAG_S: Final = 3
 PATIENCE_S: Final = 60.0
 # Names of settings have dots, which words of Python have not.
 ACKNOWLEDGE: Final = "replication.acknowledge"
@@ -35,9 +36,9 @@ _ANSWER_TIMEOUT_S: Final = 2.0
 _SETTINGS: Final = {
     "haSendHeartbeatInterval": "500",
     "slaveTimeout": "500",
-    "replication.lagSeconds": "5",
     # Brokers learn what name servers know of others when they register.
     "registerNameServerPeriod": "10000",
+    "replication.lagSeconds": str(LAG_S),
 }
 _WITH_ETCD: Final = {"replication.leaseSeconds": str(LEASE_S)}
 

@@ -55,7 +55,7 @@ async def current_master(on: ReplicaSet) -> Replica:
 async def demoted_and_promoted(on: ReplicaSet, _chance: Random) -> None:
     """A planned switch."""
     master = await current_master(on)
-    await asyncio.to_thread(_commanded, on.demote, master)
+    await asyncio.to_thread(_commanded, on.demote, master, "--id", _own_id(on, master))
     await asyncio.to_thread(_commanded, on.promote, _longest(on, master))
 
 
@@ -78,7 +78,7 @@ async def _succeeded(on: ReplicaSet, old: Replica, chance: Random) -> None:
     """Another one is promoted, and the old one comes back as a slave, one way or the other."""
     await asyncio.to_thread(_commanded, on.promote, _longest(on, old))
     await asyncio.sleep(chance.uniform(*_AWAY_S) / 2)
-    number = str(on.brokers.index(old) + 1)
+    number = _own_id(on, old)
     if chance.random() < _OWN_FILE_CHANCE:
         old.set(brokerRole="SLAVE", brokerId=number)
     old.begin()
@@ -95,6 +95,11 @@ def _made_slave(on: ReplicaSet, old: Replica, number: str) -> None:
     happens(lambda: old.is_master or old.said.get("followedMaster"), _BACK_S_MAX)
     if old.is_master:
         _commanded(on.demote, old, "--force", "--id", number)
+
+
+def _own_id(on: ReplicaSet, broker: Replica) -> str:
+    """Of each its own whenever it is a slave; the first one began as the master, without any."""
+    return str(on.brokers.index(broker) or len(on.brokers))
 
 
 def _longest(on: ReplicaSet, old: Replica) -> Replica:
