@@ -103,6 +103,33 @@ def test_a_broker_with_an_empty_disk_does_not_vote() -> None:
     assert model.violations == []
 
 
+def tables_come_before_the_log() -> FailoverModel:
+    """A slave has the master's progress, and not what was delivered; then it is elected."""
+    model = FailoverModel(0, copies=2)
+    one, two = model.replicas[1], model.replicas[2]
+    model.copy(two, one, 0)
+    model.review_members(one, 2)
+    for _ in range(2):
+        model.send()
+    model.copy(two, one, 9)
+    model.acknowledge(one)
+    model.deliver(one)
+    model.confirm_progress(one)
+    model.take_snapshot(one)
+    model.copy_tables(two)
+    model.kill(one)
+    model.wait(TTL_S)
+    model.look(two)
+    return model
+
+
+def test_what_a_slave_hears_of_progress_waits_for_its_log() -> None:
+    model = tables_come_before_the_log()
+    assert model.replicas[2].epoch is not None
+    assert model.replicas[2].delivered_count == 0
+    assert model.violations == []
+
+
 class Mutation(NamedTuple):
     bug: str
     put_in: Callable[[pytest.MonkeyPatch], None]
@@ -238,7 +265,11 @@ MUTATIONS = (
     Mutation("found again when etcd is empty", found_again),
     Mutation("topics are not in the log", keep_topics_out_of_the_log),
     Mutation("any copy of a table is taken", take_any_copy_of_a_table),
-    Mutation("progress is used ahead of the log", use_progress_ahead_of_the_log),
+    Mutation(
+        "progress is used ahead of the log",
+        use_progress_ahead_of_the_log,
+        scenario=tables_come_before_the_log,
+    ),
 )
 
 

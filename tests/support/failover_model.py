@@ -265,8 +265,10 @@ class FailoverModel:
                 master.log.append(TopicRecord(topic, master.version))
 
     def _deliver(self) -> None:
+        self.deliver(self._some())
+
+    def deliver(self, master: Node) -> None:
         """The next delayed message of a master; that it is done is proposed with it."""
-        master = self._some()
         if master.epoch is None or master.delivered_count >= len(master.delayed):
             return
         master.log.append(-master.delayed[master.delivered_count])
@@ -275,21 +277,26 @@ class FailoverModel:
         master.progress.propose(table, len(master.log))
 
     def _confirm_progress(self) -> None:
+        self.confirm_progress(self._some())
+
+    def confirm_progress(self, master: Node) -> None:
         """By what replicas confirmed, where they are waited for."""
-        master = self._some()
         if master.epoch is not None:
             master.progress.confirm(vouched_end(master))
 
     def _take_snapshot(self) -> None:
+        self.take_snapshot(self._some())
+
+    def take_snapshot(self, master: Node) -> None:
         """A master answers a slave; the answer may arrive much later."""
-        masters = [each for each in self.replicas.values() if each.epoch is not None]
-        if masters:
-            master = self._random.choice(masters)
+        if master.epoch is not None:
             value = master.progress.value
             self._snapshot = (master.epoch, master.topics, master.version, value)
 
     def _copy_tables(self) -> None:
-        slave = self._some()
+        self.copy_tables(self._some())
+
+    def copy_tables(self, slave: Node) -> None:
         if self._snapshot is None or slave.epoch is not None or slave.link is None:
             return
         epoch, topics, version, progress = self._snapshot

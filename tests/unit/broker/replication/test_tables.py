@@ -196,8 +196,7 @@ async def test_a_slave_that_stops_keeps_what_its_log_has() -> None:
 async def test_a_new_link_asks_for_progress_before_all_tables_are_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("FIRST_PAUSE_S", "PERIOD_S"):
-        monkeypatch.setattr(tables, name, 3600.0)
+    monkeypatch.setattr(tables, "PERIOD_S", 3600.0)
     async with Cluster(replicas=1) as cluster:
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         said = note_progress(master, 7, 0)
