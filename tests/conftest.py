@@ -2,6 +2,8 @@
 the change; `full` and `long` look for new ones. See `tests/support/gates.py` for who runs which.
 """
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -44,3 +46,28 @@ def _no_reader_is_left() -> Iterator[None]:
     yield
     if connections := sys.modules.get("roquet.pipeline.connections"):
         connections.close_readers()
+
+
+_OWN_PROCESS = "ROQUET_OWN_PROCESS"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Limits of a process cannot be tried where others have left hundreds of files open.
+
+    Stores that tests kill are not closed, as those of a killed process are not.
+    """
+    if pyfuncitem.get_closest_marker("own_process") is None or _OWN_PROCESS in os.environ:
+        return None
+    words = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", pyfuncitem.nodeid)
+    done = subprocess.run(
+        (sys.executable, "-m", "pytest", *words),
+        cwd=pyfuncitem.config.rootpath,
+        env={name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
+        | {_OWN_PROCESS: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    return True

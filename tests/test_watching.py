@@ -93,6 +93,8 @@ CASES = {
     "RoquetSlaveBehind": one(
         "roquet_replication_lag_bytes", "300000000x180", "3x180", f'{BROKER},slave="s"'
     ),
+    "RoquetNoLease": one("roquet_replication_lease", "0x180", "1x180"),
+    "RoquetReplicationProblem": one("roquet_replication_problem", "1x180", "0x180"),
     "RoquetNoCopies": Case(
         {
             f"roquet_replication_in_sync_slaves{{{BROKER}}}": "0x180",

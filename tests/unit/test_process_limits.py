@@ -119,6 +119,7 @@ def files(tmp_path: Path) -> Iterator[list[Path]]:
     assert len(KEPT_FILES) == count
 
 
+@pytest.mark.own_process
 def test_kept_files_leave_descriptors_for_connections(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

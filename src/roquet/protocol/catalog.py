@@ -403,7 +403,7 @@ _REPLICAS: Final = (
     Entry(Code.GET_BROKER_HA_STATUS, reply_body=HaStatus),
     Entry(Code.RESET_MASTER_FLUSH_OFFSET, replicas.ResetMasterFlushOffsetHeader),
     Entry(Code.GET_BROKER_EPOCH_CACHE, reply_body=EpochList),
-    Entry(Code.PROMOTE_BROKER, replicas.PromoteBrokerHeader),
+    Entry(Code.PROMOTE_BROKER, replicas.PromoteBrokerHeader, replicas.PromoteBrokerReplyHeader),
     Entry(Code.DEMOTE_BROKER, replicas.DemoteBrokerHeader),
 )
 

@@ -216,7 +216,7 @@ def simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             (Flusher, "stop", _stop_rounds),
             (Listener, "open", listen),
             # There are no slaves here.
-            (SlaveLinks, "start", lambda _self, _host, _port: None),
+            (SlaveLinks, "start", lambda _self, _config: None),
         ):
             stack.enter_context(patch.object(target, name, replacement))
         stack.enter_context(patch("secrets.randbelow", chance.randrange))

@@ -297,6 +297,7 @@ async def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> N
             assert echoed_text(await worker.ask(echo_request("still"))) == "still"
 
 
+@pytest.mark.own_process
 async def test_connections_of_others_leave_descriptors_for_files(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

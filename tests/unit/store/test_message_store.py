@@ -416,6 +416,7 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
 
 # Whatever is just being opened when there is no descriptor left: a queue, or the next file of the
 # log, by its first descriptor or by the one of its mapping.
+@pytest.mark.own_process
 @pytest.mark.parametrize("left_count", range(8, 16))
 def test_what_a_burst_was_refused_for_lack_of_descriptors_is_taken_later(
     tmp_path: Path, left_count: int

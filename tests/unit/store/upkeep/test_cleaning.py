@@ -70,6 +70,7 @@ def test_what_is_gone_stays_gone(tmp_path: Path, clock: FakeClock, is_clean: boo
         assert store.append(draft(b"new")).queue_offset == 120
 
 
+@pytest.mark.own_process
 def test_what_cannot_be_cleaned_for_lack_of_descriptors_is_cleaned_later(
     tmp_path: Path, clock: FakeClock
 ) -> None:
@@ -215,6 +216,7 @@ def test_queues_that_nobody_uses_hold_no_descriptors(tmp_path: Path, clock: Fake
         assert bodies(store, queue_id=7)[-1] == b"more"
 
 
+@pytest.mark.own_process
 def test_a_burst_that_was_refused_is_taken_when_files_were_closed_early(
     tmp_path: Path, clock: FakeClock
 ) -> None:
@@ -249,6 +251,7 @@ def test_files_that_are_few_are_left_open(tmp_path: Path, clock: FakeClock) -> N
         assert open_below(tmp_path / "consumequeue") > 0
 
 
+@pytest.mark.own_process
 def test_old_messages_go_from_more_queues_than_files_can_be_open(
     tmp_path: Path, clock: FakeClock
 ) -> None:
