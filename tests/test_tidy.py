@@ -305,51 +305,26 @@ def test_there_are_no_drawers() -> None:
     assert not drawers
 
 
-# Tests of what no single module is.
-OF_NO_MODULE = {
-    "tests/unit/broker/delays/test_golden_delays.py": "stores recorded from Apache",
-    "tests/unit/broker/handlers/test_golden_replies.py": "replies recorded from Apache",
-    "tests/unit/namesrv/test_golden_replies.py": "replies recorded from Apache",
-    "tests/unit/protocol/bodies/test_golden_bodies.py": "bodies recorded from Apache",
-    "tests/unit/protocol/test_golden_frames.py": "frames recorded from Apache",
-    "tests/unit/store/test_golden_stores.py": "stores recorded from Apache",
-    "tests/unit/namesrv/test_changeable_settings.py": "what changed settings do, all over",
-    "tests/unit/cli/test_start.py": "which modules the processes of all commands load",
-    "tests/unit/test_roquet.py": "the names that the package itself gives out",
-}
-
-
-def without_a_module(names: Collection[str]) -> list[str]:
-    """Tests below tests/unit whose folder or name is none of a module or package of `src`."""
-    modules = {
-        Path(name).relative_to("src/roquet").with_suffix("")
+def without_a_package(names: Collection[str]) -> list[str]:
+    """Tests below tests/unit whose folder is no package of `src`."""
+    packages = {
+        Path(name).parent.relative_to("src/roquet")
         for name in names
-        if name.startswith("src/roquet/") and name.endswith((".py", ".pyx", ".pxd", ".h"))
+        if name.startswith("src/roquet/") and name.endswith(".py")
     }
-    modules |= {module.parent for module in modules if module.name == "__init__"}
     tests = (Path(name) for name in names if re.search(r"^tests/unit/.*test_\w+\.py$", name))
-    return [
-        str(test)
-        for test in tests
-        if test.relative_to("tests/unit").with_name(test.stem.removeprefix("test_")) not in modules
-    ]
+    return [str(test) for test in tests if test.parent.relative_to("tests/unit") not in packages]
 
 
-def test_unit_tests_stand_where_their_modules_do() -> None:
-    assert set(without_a_module(tracked())) == OF_NO_MODULE.keys()
+def test_unit_tests_mirror_the_packages() -> None:
+    assert not without_a_package(tracked())
 
 
-def test_a_unit_test_of_nothing_is_seen() -> None:
-    modules = ["src/roquet/store/__init__.py", "src/roquet/store/zeros.pyx"]
-    good = ["tests/unit/test_store.py", "tests/unit/store/test_zeros.py"]
-    bad = ["tests/unit/test_zeros.py", "tests/unit/stores/test_zeros.py"]
-    assert without_a_module([*modules, *good, *bad, "tests/unit/store/conftest.py"]) == bad
-
-
-# Names that two classes have, and why that is right.
-ONE_NAME_FOR_TWO = {
-    "NotChangeable": "the same refusal of the same request, by two servers that share no errors",
-}
+def test_a_unit_test_of_no_package_is_seen() -> None:
+    modules = ["src/roquet/disk.py", "src/roquet/store/__init__.py"]
+    good = ["tests/unit/test_disk.py", "tests/unit/store/test_recovery.py"]
+    bad = ["tests/unit/stores/test_recovery.py"]
+    assert without_a_package([*modules, *good, *bad, "tests/unit/store/conftest.py"]) == bad
 
 
 def classes_in(source: Source) -> Iterator[str]:
@@ -362,25 +337,23 @@ def classes_in(source: Source) -> Iterator[str]:
 
 
 def names_of_several(sources: Mapping[str, Source]) -> dict[str, list[str]]:
-    """The files that have a class of the same name, by that name."""
+    """The files of one top-level package that have a class of the same name, by that name."""
     places = defaultdict(list)
     for file, source in sources.items():
         for name in classes_in(source):
-            places[name].append(file)
-    return {name: files for name, files in places.items() if len(files) > 1}
+            places[Path(file).parts[:3], name].append(file)
+    return {name: files for (_, name), files in places.items() if len(files) > 1}
 
 
 def test_one_word_means_one_thing() -> None:
     sources = {name: source_of(name) for name in tracked() if is_source(name)}
-    assert names_of_several(sources).keys() == ONE_NAME_FOR_TWO.keys()
+    assert not names_of_several(sources)
 
 
-def test_a_name_of_two_classes_is_seen() -> None:
-    sources = {
-        "sink.py": Source("class Piece: pass\nclass _Row: pass"),
-        "lake.py": Source("class Piece: pass\nclass _Row: pass"),
-    }
-    assert names_of_several(sources) == {"Piece": ["sink.py", "lake.py"]}
+def test_a_name_of_two_classes_in_one_package_is_seen() -> None:
+    twice = Source("class Piece: pass\nclass _Row: pass")
+    files = ["src/roquet/pipeline/sink.py", "src/roquet/pipeline/lake.py", "src/roquet/net/wire.py"]
+    assert names_of_several(dict.fromkeys(files, twice)) == {"Piece": files[:2]}
 
 
 def function_sizes(source: Source) -> Iterator[tuple[str, int]]:
