@@ -17,7 +17,7 @@ from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.small_files import SMALL_FILES
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
-from roquet.client.openable import Openable
+from roquet.client.lifecycle import AsyncResource
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.disk import Space, SystemDisk
 from roquet.namesrv.config import NameServerConfig
@@ -52,7 +52,7 @@ _SETTINGS: Final = SMALL_FILES | {
 
 
 @final
-class Cluster(Openable):
+class Cluster(AsyncResource):
     """Answers while the block runs, at ports nobody else has; its directory goes with it.
 
     The brokers are called "broker-a", "broker-b" and so on. With `replicas` each has as many

@@ -39,7 +39,7 @@ from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.visit import Visit
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.group.subscriptions import subscription_of
-from roquet.client.openable import Openable
+from roquet.client.lifecycle import AsyncResource
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
@@ -54,7 +54,7 @@ _PRODUCER_GROUP: Final = "roquet-admin"
 
 
 @final
-class AsyncAdmin(Openable):
+class AsyncAdmin(AsyncResource):
     """What operators do, for programs.
 
     Belongs to the event loop and the process that opened it.

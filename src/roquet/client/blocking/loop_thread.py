@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final, Generic, TypeVar, cast, final
 
 from roquet.client.errors import BadArgument, NotOpen, UsedAfterFork
-from roquet.client.own_process import own_process_id
+from roquet.client.lifecycle import current_process_id
 from roquet.net.loop import run
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class LoopThread:
     def __init__(self, what: str, sharing_key: SharingKey | None = None) -> None:
         self._what = what
         self._sharing_key = sharing_key
-        self._process = own_process_id()
+        self._process = current_process_id()
         self._lock = threading.Lock()
         self._engine: _Engine | None = None
         self._was_started = False
@@ -38,7 +38,7 @@ class LoopThread:
 
     @property
     def is_running(self) -> bool:
-        return self._engine is not None and own_process_id() == self._process
+        return self._engine is not None and current_process_id() == self._process
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises; NotOpen or UsedAfterFork if it cannot run."""
@@ -109,8 +109,8 @@ class LoopThread:
 
     def _check_caller(self) -> None:
         # The thread did not come along into the fork: whoever waited for it would wait for ever.
-        if own_process_id() != self._process:
-            raise UsedAfterFork(self._what, self._process, own_process_id())
+        if current_process_id() != self._process:
+            raise UsedAfterFork(self._what, self._process, current_process_id())
         self._look_at_caller()
 
     def _look_at_caller(self) -> None:

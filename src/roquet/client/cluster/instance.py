@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, final
 
 from roquet.client.cluster.links import ClientIdentity, Links, LinkSettings, Participant
 from roquet.client.errors import BadArgument, NotOpen, UsedAfterFork, WrongLoop
-from roquet.client.own_process import own_process_id
+from roquet.client.lifecycle import current_process_id
 from roquet.clock import Clock
 from roquet.net.address_server import NameServerSource
 from roquet.net.router import Router
@@ -54,7 +54,7 @@ class ClientInstance:
         name: InstanceName = InstanceName(),  # noqa: B008  It never changes.
     ) -> None:
         """Raises BadArgument for a name that others have with other settings or the same group."""
-        self._process = own_process_id()
+        self._process = current_process_id()
         self._participant = participant
         self._what = participant.what
         self._is_open = False
@@ -113,13 +113,13 @@ class ClientInstance:
         # Every send asks. Of one thread only one loop runs, and to ask which takes longer.
         if (
             self._is_open
-            and own_process_id() == self._process
+            and current_process_id() == self._process
             and get_ident() == self._thread
             and self._loop.is_running()
         ):
             return
-        if own_process_id() != self._process:
-            raise UsedAfterFork(self._what, self._process, own_process_id())
+        if current_process_id() != self._process:
+            raise UsedAfterFork(self._what, self._process, current_process_id())
         if not self._is_open:
             raise NotOpen(self._what, was_open=True)
         self.check_loop()

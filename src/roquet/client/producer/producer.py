@@ -24,8 +24,8 @@ from roquet.client.errors import (
     SomeFailed,
 )
 from roquet.client.hooks import MessageKind
+from roquet.client.lifecycle import AsyncResource
 from roquet.client.names import check_topic, wrapped
-from roquet.client.openable import Openable
 from roquet.client.producer.batching import SendResult, cut_to_size, results_of
 from roquet.client.producer.delay import Delay, delay_properties
 from roquet.client.producer.outbox import Outbox, parts_to_share
@@ -48,7 +48,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 
 
 @final
-class AsyncProducer(Openable):
+class AsyncProducer(AsyncResource):
     """Sends messages. Belongs to the event loop and the process that opened it.
 
     `options` are the members of `ProducerConfig`. Raises BadArgument, and BadAddress for a name

@@ -23,7 +23,7 @@ import msgspec
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import BadArgument, ClientError, NotYetSafe, SendFailed
 from roquet.client.hooks import MessageKind, TransactionState
-from roquet.client.openable import Openable
+from roquet.client.lifecycle import AsyncResource
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.sending import ANYWHERE
 from roquet.client.producer.statistics import ProducerStatistics
@@ -75,7 +75,7 @@ LocalTransaction = Callable[[Transaction], TransactionState | Awaitable[Transact
 
 
 @final
-class AsyncTransactionProducer(Openable):
+class AsyncTransactionProducer(AsyncResource):
     """Sends messages in transactions. Belongs to the event loop and the process that opened it.
 
     `check` says how the transaction of a message ended; an error of it counts as UNKNOWN, and the

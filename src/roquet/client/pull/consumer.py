@@ -32,9 +32,9 @@ from roquet.client.group.config import NEVER
 from roquet.client.group.lifetime import Lifetime
 from roquet.client.group.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.group.subscriptions import Subscriptions, subscription_of
+from roquet.client.lifecycle import AsyncResource
 from roquet.client.moments import timestamp_ms
 from roquet.client.names import unwrapped, wrapped
-from roquet.client.openable import Openable
 from roquet.client.pull.config import PullConsumerConfig, PullConsumerOptions
 from roquet.client.pull.member import PullMember, Wishes
 from roquet.client.pull.schedule import DELAY_S, PullSchedule, PullWork
@@ -70,7 +70,7 @@ class PullStatistics:
 
 
 @final
-class AsyncPullConsumer(Openable):
+class AsyncPullConsumer(AsyncResource):
     """Gives messages when it is asked.
 
     Belongs to the event loop and the process that opened it.

@@ -27,8 +27,8 @@ from roquet.client.errors import BadArgument, NothingToRead
 from roquet.client.group.lifetime import Lifetime
 from roquet.client.group.obstacles import nothing_wanted
 from roquet.client.group.subscriptions import Subscriptions
+from roquet.client.lifecycle import AsyncResource
 from roquet.client.names import unwrapped
-from roquet.client.openable import Openable
 from roquet.client.push.config import PushConsumerConfig, PushConsumerOptions
 from roquet.client.push.iteration import DeliveryIterator, Iterations
 from roquet.client.push.listeners import BatchListener, Listener, Listeners, OneListener
@@ -47,7 +47,7 @@ L = TypeVar("L", bound=Listener)
 
 
 @final
-class AsyncPushConsumer(Openable):
+class AsyncPushConsumer(AsyncResource):
     """Hands messages of a group's topics to a coroutine, or to a function in a thread.
 
     Belongs to the event loop and the process that opened it. `listener` gets one message, or with

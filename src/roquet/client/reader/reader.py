@@ -26,9 +26,9 @@ from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.cluster.visit import Visit
 from roquet.client.errors import BadArgument, TopicNotFound
 from roquet.client.group.pulling import Puller
+from roquet.client.lifecycle import AsyncResource
 from roquet.client.moments import moment_of, timestamp_ms
 from roquet.client.names import wrapped
-from roquet.client.openable import Openable
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
 from roquet.client.reader.config import TopicReaderConfig, TopicReaderOptions
@@ -65,7 +65,7 @@ class _Tools:
 
 
 @final
-class AsyncTopicReader(Openable):
+class AsyncTopicReader(AsyncResource):
     """Reads topics without a group, and moves nobody's offsets.
 
     Belongs to the event loop and the process that opened it.
