@@ -75,8 +75,8 @@ class Heartbeats:
         # Ours says it is a 4.9, so that no peer expects 5.x of it, but has timers.
         return version >= VERSION_5_0_0 or language == OUR_LANGUAGE
 
-    async def introduce(self, address: str, timeout_s: float) -> None:
-        """Returns when the broker knows who is behind this connection. Raises NetError."""
+    async def ensure_registered(self, address: str, timeout_s: float) -> None:
+        """Returns when the broker knows the client of this connection. Raises NetError."""
         connection = self._requests.peers.open_connection(address)
         if connection is None or connection is not self._told.get(address):
             await self._beat(address, timeout_s)

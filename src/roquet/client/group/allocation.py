@@ -97,7 +97,7 @@ class ConsistentHash:
     ) -> list[QueueRef]:
         if client_id not in client_ids:
             return []
-        # Where two members meet, the later one stays.
+        # If two members hash to the same place, the later one wins.
         owners = {
             _ring_hash(f"{each}-{number}"): each
             for each in client_ids

@@ -13,13 +13,13 @@ from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.errors import NothingToRead
 from roquet.client.group.config import MemberConfig
-from roquet.client.group.introductions import Introductions, heartbeat_of
-from roquet.client.group.obstacles import EVERYTHING, Obstacles, nothing_wanted
 from roquet.client.group.offset_stores import BrokerOffsets, FileOffsets, OffsetStore
 from roquet.client.group.offsets import OffsetKeeper
-from roquet.client.group.pull_loop import Pulling
+from roquet.client.group.pull_loop import PullContext
 from roquet.client.group.pulling import Puller
+from roquet.client.group.readiness import EVERYTHING, Readiness, no_topic
 from roquet.client.group.rebalance import Rebalance
+from roquet.client.group.registration import Registration, heartbeat_of
 from roquet.client.group.start_offset import start_offset
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import wrapped
@@ -46,8 +46,8 @@ class Member(Protocol):
     def topics(self) -> Iterable[str]:
         """Those it wants a share of."""
 
-    async def introduced(self) -> None:
-        """Brokers know what it wants now."""
+    async def registered(self) -> None:
+        """Brokers know its subscriptions now."""
 
     async def share(
         self, topic: str, queues: Sequence[QueueRef], share: Sequence[QueueRef]
@@ -90,7 +90,9 @@ class Membership:
         self.clock = clock
         self.begin_ms = clock.now_ms()
         self.group = wrapped(config.namespace, config.group)
-        self.obstacles = Obstacles(f"the {_WHATS[consume_type]} of group {config.group}")
+        self.readiness = Readiness(
+            f"the {_WHATS[consume_type]} of group {config.group}", clock.monotonic_s
+        )
         name = config.instance_name or (_STABLE_NAME if config.broadcasting else None)
         self.instance = instance = ClientInstance(
             Participant(
@@ -119,7 +121,7 @@ class Membership:
             message_filter=config.message_filter,
         )
         self.keeper = OffsetKeeper(self._new_store())
-        self.introductions = Introductions(instance, subscriptions, clock)
+        self.registration = Registration(instance, subscriptions, clock)
         self.rebalance = Rebalance(
             self.brokers,
             instance.routes,
@@ -128,15 +130,15 @@ class Membership:
             member.topics,
             member.share,
             on_stranger=instance.beat_soon,
-            obstacles=self.obstacles,
+            readiness=self.readiness,
         )
-        self.pulling = Pulling(
+        self.pull_context = PullContext(
             self.puller.pull,
             instance.routes.renew_soon,
             instance.services,
             clock,
             config.error_pause_s,
-            self.introductions.subscription_of,
+            self.registration.subscription_of,
             instance.beat_soon,
             self.note_error,
         )
@@ -144,11 +146,11 @@ class Membership:
 
     def note_error(self, text: str) -> None:
         """The last thing that went wrong, for whoever asks."""
-        self.obstacles.last_error = text
+        self.readiness.last_error = text
 
     @property
     def last_error(self) -> str | None:
-        return self.obstacles.last_error
+        return self.readiness.last_error
 
     def start_of(
         self, queue: QueueRef, siblings: Sequence[QueueRef]
@@ -183,7 +185,7 @@ class Membership:
         With a timeout it raises what is in the way then; without `has_wishes`, NothingToRead.
         """
         if not has_wishes:
-            self.obstacles.meet(EVERYTHING, nothing_wanted())
+            self.readiness.report(EVERYTHING, no_topic())
         services = self.instance.services
         services.every("save offsets", self.config.commit_interval_s, self._member.save)
         self._balancing = services.run("balance", self._balance, on_failure=OnFailure.RESTART)
@@ -196,13 +198,13 @@ class Membership:
             if timeout_s is None or has_wishes:
                 return
         if timeout_s is not None:
-            raise self.obstacles.first or NothingToRead(
+            raise self.readiness.first or NothingToRead(
                 f"its queues could not be had within {timeout_s:g} s: {self.last_error}"
             )
 
     def change(self) -> None:
         """Other topics or queues are wanted."""
-        self.obstacles.pass_by(EVERYTHING)
+        self.readiness.clear(EVERYTHING)
         self.instance.services.once("change", self._change)
 
     def stop_balancing(self) -> None:
@@ -222,16 +224,16 @@ class Membership:
         self.puller.forget(queue)
 
     async def _balance(self) -> None:
-        await self._introduce()
+        await self._register()
         await self.rebalance.keep_balanced(self.config.balance_interval_s)
 
     async def _change(self) -> None:
-        await self._introduce()
+        await self._register()
         self.rebalance.wake()
 
-    async def _introduce(self) -> None:
-        await self.introductions.introduce()
-        await self._member.introduced()
+    async def _register(self) -> None:
+        await self.registration.send_heartbeat()
+        await self._member.registered()
 
     def _new_store(self) -> OffsetStore:
         if self.config.offset_store is not None:

@@ -34,21 +34,21 @@ class Recovery(NamedTuple):
     """What helps before the next try. Without a pause of its own, it is that of the consumer."""
 
     pause_s: float | None = None
-    introduces: bool = False
+    registers: bool = False
     renews_route: bool = False
 
 
 _PAUSE: Final = Recovery()
-_NOT_INTRODUCED: Final = Recovery(introduces=True)
+_NOT_REGISTERED: Final = Recovery(registers=True)
 _MOVED_AWAY: Final = Recovery(renews_route=True)
 _RECOVERIES: Final[Mapping[int, Recovery]] = {
     ResponseCode.FLOW_CONTROL: Recovery(pause_s=_FLOW_CONTROL_PAUSE_S),
     # The broker does not know the group or what it wants, or knows something older.
-    ResponseCode.SUBSCRIPTION_NOT_EXIST: _NOT_INTRODUCED,
-    ResponseCode.SUBSCRIPTION_NOT_LATEST: _NOT_INTRODUCED,
-    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: _NOT_INTRODUCED,
-    ResponseCode.FILTER_DATA_NOT_EXIST: _NOT_INTRODUCED,
-    ResponseCode.FILTER_DATA_NOT_LATEST: _NOT_INTRODUCED,
+    ResponseCode.SUBSCRIPTION_NOT_EXIST: _NOT_REGISTERED,
+    ResponseCode.SUBSCRIPTION_NOT_LATEST: _NOT_REGISTERED,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: _NOT_REGISTERED,
+    ResponseCode.FILTER_DATA_NOT_EXIST: _NOT_REGISTERED,
+    ResponseCode.FILTER_DATA_NOT_LATEST: _NOT_REGISTERED,
     ResponseCode.TOPIC_NOT_EXIST: _MOVED_AWAY,
     ResponseCode.NO_PERMISSION: _MOVED_AWAY,
 }
@@ -88,7 +88,7 @@ class Intake(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pulling:
+class PullContext:
     """What all loops of a member use."""
 
     # Raises Unreachable or RequestRefused.
@@ -99,8 +99,8 @@ class Pulling:
     error_pause_s: float
     # What brokers know to be wanted of a topic.
     subscription_of: Callable[[str], Subscription | None]
-    # Tells brokers who we are and what we want.
-    introduce: Callable[[], None]
+    # Sends a heartbeat soon.
+    register: Callable[[], None]
     note_error: Callable[[str], None]
 
 
@@ -111,7 +111,7 @@ class PullLoop:
     def __init__(
         self,
         queue: QueueRef,
-        pulling: Pulling,
+        context: PullContext,
         intake: Intake,
         start_offset: Callable[[], Awaitable[int]],
     ) -> None:
@@ -122,7 +122,7 @@ class PullLoop:
         # When the pull that is under way began.
         self._asked_s: float | None = None
         self._queue = queue
-        self._pulling = pulling
+        self._context = context
         self._intake = intake
         self._start_offset = start_offset
         self._offset: int | None = None
@@ -131,7 +131,7 @@ class PullLoop:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = self._pulling.services.run(
+        self._task = self._context.services.run(
             f"read {self._queue}", self._run, on_failure=OnFailure.RESTART
         )
 
@@ -144,7 +144,7 @@ class PullLoop:
     def is_stuck(self, silence_max_s: float) -> bool:
         """Whether a pull has neither ended nor failed for longer than any should take."""
         asked_s = self._asked_s
-        return asked_s is not None and self._pulling.clock.monotonic_s() - asked_s > silence_max_s
+        return asked_s is not None and self._context.clock.monotonic_s() - asked_s > silence_max_s
 
     def restart(self, offset: int) -> None:
         """Goes on at that offset, as if nothing had been read."""
@@ -179,20 +179,20 @@ class PullLoop:
                 await self._recover(f"where it begins is not known yet: {error}")
 
     async def _pull(self, offset: int) -> None:
-        pulling = self._pulling
-        subscription = pulling.subscription_of(self._queue.topic)
+        context = self._context
+        subscription = context.subscription_of(self._queue.topic)
         if subscription is None:
             await self._recover("nothing is wanted of it yet")
             return
-        begin_s = self._asked_s = pulling.clock.monotonic_s()
+        begin_s = self._asked_s = context.clock.monotonic_s()
         try:
-            pulled = await pulling.pull(self._intake.order(subscription, offset))
+            pulled = await context.pull(self._intake.order(subscription, offset))
         except (RequestRefused, Unreachable) as error:
             self._asked_s = None
             await self._recover(str(error), recovery_of(error))
             return
         self._asked_s = None
-        self.pulled_s = pulling.clock.monotonic_s()
+        self.pulled_s = context.clock.monotonic_s()
         self.max_offset = pulled.max_offset
         self._is_failing = False
         await self._follow(pulled, offset, self.pulled_s - begin_s)
@@ -206,7 +206,7 @@ class PullLoop:
             self._offset = pulled.next_offset
             await self._intake.take_in(pulled, duration_s)
         if not has_progress(pulled, offset):
-            await asyncio.sleep(self._pulling.error_pause_s)
+            await asyncio.sleep(self._context.error_pause_s)
 
     def _say_why(self, pulled: Pulled, offset: int) -> None:
         """Why it goes on somewhere else than it wanted to."""
@@ -229,13 +229,13 @@ class PullLoop:
         )
 
     async def _recover(self, reason: str, recovery: Recovery = _PAUSE) -> None:
-        pulling = self._pulling
-        if recovery.introduces:
-            pulling.introduce()
+        context = self._context
+        if recovery.registers:
+            context.register()
         if recovery.renews_route:
-            pulling.renew_route(self._queue.topic)
-        pulling.note_error(f"pull of {self._queue}: {reason}")
+            context.renew_route(self._queue.topic)
+        context.note_error(f"pull of {self._queue}: {reason}")
         level = logging.DEBUG if self._is_failing else logging.WARNING
         log.log(level, "pull of %s: %s; trying on", self._queue, reason)
         self._is_failing = True
-        await asyncio.sleep(pulling.error_pause_s if recovery.pause_s is None else recovery.pause_s)
+        await asyncio.sleep(context.error_pause_s if recovery.pause_s is None else recovery.pause_s)

@@ -14,7 +14,7 @@ from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError, RequestRefused
 from roquet.client.group.allocation import Allocation
-from roquet.client.group.obstacles import Obstacles, not_there
+from roquet.client.group.readiness import Readiness, topic_missing
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.names import RETRY_PREFIX
 
@@ -33,7 +33,7 @@ class Rebalance:
     """Tells `on_share` the share of each topic, again and again: the share may be the same.
 
     Without an `allocation` the member reads everything, as in broadcasting. `on_stranger` is called
-    when a broker does not know the member, which should then introduce itself.
+    when a broker does not know the member, which should then register.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Rebalance:
         on_share: OnShare,
         *,
         on_stranger: Callable[[], None] | None = None,
-        obstacles: Obstacles,
+        readiness: Readiness,
     ) -> None:
         self._brokers = brokers
         self._routes = routes
@@ -55,7 +55,7 @@ class Rebalance:
         self._topics = topics
         self._on_share = on_share
         self._on_stranger = on_stranger
-        self._obstacles = obstacles
+        self._readiness = readiness
         self._is_wanted = asyncio.Event()
         # Topics that were not there when they were looked for: once, and the last time.
         self.missing: set[str] = set()
@@ -105,12 +105,12 @@ class Rebalance:
         try:
             share = await self._share(topic)
         except ClientError as error:
-            self._obstacles.meet(topic, error)
+            self._readiness.report(topic, error)
             return None
         if topic in self.missing_now and not topic.startswith(RETRY_PREFIX):
-            self._obstacles.meet(topic, not_there(topic))
+            self._readiness.report(topic, topic_missing(topic))
         else:
-            self._obstacles.pass_by(topic)
+            self._readiness.clear(topic)
         return share
 
     async def _share(self, topic: str) -> tuple[Sequence[QueueRef], Sequence[QueueRef]] | None:

@@ -301,7 +301,7 @@ class Sender:
             if first.needs_timers:
                 await self._check_timers(address, deadline_s)
             elif first.is_request:
-                await self._instance.heartbeats.introduce(address, deadline_s - begin_s)
+                await self._instance.heartbeats.ensure_registered(address, deadline_s - begin_s)
             address = self._send_address(address)
             reply = await self._call(outgoing, queue, address, deadline_s)
             receipts = receipts_of(outgoing, queue, address, reply)

@@ -144,7 +144,7 @@ class PullMember:
     def topics(self) -> Collection[str]:
         return () if self.wishes.queues is not None else self.wishes.topics
 
-    async def introduced(self) -> None:
+    async def registered(self) -> None:
         """Assigned queues, and those of a share that is still wanted; rebalance finds the rest."""
         async with self._changing:
             wanted, topics = self.wishes.queues, self.wishes.topics
@@ -167,7 +167,7 @@ class PullMember:
             lost = mine.difference(share)
             gained = {queue: queues for queue in share if queue not in mine}
             if lost or gained:
-                await self.membership.introductions.renew(topic)
+                await self.membership.registration.renew(topic)
             await self._replace(lost, gained)
 
     async def _replace(
@@ -186,7 +186,7 @@ class PullMember:
             prefetcher = self.prefetchers[queue] = Prefetcher(
                 queue,
                 self.config,
-                self.membership.pulling,
+                self.membership.pull_context,
                 self.cache,
                 self.membership.start_of(queue, siblings),
             )

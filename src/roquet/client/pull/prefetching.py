@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import final
 
-from roquet.client.group.pull_loop import Pulling, PullLoop
+from roquet.client.group.pull_loop import PullContext, PullLoop
 from roquet.client.group.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.pull.config import PullConsumerConfig
 from roquet.client.queue_ref import QueueRef
@@ -99,7 +99,7 @@ class Prefetcher:
         self,
         queue: QueueRef,
         config: PullConsumerConfig,
-        pulling: Pulling,
+        context: PullContext,
         cache: Cache,
         start_offset: Callable[[], Awaitable[int]],
     ) -> None:
@@ -112,7 +112,7 @@ class Prefetcher:
         self._newest: _Batch | None = None
         self._config = config
         self._cache = cache
-        self._loop = PullLoop(queue, pulling, self, start_offset)
+        self._loop = PullLoop(queue, context, self, start_offset)
         self._may_pull = asyncio.Event()
 
     @property

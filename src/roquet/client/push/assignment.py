@@ -6,7 +6,7 @@ from typing import Protocol, final
 
 from roquet.client.group.membership import Membership
 from roquet.client.push.queue_reader import QueueReader
-from roquet.client.push.statistics import Counting
+from roquet.client.push.statistics import ConsumerCounters
 from roquet.client.queue_ref import QueueRef
 
 log = logging.getLogger(__name__)
@@ -31,10 +31,10 @@ class Assignment:
         membership: Membership,
         new_reader: Callable[[QueueRef, Sequence[QueueRef]], QueueReader],
         locks: Locks | None,
-        counting: Counting,
+        counters: ConsumerCounters,
         stuck_pull_s: float,
     ) -> None:
-        self._counting = counting
+        self._counters = counters
         self._stuck_pull_s = stuck_pull_s
         self._membership = membership
         self._keeper = membership.keeper
@@ -59,7 +59,7 @@ class Assignment:
             free = [queue for queue in free if queue in locked]
         if lost or free:
             # Before any new queue is read.
-            await self._membership.introductions.renew(topic)
+            await self._membership.registration.renew(topic)
         for queue in free:
             reader = self.readers[queue] = self._new_reader(queue, queues)
             reader.loop.start()
@@ -72,7 +72,7 @@ class Assignment:
         for queue in self.of_topic(topic):
             if self.readers[queue].loop.is_stuck(self._stuck_pull_s):
                 log.warning("the pull of %s got stuck; the queue is begun anew", queue)
-                self._counting.topics[topic].stuck_count += 1
+                self._counters.topics[topic].stuck_count += 1
                 self.drop(queue)
 
     def of_topic(self, topic: str) -> list[QueueRef]:

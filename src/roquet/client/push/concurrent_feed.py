@@ -10,20 +10,20 @@ from roquet.client.push.flow_control import QueueLimits, has_room
 from roquet.client.push.offset_book import OffsetBook
 from roquet.client.push.outcome import consequence_of
 from roquet.client.push.retrying import Retries, next_try
-from roquet.client.push.statistics import Counting
+from roquet.client.push.statistics import ConsumerCounters
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Consumption:
+class FeedContext:
     """What all feeds of a consumer use."""
 
     config: PushConsumerConfig
     workers: Workers
     retries: Retries
-    counting: Counting
+    counters: ConsumerCounters
     clock: Clock
 
 
@@ -53,15 +53,15 @@ class Room:
 @final
 class ConcurrentFeed:
     def __init__(
-        self, queue: QueueRef, start: int, consumption: Consumption, limits: QueueLimits
+        self, queue: QueueRef, start: int, context: FeedContext, limits: QueueLimits
     ) -> None:
         self.queue = queue
         self.is_dropped = False
         self.ended_s: float | None = None
         self.book = OffsetBook(start)
         self.room = Room(self.book, limits)
-        self._consumption = consumption
-        self._counts = consumption.counting.topics[queue.topic]
+        self._context = context
+        self._counts = context.counters.topics[queue.topic]
 
     def take_in(self, messages: list[ReceivedMessage], next_offset: int) -> None:
         """What a pull brought. Nothing of interest is left before `next_offset`."""
@@ -87,7 +87,7 @@ class ConcurrentFeed:
         counts = self._counts
         counts.call_count += 1
         counts.call_duration_s += duration_s
-        self.ended_s = self._consumption.clock.monotonic_s()
+        self.ended_s = self._context.clock.monotonic_s()
         messages = delivery.messages
         if error is None:
             counts.done_count += len(messages)
@@ -108,8 +108,8 @@ class ConcurrentFeed:
             self._finish(message)
         if not failed:
             return
-        retries = self._consumption.retries
-        if self._consumption.config.broadcasting:
+        retries = self._context.retries
+        if self._context.config.broadcasting:
             retries.note(error, failed, "lost here, for broadcasting repeats nothing")
             for message in failed:
                 self._finish(message)
@@ -124,7 +124,7 @@ class ConcurrentFeed:
     def _put(self, messages: list[ReceivedMessage]) -> None:
         if self.is_dropped:
             return
-        size = self._consumption.config.delivery_count_max
+        size = self._context.config.delivery_count_max
         if size == 1:
             deliveries = [Delivery(self, [message]) for message in messages]
         else:
@@ -132,4 +132,4 @@ class ConcurrentFeed:
                 Delivery(self, messages[start : start + size])
                 for start in range(0, len(messages), size)
             ]
-        self._consumption.workers.put(deliveries)
+        self._context.workers.put(deliveries)

@@ -25,7 +25,7 @@ from typing import Final, TypeVar, Unpack, final, overload
 
 from roquet.client.errors import BadArgument, NothingToRead
 from roquet.client.group.lifetime import Lifetime
-from roquet.client.group.obstacles import nothing_wanted
+from roquet.client.group.readiness import no_topic
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.lifecycle import AsyncResource
 from roquet.client.names import unwrapped
@@ -143,7 +143,7 @@ class AsyncPushConsumer(AsyncResource):
         if not self._listeners:
             raise NothingToRead("it has no listener: give it one, or use @consumer.on(topic)")
         if not any(not topic.startswith(RETRY_PREFIX) for topic in self._subscriptions.by_topic):
-            raise nothing_wanted()
+            raise no_topic()
 
     @property
     def last_error(self) -> str | None:

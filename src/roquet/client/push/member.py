@@ -14,7 +14,7 @@ from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import unwrapped
 from roquet.client.producer.outbox import new_tracer
 from roquet.client.push.assignment import Assignment
-from roquet.client.push.concurrent_feed import ConcurrentFeed, Consumption
+from roquet.client.push.concurrent_feed import ConcurrentFeed, FeedContext
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Workers
 from roquet.client.push.flow_control import QueueLimits, limits_of
@@ -23,14 +23,14 @@ from roquet.client.push.listener_calls import ConsumeHooks, called_directly, kee
 from roquet.client.push.listening_tasks import TaskWorkers
 from roquet.client.push.listening_threads import ThreadWorkers
 from roquet.client.push.orderly import RENEW_PERIOD_S, OrderlyFeed, QueueLocks
-from roquet.client.push.queue_reader import QueueReader, ReadFeed, Reading
+from roquet.client.push.queue_reader import QueueReader, ReaderContext, ReadFeed
 from roquet.client.push.retrying import Retries
 from roquet.client.push.running_info import own_properties, queue_infos, topic_statuses
 from roquet.client.push.send_back import SendBack
 from roquet.client.push.statistics import (
     SAMPLE_PERIOD_S,
+    ConsumerCounters,
     ConsumerStatistics,
-    Counting,
     PushProgress,
 )
 from roquet.client.queue_ref import QueueRef
@@ -66,7 +66,7 @@ class PushMember:
         )
         self._clock = clock
         self._listener = listener
-        self._counting = Counting()
+        self._counters = ConsumerCounters()
         services, brokers = membership.instance.services, membership.brokers
         self.send_back = SendBack(
             brokers, membership.instance.routes, membership.group, config.namespace
@@ -82,17 +82,17 @@ class PushMember:
             tls=config.tls,
         )
         self.workers = self._new_workers(listener)
-        self._consumption = Consumption(config, self.workers, retries, self._counting, clock)
+        self._feed_context = FeedContext(config, self.workers, retries, self._counters, clock)
         self._locks: QueueLocks | None = None
         if config.orderly and not config.broadcasting:
             self._locks = QueueLocks(brokers, membership.group, membership.instance.id, clock)
         self._may_pull = asyncio.Event()
         self._may_pull.set()
-        self._reading = Reading(
-            config, membership.pulling, membership.keeper, self._counting, self._may_pull
+        self._reader_context = ReaderContext(
+            config, membership.pull_context, membership.keeper, self._counters, self._may_pull
         )
         self.assignment = Assignment(
-            membership, self._new_reader, self._locks, self._counting, config.stuck_pull_s
+            membership, self._new_reader, self._locks, self._counters, config.stuck_pull_s
         )
 
     # Its life.
@@ -126,7 +126,7 @@ class PushMember:
             reader.loop.stop()
         try:
             await self.workers.stop(self.config.close_timeout_s)
-            await self._consumption.retries.until_idle(self.config.close_timeout_s)
+            await self._feed_context.retries.until_idle(self.config.close_timeout_s)
             busy = {each.delivery.feed.queue for each in self.workers.running}
             await self.membership.leave(partial(self.assignment.leave_all, busy))
         finally:
@@ -154,7 +154,7 @@ class PushMember:
     def topics(self) -> Collection[str]:
         return self.membership.subscriptions.by_topic.keys()
 
-    async def introduced(self) -> None:
+    async def registered(self) -> None:
         """Its share comes later, and what is not wanted any more was dropped before."""
 
     # Its share.
@@ -202,14 +202,14 @@ class PushMember:
 
     def _new_reader(self, queue: QueueRef, siblings: Sequence[QueueRef]) -> QueueReader:
         start = self.membership.start_of(queue, siblings)
-        return QueueReader(queue, self._reading, partial(self._new_feed, queue), start)
+        return QueueReader(queue, self._reader_context, partial(self._new_feed, queue), start)
 
     def _new_feed(self, queue: QueueRef, start: int, limits: QueueLimits) -> ReadFeed:
         if not self.config.orderly:
-            return ConcurrentFeed(queue, start, self._consumption, limits)
+            return ConcurrentFeed(queue, start, self._feed_context, limits)
         locks = self._locks
         is_locked = (lambda: True) if locks is None else partial(locks.is_held, queue)
-        return OrderlyFeed(queue, start, self._consumption, limits, is_locked)
+        return OrderlyFeed(queue, start, self._feed_context, limits, is_locked)
 
     # What brokers and operators ask.
 
@@ -228,7 +228,7 @@ class PushMember:
             queue_infos(self.membership, self._locks, self._progress()),
             has_stacks=has_stacks,
         )
-        info.status_table = topic_statuses(self._counting, self._clock.monotonic_s())
+        info.status_table = topic_statuses(self._counters, self._clock.monotonic_s())
         return info
 
     async def consume_directly(self, message: ReceivedMessage) -> DirectConsumeResult:
@@ -256,7 +256,7 @@ class PushMember:
         return ThreadWorkers(listener, config.concurrency, hooks, clock, is_batch=is_batch)
 
     def _sample(self) -> None:
-        self._counting.sample(self._clock.monotonic_s())
+        self._counters.sample(self._clock.monotonic_s())
 
     def _progress(self) -> dict[QueueRef, PushProgress]:
         """Of the queues that it has begun to read."""
@@ -268,9 +268,9 @@ class PushMember:
 
     def statistics(self) -> ConsumerStatistics:
         seen = partial(unwrapped, self.config.namespace)
-        rates = self._counting.rates(self._clock.monotonic_s())
+        rates = self._counters.rates(self._clock.monotonic_s())
         return ConsumerStatistics(
-            {seen(topic): counts for topic, counts in self._counting.counts().items()},
+            {seen(topic): counts for topic, counts in self._counters.counts().items()},
             {seen(topic): each for topic, each in rates.items()},
             {
                 queue._replace(topic=seen(queue.topic)): progress

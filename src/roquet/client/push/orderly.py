@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, final
 
 from roquet.client.cluster.brokers import Brokers, by_broker
 from roquet.client.errors import RequestRefused, Unreachable
-from roquet.client.push.concurrent_feed import Consumption, Room
+from roquet.client.push.concurrent_feed import FeedContext, Room
 from roquet.client.push.delivery import Delivery
 from roquet.client.push.flow_control import QueueLimits
 from roquet.client.push.offset_book import OffsetBook
@@ -102,7 +102,7 @@ class OrderlyFeed:
         self,
         queue: QueueRef,
         start: int,
-        consumption: Consumption,
+        context: FeedContext,
         limits: QueueLimits,
         is_locked: Callable[[], bool],
     ) -> None:
@@ -111,14 +111,14 @@ class OrderlyFeed:
         self.ended_s: float | None = None
         self.book = OffsetBook(start)
         self.room = Room(self.book, limits)
-        self._consumption = consumption
-        self._counts = consumption.counting.topics[queue.topic]
+        self._context = context
+        self._counts = context.counters.topics[queue.topic]
         self._may_run = is_locked
         self._waiting: deque[ReceivedMessage] = deque()
         self._current: Delivery | None = None
         # The queue rests after a failure, or until a broker has taken a dead letter.
         self._is_resting = False
-        self._is_burying = False
+        self._is_sending_dead = False
         self._is_quiet = asyncio.Event()
 
     @property
@@ -139,13 +139,13 @@ class OrderlyFeed:
         if is_busy or not self._waiting or not self._may_run():
             return
         waiting = self._waiting
-        count = min(len(waiting), self._consumption.config.delivery_count_max)
+        count = min(len(waiting), self._context.config.delivery_count_max)
         self._current = Delivery(self, [waiting.popleft() for _ in range(count)])
-        self._consumption.workers.put([self._current])
+        self._context.workers.put([self._current])
 
     def drop(self) -> None:
         self.is_dropped = True
-        running = [each.delivery for each in self._consumption.workers.running]
+        running = [each.delivery for each in self._context.workers.running]
         if self._current not in running:
             self._current = None  # And it will not be begun.
         self._look_if_quiet()
@@ -161,7 +161,7 @@ class OrderlyFeed:
         if not isinstance(error, NotBegun):
             self._counts.call_count += 1
             self._counts.call_duration_s += duration_s
-            self.ended_s = self._consumption.clock.monotonic_s()
+            self.ended_s = self._context.clock.monotonic_s()
             self._judge(delivery.messages, error)
         self._look_if_quiet()
         self.go_on()
@@ -176,10 +176,10 @@ class OrderlyFeed:
         self._counts.failed_count += len(failed)
         if not failed or self.is_dropped:
             return
-        retries = self._consumption.retries
+        retries = self._context.retries
         pause_s = consequence.pause_s
         if pause_s is None:
-            pause_s = self._consumption.config.retry_pause_s
+            pause_s = self._context.config.retry_pause_s
         dead = [each for each in failed if consequence.is_dead or retries.is_over(each)]
         again = [each for each in failed if each not in dead]
         count_max = retries.retry_count_max
@@ -191,13 +191,15 @@ class OrderlyFeed:
             message.local_retry_count += 1
         self._is_resting = True
         if dead:
-            self._is_burying = True
-            retries.bury(dead, error, lambda kept: self._buried(dead, kept, again, pause_s))
+            self._is_sending_dead = True
+            retries.send_to_dlq(
+                dead, error, lambda kept: self._dead_sent(dead, kept, again, pause_s)
+            )
         else:
             self._rest(again, pause_s)
 
-    def _buried(self, dead: Messages, kept: Messages, again: Messages, pause_s: float) -> None:
-        self._is_burying = False
+    def _dead_sent(self, dead: Messages, kept: Messages, again: Messages, pause_s: float) -> None:
+        self._is_sending_dead = False
         self._finish([each for each in dead if each not in kept])
         again = sorted(kept + again, key=lambda message: message.queue_offset)
         self._rest(again, pause_s if again else 0.0)
@@ -217,5 +219,5 @@ class OrderlyFeed:
         self.room.look()
 
     def _look_if_quiet(self) -> None:
-        if self.is_dropped and self._current is None and not self._is_burying:
+        if self.is_dropped and self._current is None and not self._is_sending_dead:
             self._is_quiet.set()

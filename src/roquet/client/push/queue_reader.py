@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 from roquet.client.group.offsets import OffsetKeeper
-from roquet.client.group.pull_loop import Pulling, PullLoop
+from roquet.client.group.pull_loop import PullContext, PullLoop
 from roquet.client.group.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.moments import moment_before
 from roquet.client.push.concurrent_feed import Room
@@ -14,7 +14,7 @@ from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Feed
 from roquet.client.push.flow_control import QueueLimits, limits_of
 from roquet.client.push.offset_book import OffsetBook
-from roquet.client.push.statistics import Counting, PushProgress
+from roquet.client.push.statistics import ConsumerCounters, PushProgress
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.subscription import Subscription
@@ -40,13 +40,13 @@ class ReadFeed(Feed, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReaderContext:
     """What all readers of a consumer use."""
 
     config: PushConsumerConfig
-    pulling: Pulling
+    pull_context: PullContext
     keeper: OffsetKeeper
-    counting: Counting
+    counters: ConsumerCounters
     # Not set while the consumer rests.
     may_pull: asyncio.Event
 
@@ -58,15 +58,15 @@ class QueueReader:
     def __init__(
         self,
         queue: QueueRef,
-        reading: Reading,
+        context: ReaderContext,
         new_feed: Callable[[int, QueueLimits], ReadFeed],
         start_offset: Callable[[], Awaitable[int]],
     ) -> None:
         self.queue = queue
         self.feed: ReadFeed | None = None
-        self.limits = limits_of(reading.config, 1)
-        self.loop = PullLoop(queue, reading.pulling, self, start_offset)
-        self._reading = reading
+        self.limits = limits_of(context.config, 1)
+        self.loop = PullLoop(queue, context.pull_context, self, start_offset)
+        self._context = context
         self._new_feed = new_feed
 
     def limit(self, limits: QueueLimits) -> None:
@@ -90,13 +90,13 @@ class QueueReader:
     def note(self) -> None:
         """What is finished is known to the keeper."""
         if self.feed is not None and self.loop.max_offset is not None:
-            self._reading.keeper.note(self.queue, self.feed.book.commit_offset)
+            self._context.keeper.note(self.queue, self.feed.book.commit_offset)
 
     def progress(self) -> PushProgress | None:
         """None before it has begun."""
         if self.feed is None:
             return None
-        clock = self._reading.pulling.clock
+        clock = self._context.pull_context.clock
         book, end = self.feed.book, self.loop.max_offset
         return PushProgress(
             book.commit_offset,
@@ -120,20 +120,20 @@ class QueueReader:
             await self.feed.until_quiet()
             # Nobody may note any more how far it was.
             self.feed = None
-        keeper = self._reading.keeper
+        keeper = self._context.keeper
         keeper.move(self.queue, offset)
         await keeper.save([self.queue])
         self.begin(offset)
 
     async def until_room(self) -> None:
-        await self._reading.may_pull.wait()
+        await self._context.may_pull.wait()
         assert self.feed is not None
         await self.feed.room.wait()
 
     def order(self, subscription: Subscription, offset: int) -> PullOrder:
         self.note()
-        config = self._reading.config
-        noted = None if config.broadcasting else self._reading.keeper.noted(self.queue)
+        config = self._context.config
+        noted = None if config.broadcasting else self._context.keeper.noted(self.queue)
         terms = PullTerms(subscription, config.pull_count_max)
         # Zero is what a broker without an offset assumes.
         return PullOrder(self.queue, terms, offset, commit_offset=noted or None)
@@ -141,9 +141,9 @@ class QueueReader:
     async def take_in(self, pulled: Pulled, duration_s: float) -> None:
         assert self.feed is not None
         if pulled.messages:
-            counts = self._reading.counting.topics[self.queue.topic]
+            counts = self._context.counters.topics[self.queue.topic]
             counts.pull_count += 1
             counts.pull_duration_s += duration_s
         self.feed.take_in(pulled.messages, pulled.next_offset)
-        if self._reading.config.pull_interval_s:
-            await asyncio.sleep(self._reading.config.pull_interval_s)
+        if self._context.config.pull_interval_s:
+            await asyncio.sleep(self._context.config.pull_interval_s)

@@ -73,7 +73,7 @@ class Retries:
 
         self._services.once("send back", send)
 
-    def bury(
+    def send_to_dlq(
         self, messages: Messages, error: BaseException, on_end: Callable[[Messages], None]
     ) -> None:
         """Makes dead letters of messages that failed often enough; `on_end` hears which of them
@@ -104,7 +104,7 @@ class Retries:
             for message in messages:
                 try:
                     if delay_level == AT_ONCE_DEAD or self.is_over(message):
-                        await self._send_back.bury(message, cause)
+                        await self._send_back.send_to_dlq(message, cause)
                     else:
                         await self._send_back.send_back(message, delay_level, self.retry_count_max)
                 except ClientError as error:

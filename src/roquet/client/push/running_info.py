@@ -8,7 +8,7 @@ from roquet.client.group.membership import Membership
 from roquet.client.moments import moment_before, timestamp_ms
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.orderly import QueueLocks
-from roquet.client.push.statistics import Counting, PushProgress
+from roquet.client.push.statistics import ConsumerCounters, PushProgress
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.running_info import ConsumeStatus, ProcessQueueInfo
 
@@ -51,7 +51,7 @@ def queue_infos(
     return {queue: info(queue, each) for queue, each in progress.items()}
 
 
-def topic_statuses(counting: Counting, now_s: float) -> dict[str, ConsumeStatus]:
+def topic_statuses(counters: ConsumerCounters, now_s: float) -> dict[str, ConsumeStatus]:
     return {
         topic: ConsumeStatus(
             pull_rt=each.pull_duration_s * 1000,
@@ -59,7 +59,7 @@ def topic_statuses(counting: Counting, now_s: float) -> dict[str, ConsumeStatus]
             consume_rt=each.call_duration_s * 1000,
             consume_ok_tps=each.done,
             consume_failed_tps=each.failed,
-            consume_failed_msgs=counting.topics[topic].failed_count,
+            consume_failed_msgs=counters.topics[topic].failed_count,
         )
-        for topic, each in counting.rates(now_s).items()
+        for topic, each in counters.rates(now_s).items()
     }

@@ -77,14 +77,14 @@ class SendBack:
             marks = {Property.DELAY: str(level)}
             await self._copy(message, retry_count, retry_count_max, marks)
 
-    async def bury(self, message: ReceivedMessage, error: BaseException) -> None:
+    async def send_to_dlq(self, message: ReceivedMessage, error: BaseException) -> None:
         """Makes a dead letter of it that says why. Raises ClientError when no broker took it."""
         count = message.retry_count
         try:
             # One try more than allowed; the broker that has the message could add nothing to it.
-            await self._copy(message, count + 1, count, death_marks(error, count + 1))
+            await self._copy(message, count + 1, count, dlq_properties(error, count + 1))
         except ClientError as refused:
-            log.info("%r is buried without a reason: %s", message, refused)
+            log.info("%r goes to the dead letters without a reason: %s", message, refused)
             await self._ask_its_broker(message, AT_ONCE_DEAD, count)
 
     async def _copy(
@@ -162,8 +162,8 @@ class SendBack:
         return properties_text(named | dict(marks))
 
 
-def death_marks(error: BaseException, try_count: int) -> dict[str, str]:
-    """What a dead letter says of its death, as properties."""
+def dlq_properties(error: BaseException, try_count: int) -> dict[str, str]:
+    """Why and when it failed, as properties of a dead letter."""
     # Their separators are no part of a text that is read.
     reason = str(error).replace("\x01", " ").replace("\x02", " ").strip()[:_REASON_SIZE_MAX]
     return {

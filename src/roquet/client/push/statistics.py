@@ -66,7 +66,7 @@ class ConsumerStatistics:
 
 
 @final
-class Counting:
+class ConsumerCounters:
     """The counts of one consumer, by topic."""
 
     def __init__(self) -> None:

@@ -33,8 +33,8 @@ from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
 from roquet.client.reader.config import TopicReaderConfig, TopicReaderOptions
 from roquet.client.reader.group_making import GroupMaker
-from roquet.client.reader.patience import PatientPuller
 from roquet.client.reader.reading import RangeReading, ReadAheadLimits, ReadOrder
+from roquet.client.reader.retrying_puller import RetryingPuller
 from roquet.client.reader.time_search import TimeSearch
 from roquet.protocol.subscription import Subscription
 
@@ -59,7 +59,7 @@ class _Tools:
     instance: ClientInstance
     servers: AdminServers
     brokers: Brokers
-    puller: PatientPuller
+    puller: RetryingPuller
     times: TimeSearch
     groups: GroupMaker
 
@@ -216,7 +216,7 @@ class AsyncTopicReader(AsyncResource):
         config = self._config
         routes = instance.routes
         brokers = Brokers(instance.requests, routes, config.timeout_s, asks_slaves=True)
-        puller = PatientPuller(
+        puller = RetryingPuller(
             Puller(instance.requests, routes, wrapped(config.namespace, config.group)),
             routes,
             config.patience_s,

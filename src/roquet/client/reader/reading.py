@@ -12,17 +12,17 @@ from typing import Final, NamedTuple, final
 from roquet.client.errors import ClientError, NotOpen, OffsetsGone, Unreachable
 from roquet.client.group.pulling import PulledRecords, PullOrder, PullTerms
 from roquet.client.queue_ref import QueueRef
-from roquet.client.reader.belief import (
+from roquet.client.reader.chunk import ChunkBuilder, PulledPiece, RecordChunk
+from roquet.client.reader.fetch_sizing import (
     PULL_COUNT_MAX,
     PULL_SIZE_MAX,
-    AdvanceBelief,
-    Belief,
-    CountBelief,
+    FetchEstimate,
+    FetchSizeEstimate,
+    FilteredFetchEstimate,
 )
-from roquet.client.reader.chunk import ChunkBuilder, PulledPiece, RecordChunk
-from roquet.client.reader.patience import PatientPuller
 from roquet.client.reader.picking import Picked, Picker
-from roquet.client.reader.verdict import PullVerdict, behind_gap
+from roquet.client.reader.pull_outcome import PullOutcome, behind_gap
+from roquet.client.reader.retrying_puller import RetryingPuller
 from roquet.net.service import OnFailure, Services
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.subscription import Subscription
@@ -66,7 +66,7 @@ class RangeReading:
 
     def __init__(
         self,
-        puller: PatientPuller,
+        puller: RetryingPuller,
         services: Services,
         order: ReadOrder,
         limits: ReadAheadLimits,
@@ -78,7 +78,9 @@ class RangeReading:
         self._limits = limits
         self._name = name
         self._picker = Picker(order.subscription)
-        self._belief: Belief = AdvanceBelief() if self._picker.is_filter else CountBelief()
+        self._estimate: FetchEstimate = (
+            FilteredFetchEstimate() if self._picker.is_filter else FetchSizeEstimate()
+        )
         self._is_proven = False  # A first reply shows what to believe.
         self._begun = order.start  # Everything before it is in a span, or done.
         self._spans: deque[_Span] = deque()
@@ -171,7 +173,7 @@ class RangeReading:
                 break
             self._has_room.clear()
             await self._has_room.wait()
-        end = min(self._begun + self._belief.span_count, self._order.end)
+        end = min(self._begun + self._estimate.span_count, self._order.end)
         span = _Span(self._begun, end)
         self._spans.append(span)
         self._begun = end
@@ -217,8 +219,8 @@ class RangeReading:
             size_max=PULL_SIZE_MAX,
         )
         order = PullOrder(self._order.queue, terms, offset)
-        verdict, reply = await self._puller.pull(order, is_filtered=self._picker.is_filter)
-        if verdict is PullVerdict.GONE:
+        outcome, reply = await self._puller.pull(order, is_filtered=self._picker.is_filter)
+        if outcome is PullOutcome.GONE:
             self._check_gone(reply, offset)
             return PulledPiece(behind_gap(reply, offset, span.end), 0, b"")
         self._learn(span, count_max, reply)
@@ -235,14 +237,14 @@ class RangeReading:
         raise OffsetsGone(self._name, wanted, (reply.min_offset, reply.max_offset))
 
     def _learn(self, span: _Span, asked: int, reply: PulledRecords) -> None:
-        self._belief.note(asked, reply.next_offset - span.offset, len(reply.records))
+        self._estimate.note(asked, reply.next_offset - span.offset, len(reply.records))
         self._reply_size = len(reply.records)
         if self._is_proven:
             return
         self._is_proven = True
         # There is no other span yet, so this one may end with what came.
         span.end = self._begun = min(reply.next_offset, self._order.end)
-        span_count = -(-(self._order.end - span.end) // self._belief.span_count)
+        span_count = -(-(self._order.end - span.end) // self._estimate.span_count)
         for _ in range(min(span_count, self._limits.in_flight - 1)):
             self._begin_worker()
 

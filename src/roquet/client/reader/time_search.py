@@ -12,8 +12,8 @@ from roquet.client.cluster.brokers import Brokers
 from roquet.client.errors import Unreachable
 from roquet.client.group.pulling import PullOrder, PullTerms
 from roquet.client.queue_ref import QueueRef
-from roquet.client.reader.patience import PatientPuller
-from roquet.client.reader.verdict import PullVerdict, behind_gap
+from roquet.client.reader.pull_outcome import PullOutcome, behind_gap
+from roquet.client.reader.retrying_puller import RetryingPuller
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.subscription import Subscription
@@ -24,7 +24,7 @@ IsLate = Callable[[int], Awaitable[bool]]
 
 @final
 class TimeSearch:
-    def __init__(self, brokers: Brokers, puller: PatientPuller) -> None:
+    def __init__(self, brokers: Brokers, puller: RetryingPuller) -> None:
         self._brokers = brokers
         self._puller = puller
 
@@ -47,8 +47,8 @@ class TimeSearch:
         terms = PullTerms(Subscription(queue.topic), 1, suspend_s=0.0, says_subscription=True)
         while offset < end:
             order = PullOrder(queue, terms, offset)
-            verdict, reply = await self._puller.pull(order, is_filtered=False)
-            if verdict is PullVerdict.GOES_ON:
+            outcome, reply = await self._puller.pull(order, is_filtered=False)
+            if outcome is PullOutcome.GOES_ON:
                 try:
                     return peek_record(reply.records).store_timestamp
                 except BadMessage as error:

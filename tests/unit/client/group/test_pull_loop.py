@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roquet.client.errors import ClientError, NoNameServer, RequestRefused, Unreachable
-from roquet.client.group.pull_loop import Pulling, PullLoop, Recovery, has_progress, recovery_of
+from roquet.client.group.pull_loop import PullContext, PullLoop, Recovery, has_progress, recovery_of
 from roquet.client.group.pulling import Pulled, PullOrder, PullStatus, PullTerms
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
@@ -87,22 +87,22 @@ class Reader:
         self.script = script
         self.errors: list[str] = []
         self.renewed: list[str] = []
-        self.introduced: list[None] = []
+        self.registered: list[None] = []
         known: dict[str, Any] = {
             "clock": SystemClock(),
             "error_pause_s": 0.001,
             "subscription_of": lambda topic: parse_subscription(topic, "*"),
         }
-        pulling = Pulling(
+        context = PullContext(
             pull=script,
             renew_route=self.renewed.append,
             services=services,
-            introduce=lambda: self.introduced.append(None),
+            register=lambda: self.registered.append(None),
             note_error=self.errors.append,
             **(known | options),
         )
         self._starts = [*starts]
-        self.loop = PullLoop(QUEUE, pulling, self.ledger, self._start_offset)
+        self.loop = PullLoop(QUEUE, context, self.ledger, self._start_offset)
         self.loop.start()
 
     async def has_asked(self, count: int) -> None:
@@ -136,11 +136,11 @@ async def new_reader() -> AsyncIterator[New]:
         (Unreachable("broker-a", "gone"), Recovery(renews_route=True)),
         (refused(ResponseCode.TOPIC_NOT_EXIST), Recovery(renews_route=True)),
         (refused(ResponseCode.NO_PERMISSION), Recovery(renews_route=True)),
-        (refused(ResponseCode.SUBSCRIPTION_NOT_EXIST), Recovery(introduces=True)),
-        (refused(ResponseCode.SUBSCRIPTION_NOT_LATEST), Recovery(introduces=True)),
-        (refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST), Recovery(introduces=True)),
-        (refused(ResponseCode.FILTER_DATA_NOT_EXIST), Recovery(introduces=True)),
-        (refused(ResponseCode.FILTER_DATA_NOT_LATEST), Recovery(introduces=True)),
+        (refused(ResponseCode.SUBSCRIPTION_NOT_EXIST), Recovery(registers=True)),
+        (refused(ResponseCode.SUBSCRIPTION_NOT_LATEST), Recovery(registers=True)),
+        (refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST), Recovery(registers=True)),
+        (refused(ResponseCode.FILTER_DATA_NOT_EXIST), Recovery(registers=True)),
+        (refused(ResponseCode.FILTER_DATA_NOT_LATEST), Recovery(registers=True)),
         (refused(ResponseCode.FLOW_CONTROL), Recovery(pause_s=0.02)),
         (refused(ResponseCode.SYSTEM_ERROR), Recovery()),
         (NoNameServer("none"), Recovery()),
@@ -229,7 +229,7 @@ async def test_errors_are_recovered_from_and_said_once(
         await reader.has_asked(5)
     assert reader.script.asked == [START] * 4 + [12]
     assert reader.renewed == [QUEUE.topic]
-    assert reader.introduced == [None]
+    assert reader.registered == [None]
     assert len(reader.errors) == 3
     assert len(caplog.records) == 1
 

@@ -11,7 +11,7 @@ from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.group import rebalance
 from roquet.client.group.allocation import Allocation, average
-from roquet.client.group.obstacles import Obstacles
+from roquet.client.group.readiness import Readiness
 from roquet.client.group.rebalance import Rebalance, share_of
 from roquet.clock import SystemClock
 from roquet.net.address_server import read_source
@@ -56,7 +56,7 @@ class Member:
             lambda: [TOPIC],
             self._on_share,
             on_stranger=self._on_stranger,
-            obstacles=Obstacles("the test"),
+            readiness=Readiness("the test", lambda: 0.0),
         )
 
     async def _on_share(

@@ -1,6 +1,6 @@
 """Counts, and what they say of the last minute."""
 
-from roquet.client.push.statistics import Counting, TopicCounts, TopicRates, rates_of
+from roquet.client.push.statistics import ConsumerCounters, TopicCounts, TopicRates, rates_of
 
 
 def test_rates_are_of_the_time_between_two_counts() -> None:
@@ -14,26 +14,26 @@ def test_nothing_is_not_divided() -> None:
 
 
 def test_the_oldest_sample_is_a_minute_old() -> None:
-    counting = Counting()
-    assert counting.rates(0.0) == {}
+    counters = ConsumerCounters()
+    assert counters.rates(0.0) == {}
     for second in range(0, 200, 10):
-        counting.topics["t"].done_count = second
-        counting.sample(float(second))
-    counting.topics["t"].done_count = 200 + 60
+        counters.topics["t"].done_count = second
+        counters.sample(float(second))
+    counters.topics["t"].done_count = 200 + 60
     # The samples are of 130 to 190 seconds.
-    assert counting.rates(200.0)["t"].done == (260 - 130) / 70
+    assert counters.rates(200.0)["t"].done == (260 - 130) / 70
 
 
 def test_a_topic_that_is_new_begins_at_zero() -> None:
-    counting = Counting()
-    counting.sample(0.0)
-    counting.topics["t"].pulled_count = 30
-    assert counting.rates(10.0)["t"].pulled == 3.0
+    counters = ConsumerCounters()
+    counters.sample(0.0)
+    counters.topics["t"].pulled_count = 30
+    assert counters.rates(10.0)["t"].pulled == 3.0
 
 
 def test_counts_are_a_copy() -> None:
-    counting = Counting()
-    counts = counting.topics["t"]
-    copy = counting.counts()
+    counters = ConsumerCounters()
+    counts = counters.topics["t"]
+    copy = counters.counts()
     counts.done_count = 7
     assert copy == {"t": TopicCounts()}

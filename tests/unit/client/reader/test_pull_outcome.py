@@ -3,9 +3,9 @@
 import pytest
 
 from roquet.client.group.pulling import PulledRecords, PullStatus
-from roquet.client.reader.verdict import PullVerdict, behind_gap, verdict_of
+from roquet.client.reader.pull_outcome import PullOutcome, behind_gap, outcome_of_pull
 
-GOES_ON, GONE, NOT_NOW = PullVerdict.GOES_ON, PullVerdict.GONE, PullVerdict.NOT_NOW
+GOES_ON, GONE, NOT_NOW = PullOutcome.GOES_ON, PullOutcome.GONE, PullOutcome.NOT_NOW
 
 
 def reply(
@@ -35,17 +35,17 @@ def test_a_reply_goes_on_or_says_that_offsets_are_gone_or_is_to_be_had_later(
     status: PullStatus,
     next_offset: int,
     bounds: tuple[int, int],
-    of_master: PullVerdict,
-    of_slave: PullVerdict,
+    of_master: PullOutcome,
+    of_slave: PullOutcome,
 ) -> None:
-    assert verdict_of(reply(status, next_offset, bounds), 10, is_filtered=False) is of_master
+    assert outcome_of_pull(reply(status, next_offset, bounds), 10, is_filtered=False) is of_master
     slave = reply(status, next_offset, bounds, is_newest=False)
-    assert verdict_of(slave, 10, is_filtered=False) is of_slave
+    assert outcome_of_pull(slave, 10, is_filtered=False) is of_slave
 
 
 def test_a_filter_may_match_nothing() -> None:
     found = reply(PullStatus.NOTHING_MATCHED, 12, (0, 20))
-    assert verdict_of(found, 10, is_filtered=True) is GOES_ON
+    assert outcome_of_pull(found, 10, is_filtered=True) is GOES_ON
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from roquet import AsyncProducer, AsyncPullConsumer, AsyncPushConsumer, Message
 from roquet.client.errors import NoNameServer, NothingToRead, SendFailed, TopicNotFound
-from roquet.client.group.obstacles import Obstacles
+from roquet.client.group.readiness import Readiness
 from roquet.client.push import iteration
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -41,7 +41,7 @@ async def test_without_a_server_it_says_so_once(
         await rounds.has_begun.wait()
         assert "no name server answered" in reading.last_error
         assert "check `name_server`" in reading.last_error
-    assert len(warnings_of(caplog, "cannot read yet")) == 1
+    assert len(warnings_of(caplog, "is not consuming yet")) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +73,7 @@ async def test_without_a_topic_it_says_what_to_call(
         await kind(cluster.name_server, GROUP).open(timeout_s=2)
     async with kind(cluster.name_server, "others") as reading:
         assert reading.last_error == "it has no topic; call subscribe(topic)"
-    assert len(warnings_of(caplog, "group others cannot read yet")) == 1
+    assert len(warnings_of(caplog, "group others is not consuming yet")) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -98,7 +98,7 @@ async def test_what_was_in_the_way_is_gone_when_the_topic_comes(
         await send(producer, b"x")
         await inbox.has(1)
         member = reading._life.usable()
-        await eventually(lambda: member.membership.obstacles.first is None)
+        await eventually(lambda: member.membership.readiness.first is None)
 
 
 async def test_messages_that_nobody_takes_are_spoken_of(
@@ -127,13 +127,13 @@ async def test_a_broker_is_not_taken_for_a_name_server(cluster: LiveCluster) -> 
 
 
 def test_one_thing_in_the_way_of_many_topics_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    obstacles = Obstacles("it")
+    readiness = Readiness("it", lambda: 0.0)
     for topic in ("a", "b"):
         for _ in range(3):
-            obstacles.meet(topic, NoNameServer(["gone"]))
+            readiness.report(topic, NoNameServer(["gone"]))
     assert len(caplog.records) == 1
-    obstacles.pass_by("a")
-    obstacles.pass_by("b")
-    assert obstacles.first is None
-    obstacles.meet("a", NoNameServer(["gone"]))
+    readiness.clear("a")
+    readiness.clear("b")
+    assert readiness.first is None
+    readiness.report("a", NoNameServer(["gone"]))
     assert len(caplog.records) == 2

@@ -13,7 +13,7 @@ from roquet.client.errors import (
     Unreachable,
 )
 from roquet.client.group.pulling import PulledRecords, Puller, PullOrder
-from roquet.client.reader.verdict import PullVerdict, verdict_of
+from roquet.client.reader.pull_outcome import PullOutcome, outcome_of_pull
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _PAUSE_S_MAX: Final = 2.0
 
 
 @final
-class PatientPuller:
+class RetryingPuller:
     def __init__(self, puller: Puller, routes: RouteBook, patience_s: float) -> None:
         self._puller = puller
         self._routes = routes
@@ -30,7 +30,7 @@ class PatientPuller:
 
     async def pull(
         self, order: PullOrder, *, is_filtered: bool
-    ) -> tuple[PullVerdict, PulledRecords]:
+    ) -> tuple[PullOutcome, PulledRecords]:
         """A reply that goes on or says that offsets are gone.
 
         Raises RequestRefused, or Unreachable when there was none for as long as patience lasts.
@@ -41,9 +41,9 @@ class PatientPuller:
         while True:
             try:
                 reply = await self._puller.pull_records(order)
-                verdict = verdict_of(reply, order.offset, is_filtered=is_filtered)
-                if verdict is not PullVerdict.NOT_NOW:
-                    return verdict, reply
+                outcome = outcome_of_pull(reply, order.offset, is_filtered=is_filtered)
+                if outcome is not PullOutcome.NOT_NOW:
+                    return outcome, reply
                 error: ClientError = Unreachable(
                     order.queue.broker_name, f"it does not give what is at offset {order.offset}"
                 )

@@ -1,4 +1,4 @@
-"""What brokers hear of a member of a group: who it is, and what it wants of its topics."""
+"""What a member of a group registers at brokers, by heartbeats: itself and its subscriptions."""
 
 import logging
 from typing import Any, Final, final
@@ -35,7 +35,7 @@ def heartbeat_of(
     client_id: str,
 ) -> Heartbeat:
     wanted = subscriptions.bodies()
-    # Without topics it is nobody's reader, and must not be counted as one.
+    # Without topics it reads nothing, and must not be counted as a member.
     if not wanted:
         return Heartbeat(client_id=client_id)
     model = MessageModel.BROADCASTING if config.broadcasting else MessageModel.CLUSTERING
@@ -50,8 +50,8 @@ def heartbeat_of(
 
 
 @final
-class Introductions:
-    """Pulls may ask for what brokers have been told, and for nothing newer: they would refuse."""
+class Registration:
+    """Pulls may use subscriptions that brokers know, and no newer ones: they would be refused."""
 
     def __init__(
         self, instance: ClientInstance, subscriptions: Subscriptions, clock: Clock
@@ -59,28 +59,28 @@ class Introductions:
         self._instance = instance
         self._subscriptions = subscriptions
         self._clock = clock
-        self._told: dict[str, Subscription] = {}
+        self._registered: dict[str, Subscription] = {}
 
     def subscription_of(self, topic: str) -> Subscription | None:
-        """What brokers know to be wanted of a topic."""
-        return self._told.get(topic)
+        """The subscription of a topic that brokers know."""
+        return self._registered.get(topic)
 
-    async def introduce(self) -> None:
-        """Finds the brokers of all topics, and tells them."""
+    async def send_heartbeat(self) -> None:
+        """Finds the brokers of all topics, and registers there."""
         for topic in tuple(self._subscriptions.by_topic):
             try:
                 await self._instance.routes.existing(topic)
             except ClientError as error:
                 log.info("the route of %s is not known yet: %s", topic, error)
-        await self._tell()
+        await self._send()
 
     async def renew(self, topic: str) -> None:
-        """Tells them anew, because this member reads other queues of the topic than before."""
+        """Registers with a newer version: this member reads other queues of the topic now."""
         if topic in self._subscriptions.by_topic:
             self._subscriptions.renew(topic, self._clock.now_ms())
-        await self._tell()
+        await self._send()
 
-    async def _tell(self) -> None:
-        told = dict(self._subscriptions.by_topic)
+    async def _send(self) -> None:
+        sent = dict(self._subscriptions.by_topic)
         await self._instance.heartbeats.beat()
-        self._told = told
+        self._registered = sent

@@ -21,7 +21,7 @@ _FULL_COUNT_TO_GROW: Final = 8
 _PULLS_OF_SPAN: Final = 8
 
 
-class Belief(Protocol):
+class FetchEstimate(Protocol):
     @property
     def span_count(self) -> int:
         """How many offsets are given to one who pulls them one reply after the other."""
@@ -31,7 +31,7 @@ class Belief(Protocol):
 
 
 @final
-class CountBelief:
+class FetchSizeEstimate:
     """Of all messages: a pull brings as many as it asks for, or as many as the broker gives."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class CountBelief:
 
 
 @final
-class AdvanceBelief:
+class FilteredFetchEstimate:
     """Of messages that pass a filter: a pull goes on over any number of offsets."""
 
     def __init__(self) -> None:
