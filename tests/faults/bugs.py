@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from roquet.broker.messages.safety import Safety
-from roquet.broker.replication.copies import Copies
+from roquet.broker.replication.replica_progress import ReplicaProgress
 from roquet.cli.main import main
 from roquet.net.connection import Connection
 
@@ -26,14 +26,14 @@ def acknowledge_before_confirmation(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_what_was_sent_for_confirmed(patch: pytest.MonkeyPatch) -> None:
-    is_awaited = Copies.is_awaited
+    is_awaited = ReplicaProgress.is_awaited
 
-    def after_confirming(self: Copies, end: int) -> bool:
+    def after_confirming(self: ReplicaProgress, end: int) -> bool:
         for slave in self.slaves:
             self._confirmed_end = max(self._confirmed_end, slave.sent_end)
         return is_awaited(self, end)
 
-    patch.setattr(Copies, "is_awaited", after_confirming)
+    patch.setattr(ReplicaProgress, "is_awaited", after_confirming)
 
 
 BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {

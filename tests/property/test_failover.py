@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from roquet.broker.replication import acknowledging, decisions, in_sync, lease
-from roquet.broker.replication.acknowledging import AckRule
+from roquet.broker.replication import decisions, in_sync, lease
 from roquet.broker.replication.epochs import EpochHistory
-from roquet.broker.replication.failover import election, steps
-from roquet.broker.replication.failover.election import Candidacy
-from roquet.broker.replication.failover.records import RecordsView
-from roquet.broker.replication.failover.steps import Me, Step
+from roquet.broker.replication.failover import election
+from roquet.broker.replication.failover.election import Action, Self
+from roquet.broker.replication.failover.records import Candidacy, RecordsView
 from roquet.broker.replication.handshake import Admission, Registration
-from roquet.broker.replication.in_sync import Replica
+from roquet.broker.replication.in_sync import AckRule, Replica
 from roquet.broker.settings.config import BrokerConfig
 from tests.support import failover_model
 from tests.support.failover_model import TTL_S, FailoverModel
@@ -27,16 +25,16 @@ SEED_COUNT = 50_000 if IS_LONG else 300
 STEPS = 1500
 
 
-def played(seed: int, copies: int) -> FailoverModel:
-    model = FailoverModel(seed, copies)
+def played(seed: int, replicas_needed: int) -> FailoverModel:
+    model = FailoverModel(seed, replicas_needed)
     model.run(STEPS)
     return model
 
 
-@pytest.mark.parametrize("copies", [1, 2, 3])
-def test_no_schedule_loses_what_was_acknowledged(copies: int) -> None:
+@pytest.mark.parametrize("replicas_needed", [1, 2, 3])
+def test_no_schedule_loses_what_was_acknowledged(replicas_needed: int) -> None:
     """Nor does anybody acknowledge when a successor may."""
-    models = [(seed, played(seed, copies)) for seed in range(SEED_COUNT)]
+    models = [(seed, played(seed, replicas_needed)) for seed in range(SEED_COUNT)]
     assert [(seed, each.violations) for seed, each in models if each.violations] == []
     # Or else it would be no wonder.
     assert sum(each.election_count for _, each in models) > 2 * SEED_COUNT
@@ -45,7 +43,7 @@ def test_no_schedule_loses_what_was_acknowledged(copies: int) -> None:
 
 def old_master_returns(*, is_followed: bool) -> FailoverModel:
     """Its successor is lost just then; if `is_followed`, a slave has met the old one meanwhile."""
-    model = FailoverModel(0, copies=2)
+    model = FailoverModel(0, replicas_needed=2)
     one, two, three = (model.replicas[each] for each in (1, 2, 3))
     model.copy(two, one, 0)
     model.copy(three, one, 0)
@@ -80,7 +78,7 @@ def test_an_old_master_that_returns_takes_nothing_away(*, is_followed: bool) -> 
 
 def empty_disk_returns() -> FailoverModel:
     """Of two that have what was acknowledged one is lost, and the other has a new disk."""
-    model = FailoverModel(0, copies=2)
+    model = FailoverModel(0, replicas_needed=2)
     one, two, three = (model.replicas[each] for each in (1, 2, 3))
     model.copy(two, one, 0)
     model.copy(three, one, 0)
@@ -105,7 +103,7 @@ def test_a_broker_with_an_empty_disk_does_not_vote() -> None:
 
 def tables_come_before_the_log() -> FailoverModel:
     """A slave has the master's progress, and not what was delivered; then it is elected."""
-    model = FailoverModel(0, copies=2)
+    model = FailoverModel(0, replicas_needed=2)
     one, two = model.replicas[1], model.replicas[2]
     model.copy(two, one, 0)
     model.review_members(one, 2)
@@ -133,7 +131,7 @@ def test_what_a_slave_hears_of_progress_waits_for_its_log() -> None:
 class Mutation(NamedTuple):
     bug: str
     put_in: Callable[[pytest.MonkeyPatch], None]
-    copies: int = 2
+    replicas_needed: int = 2
     # Where luck would take too long.
     scenario: Callable[[], FailoverModel] | None = None
 
@@ -156,7 +154,7 @@ def acknowledge_before_confirmation(patch: pytest.MonkeyPatch) -> None:
     def everything(_ends: Iterable[int], _slaves_needed: int) -> int:
         return 2**63
 
-    patch.setattr(acknowledging, "end_with_copies", everything)
+    patch.setattr(in_sync, "end_at_replicas", everything)
 
 
 def promote_the_shorter_log(patch: pytest.MonkeyPatch) -> None:
@@ -178,7 +176,7 @@ def leave_out_the_margin(patch: pytest.MonkeyPatch) -> None:
 
 
 def elect_with_one_voice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(election, "voices_needed", lambda _members, _copies: 1)
+    patch.setattr(election, "votes_needed", lambda _members, _replicas_needed: 1)
 
 
 def shrink_at_will(patch: pytest.MonkeyPatch) -> None:
@@ -199,9 +197,15 @@ def let_in_whoever_is_near(patch: pytest.MonkeyPatch) -> None:
         *,
         ends: Mapping[Replica, int],
         acknowledged_end: int,
-        copies: int,
+        replicas_needed: int,
     ) -> frozenset[Replica]:
-        found = real(members, wanted, ends=ends, acknowledged_end=acknowledged_end, copies=copies)
+        found = real(
+            members,
+            wanted,
+            ends=ends,
+            acknowledged_end=acknowledged_end,
+            replicas_needed=replicas_needed,
+        )
         return found | wanted
 
     patch.setattr(failover_model, "next_members", next_members)
@@ -225,10 +229,10 @@ def take_numbers_for_stores(patch: pytest.MonkeyPatch) -> None:
 
 
 def found_again(patch: pytest.MonkeyPatch) -> None:
-    def next_step(view: RecordsView, me: Me, office_epoch: int | None) -> Step:
-        return steps.next_step(view, me._replace(was_known=False), office_epoch)
+    def next_action(view: RecordsView, me: Self, office_epoch: int | None) -> Action:
+        return election.next_action(view, me._replace(was_known=False), office_epoch)
 
-    patch.setattr(failover_model, "next_step", next_step)
+    patch.setattr(failover_model, "next_action", next_action)
 
 
 def keep_topics_out_of_the_log(patch: pytest.MonkeyPatch) -> None:
@@ -256,7 +260,7 @@ MUTATIONS = (
         forget_epochs_in_elections,
         scenario=lambda: old_master_returns(is_followed=False),
     ),
-    Mutation("lease without margin", leave_out_the_margin, copies=1),
+    Mutation("lease without margin", leave_out_the_margin, replicas_needed=1),
     Mutation("elect with one voice", elect_with_one_voice),
     Mutation("shrink the set at will", shrink_at_will),
     Mutation("let in whoever is near", let_in_whoever_is_near),
@@ -279,4 +283,4 @@ def test_the_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -
     if mutation.scenario is not None:
         assert mutation.scenario().violations
     else:
-        assert any(played(seed, mutation.copies).violations for seed in range(SEED_COUNT))
+        assert any(played(seed, mutation.replicas_needed).violations for seed in range(SEED_COUNT))

@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from roquet.broker.replication import acknowledging, lease
-from roquet.broker.replication.acknowledging import AckPolicy, AckRule
+from roquet.broker.replication import in_sync, lease
 from roquet.broker.replication.decisions import admission, check_cut
 from roquet.broker.replication.epochs import START, EpochHistory, LogPlace
 from roquet.broker.replication.errors import LinkError
 from roquet.broker.replication.failover.election import (
-    Candidacy,
-    ElectionVerdict,
-    verdict,
+    Action,
+    ElectionResult,
+    Self,
+    election_result,
+    next_action,
 )
-from roquet.broker.replication.failover.records import MasterRecord, RecordsView
-from roquet.broker.replication.failover.steps import Me, Step, next_step
+from roquet.broker.replication.failover.records import Candidacy, MasterRecord, RecordsView
 from roquet.broker.replication.handshake import Registration
-from roquet.broker.replication.in_sync import Replica, is_in_set, next_members
+from roquet.broker.replication.in_sync import AckPolicy, AckRule, Replica, is_in_set, next_members
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.versions import changed, gives_way, in_part, is_later, led
@@ -38,7 +38,7 @@ from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.store.config import StoreConfig
 
 TTL_S = 4.0
-# What the first broker is told to promise, by the copies that it takes.
+# What the first broker is told to promise, by the number of replicas.
 POLICIES: dict[int, dict[str, Any]] = {
     1: {"role": BrokerRole.ASYNC_MASTER},
     2: {"role": BrokerRole.SYNC_MASTER},
@@ -84,7 +84,7 @@ class Node:
     # What its file says, what it has learned from its master, and what it obeys as a master.
     config: BrokerConfig = SLAVE
     learned: AckRule | None = None
-    copies: int = 1
+    replicas_needed: int = 1
     has_electorate: bool = False
     is_alive: bool = True
     can_reach_etcd: bool = True
@@ -126,21 +126,21 @@ class Node:
 
 def vouched_end(master: Node) -> int:
     """Up to where a master says that its progress is true."""
-    is_waited_for = master.copies > 1 and len(master.members) > 1
+    is_waited_for = master.replicas_needed > 1 and len(master.members) > 1
     return master.acknowledged_end if is_waited_for else len(master.log)
 
 
 class FailoverModel:
-    def __init__(self, seed: int, copies: int) -> None:
-        """`copies` is what the settings of the first broker promise; the others have none."""
+    def __init__(self, seed: int, replicas_needed: int) -> None:
+        """`replicas_needed` is what the first broker's settings promise; the others have none."""
         self._random = Random(seed)
-        self._is_promised = copies > 1
+        self._is_promised = replicas_needed > 1
         self.violations: list[str] = []
         self.acknowledged: dict[int, int] = {}  # message -> epoch
         self.election_count = 0
         self._now_s = 100.0
         self.replicas = {each: Node(each) for each in REPLICAS}
-        first = replace(SLAVE, **POLICIES[copies])
+        first = replace(SLAVE, **POLICIES[replicas_needed])
         self.replicas[1].config = first.as_slave(1)
         self._rates = {each: self._random.uniform(SLOWEST, 1.0) for each in REPLICAS}
         self._next_message = 0
@@ -152,7 +152,7 @@ class FailoverModel:
         self._epoch_base = 0
         self._members: frozenset[Replica] | None = None
         self._members_revision = 0
-        self._copies_recorded: int | None = None
+        self._replicas_recorded: int | None = None
         self._acknowledged_place = START
         # What was last asked of a master besides its log: its epoch, and its tables.
         self._snapshot: tuple[int | None, frozenset[int], DataVersion, DelayOffsetTable] | None = (
@@ -231,7 +231,7 @@ class FailoverModel:
         """It comes back without its data, and counts from the beginning."""
         self._revision, self._epoch_base = 1, 0
         self._master, self._master_epoch = None, 0
-        self._members, self._members_revision, self._copies_recorded = None, 0, None
+        self._members, self._members_revision, self._replicas_recorded = None, 0, None
         self._acknowledged_place = START
         self._candidates.clear()
 
@@ -326,8 +326,8 @@ class FailoverModel:
             return
         ends = [end for each, end in replica.confirmed.items() if is_in_set(each, replica.members)]
         end = len(replica.log)
-        if replica.copies > 1:
-            end = acknowledging.end_with_copies(ends, replica.copies - 1)
+        if replica.replicas_needed > 1:
+            end = in_sync.end_at_replicas(ends, replica.replicas_needed - 1)
         replica.acknowledged_end = max(replica.acknowledged_end, end)
         # Senders of what earlier masters took do not wait at this one. That matters: a replica that
         # has nothing of this epoch may lose an election to one that has less, of a later epoch.
@@ -353,7 +353,7 @@ class FailoverModel:
             frozenset({replica.replica, *(self.replicas[each].replica for each in others)}),
             ends={**replica.confirmed, replica.replica: len(replica.log)},
             acknowledged_end=replica.acknowledged_end,
-            copies=replica.copies,
+            replicas_needed=replica.replicas_needed,
         )
         self._revision += 1
         self._members = replica.members = proposed
@@ -432,26 +432,26 @@ class FailoverModel:
         if not (replica.is_alive and replica.can_reach_etcd):
             return
         replica.has_electorate |= self._members is not None
-        me = Me(
+        me = Self(
             replica.replica_id,
             str(replica.replica_id),
             is_first=replica.config.own_ack_rule is not None,
             was_known=replica.has_electorate,
             is_to_found=is_to_found,
         )
-        match next_step(self._view(), me, replica.epoch):
-            case Step.STEP_DOWN:
+        match next_action(self._view(), me, replica.epoch):
+            case Action.STEP_DOWN:
                 replica.epoch = None
-            case Step.CLEAR:
+            case Action.CLEAR:
                 replica.is_held = False
                 self._master = None  # It was killed, and is back.
-            case Step.FOLLOW:
+            case Action.FOLLOW:
                 replica.is_held = False
                 replica.seen = max(replica.seen, self._master_epoch)
-            case Step.FOUND:
+            case Action.FOUND:
                 self._members = frozenset({replica.replica})
                 self._elect(replica)
-            case Step.RUN:
+            case Action.RUN:
                 self._run_for_office(replica)
 
     def _view(self) -> RecordsView:
@@ -463,7 +463,7 @@ class FailoverModel:
             self._members,
             self._members_revision,
             self._epoch_base,
-            self._copies_recorded,
+            self._replicas_recorded,
             self._acknowledged_place,
         )
 
@@ -481,16 +481,16 @@ class FailoverModel:
         others = list(self._candidates.values())
         self._candidates[replica.replica_id] = me
         assert self._members is not None
-        assert self._copies_recorded is not None
-        judged = verdict(
+        assert self._replicas_recorded is not None
+        result = election_result(
             me,
             others,
             self._members,
-            copies=self._copies_recorded,
+            replicas_needed=self._replicas_recorded,
             is_patient=False,
             acknowledged=self._acknowledged_place,
         )
-        if judged is ElectionVerdict.STAND:
+        if result is ElectionResult.STAND:
             self._elect(replica)
 
     def _elect(self, replica: Node) -> None:
@@ -507,7 +507,7 @@ class FailoverModel:
         start, store = len(replica.log), replica.replica.store
         replica.history = replica.history.begun(epoch, start, store)
         replica.seen = epoch
-        replica.copies = self._copies_recorded = replica.rule.copies_needed
+        replica.replicas_needed = self._replicas_recorded = replica.rule.replicas_needed
         replica.members = self._members
         replica.confirmed = {}
         replica.acknowledged_end = len(replica.log)

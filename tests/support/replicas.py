@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from roquet.broker.replication.copies import Copies
-from roquet.broker.replication.following import MasterLink
-from roquet.broker.replication.sending import SlaveLinks
-from roquet.broker.replication.trust import Trust
+from roquet.broker.replication.master import SlaveLinks
+from roquet.broker.replication.replica_progress import ReplicaProgress
+from roquet.broker.replication.secret import SharedSecret
+from roquet.broker.replication.slave import MasterLink
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.clock import SystemClock
 from roquet.net.ports import free_port
@@ -30,7 +30,7 @@ HOST = "127.0.0.1"
 class Master:
     config: BrokerConfig
     store: MessageStore
-    copies: Copies
+    replicas: ReplicaProgress
     links: SlaveLinks
     port: int
     tls: ServerTls
@@ -41,7 +41,7 @@ class Master:
 
 
 @dataclass
-class Follower:
+class RunningSlave:
     store: MessageStore
     link: MasterLink
     grown: list[Grown]
@@ -60,7 +60,7 @@ async def serving_master(
     sizes: dict[str, Any] | None = None,
     *,
     is_started: bool = False,
-    trust: Trust | None = None,
+    secret: SharedSecret | None = None,
     **settings: Any,
 ) -> AsyncIterator[Master]:
     """`is_started` starts the thread that flushes."""
@@ -71,14 +71,14 @@ async def serving_master(
         store.start()
     port = free_port(HOST)
     config = replace(config, ha_listen_port=port)
-    copies = Copies(config.ha_lag_size_max, lambda: store.log_end)
+    replicas = ReplicaProgress(config.ha_lag_size_max, lambda: store.log_end)
     try:
         async with Services("master") as services:
             tls = ServerTls(config.tls, clock)
-            links = SlaveLinks(config, clock, store, copies, services, trust=trust, tls=tls)
+            links = SlaveLinks(config, clock, store, replicas, services, secret=secret, tls=tls)
             links.start(config)
             try:
-                yield Master(config, store, copies, links, port, tls)
+                yield Master(config, store, replicas, links, port, tls)
             finally:
                 links.stop()
     finally:
@@ -86,15 +86,15 @@ async def serving_master(
 
 
 @asynccontextmanager
-async def following(
+async def running_slave(
     root: Path,
     address: str | Callable[[], str | None],
     sizes: dict[str, Any] | None = None,
     *,
-    trust: Trust | None = None,
+    secret: SharedSecret | None = None,
     on_diverged: Callable[[int], None] = lambda _end: None,
     **settings: Any,
-) -> AsyncIterator[Follower]:
+) -> AsyncIterator[RunningSlave]:
     config = replica_config(root, BrokerRole.SLAVE, sizes or {}, broker_id=2, **settings)
     clock = SystemClock()
     store = MessageStore.open(config.store, clock, QuickDisk())
@@ -105,14 +105,14 @@ async def following(
         store,
         master_address=address if callable(address) else lambda: address,
         on_grown=grown.append,
-        trust=trust,
+        secret=secret,
         on_diverged=on_diverged,
         tls=ServerTls(config.tls, clock).outgoing,
     )
     try:
         async with Services("slave") as services:
             services.run("follow", link.follow, on_failure=OnFailure.STOP_ALL)
-            yield Follower(store, link, grown)
+            yield RunningSlave(store, link, grown)
     finally:
         store.close()
 

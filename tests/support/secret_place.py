@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from roquet.broker.life import Life, living_broker
-from roquet.broker.replication.acknowledging import AckPolicy
+from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
@@ -65,5 +65,5 @@ async def followed(place: SecretPlace, **settings: Any) -> tuple[Life, Life]:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, **settings)
     two = await place.start("two", BrokerRole.SLAVE, 2, **settings)
     await eventually(lambda: two.broker.topics.version == one.broker.topics.version)
-    await eventually(lambda: one.broker.replication.copies.slaves)
+    await eventually(lambda: one.broker.replication.replicas.slaves)
     return one, two

@@ -28,10 +28,10 @@ from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar, identity_of
-from roquet.broker.replication.copies import Copies
+from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.other_brokers import OtherBrokers
+from roquet.broker.replication.replica_progress import ReplicaProgress
 from roquet.broker.replication.replication import Replication
-from roquet.broker.replication.sending import SlaveLinks
 from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableLog
 from roquet.broker.replication.tables import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
@@ -76,7 +76,7 @@ def assembled(
     beginning: Beginning = WITHOUT_REPLICAS,
 ) -> Broker:
     """The broker with its tables loaded and its store open."""
-    trust = beginning.trust
+    secret = beginning.secret
     tls = ServerTls(config.tls, clock)
     accounts = kept_accounts(config, disk, clock)
     lost: set[str] = set()
@@ -92,8 +92,8 @@ def assembled(
     changed_settings = ChangedSettings(changeable_texts(config))
     settings_saver = kept(changes.FILE_NAME, changed_settings)
     config = changed_settings.applied_to(config, change_config)
-    topics = TopicTable(clock, built_in_topics(config), has_epochs=trust is not None)
-    groups = GroupTable(clock, has_epochs=trust is not None)
+    topics = TopicTable(clock, built_in_topics(config), has_epochs=secret is not None)
+    groups = GroupTable(clock, has_epochs=secret is not None)
     offsets = OffsetTable(is_slave=config.is_slave, count_max=config.offset_count_max)
     topic_saver = kept("topics.json", topics)
     topics.check_promises()
@@ -110,7 +110,7 @@ def assembled(
         is_awaited=config.store.flush_mode is FlushMode.SYNC,
         on_safe=lambda end: _log_is_safe(broker, end),
         # With epochs, another broker may be the master some day.
-        copies=copies if config.waits_for_slaves or trust is not None else None,
+        copies=copies if config.waits_for_slaves or secret is not None else None,
         copy_timeout_s=config.slave_timeout_ms / 1000,
         on_copy_awaited=lambda: replication.slave_links.wake(),  # noqa: PLW0108  Made below.
     )
@@ -138,7 +138,7 @@ def assembled(
         config,
         clock,
         store,
-        slave_links=SlaveLinks(config, clock, store, copies, services, trust=trust, tls=tls),
+        slave_links=SlaveLinks(config, clock, store, copies, services, secret=secret, tls=tls),
         others=_others(config, peers, registrar),
         peers=peers,
         tables=SlaveTables(topics, groups, offsets, progress),
@@ -208,11 +208,11 @@ def _others(config: BrokerConfig, peers: Peers, registrar: Registrar) -> OtherBr
     return OtherBrokers(peers, config.own_account, identity, lambda: registrar.name_servers)
 
 
-def _copies(config: BrokerConfig, clock: Clock, log_end: Callable[[], int]) -> Copies:
-    return Copies(
+def _copies(config: BrokerConfig, clock: Clock, log_end: Callable[[], int]) -> ReplicaProgress:
+    return ReplicaProgress(
         config.ha_lag_size_max,
         log_end,
-        slaves_needed=config.copies_needed - 1,
+        slaves_needed=config.replicas_needed - 1,
         now_s=clock.monotonic_s,
     )
 
@@ -240,7 +240,7 @@ def _log_is_safe(broker: Broker, end: int) -> None:
     """More of the log than before is, up to `end`."""
     replication = broker.replication
     if broker.config.waits_for_slaves:
-        broker.store.hold_back(replication.copies.shown_end)
+        broker.store.hold_back(replication.replicas.shown_end)
     broker.arrivals.log_is_safe(end)
     save_progress(broker)
     if replication.master_link is not None:

@@ -23,11 +23,11 @@ from msgspec.structs import replace
 from roquet.broker.broker import Broker
 from roquet.broker.errors import ConfigError
 from roquet.broker.registration import identity_of
-from roquet.broker.replication.epoch_file import EpochFile, Office
+from roquet.broker.replication.epochs import AssignedRole, EpochFile
 from roquet.broker.replication.other_brokers import OtherBrokers
-from roquet.broker.replication.replication import Rebirth
+from roquet.broker.replication.replication import RestartAsSlave
+from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.replication.succession import Succession, succession_by, successor
-from roquet.broker.replication.trust import Trust
 from roquet.broker.server import reachable, serve_broker
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.replication import read_secret
@@ -57,10 +57,10 @@ class Life:
         self.etcd_tls = CallingTls(config.etcd_files) if config.etcd_is_encrypted else None
         self._clock = clock
         self._disk = disk
-        self.trust: Trust | None = None
+        self.secret: SharedSecret | None = None
         if config.replication_secret_file is not None:
             epochs = EpochFile(disk, config.store.root)
-            self.trust = Trust(read_secret(config.replication_secret_file), epochs)
+            self.secret = SharedSecret(read_secret(config.replication_secret_file), epochs)
             _check_founding(config, epochs)
         self._broker: Broker | None = None
         self._is_serving = False
@@ -100,11 +100,11 @@ class Life:
         cut_end = NO_END
         try:
             config = await self._first_config()
-            while (rebirth := await self._serve(config, cut_end)) is not None:
+            while (restart := await self._serve(config, cut_end)) is not None:
                 port = self.broker.config.listen_port
-                config = replace(self._config.as_slave(rebirth.broker_id), listen_port=port)
-                cut_end = NO_END if rebirth.cut_end is None else rebirth.cut_end
-                log.warning("%s begins again as slave %d", config.broker_name, rebirth.broker_id)
+                config = replace(self._config.as_slave(restart.broker_id), listen_port=port)
+                cut_end = NO_END if restart.cut_end is None else restart.cut_end
+                log.warning("%s begins again as slave %d", config.broker_name, restart.broker_id)
         except (RoquetError, OSError) as error:
             if not self._has_begun.done():
                 self._has_begun.set_exception(error)
@@ -114,26 +114,26 @@ class Life:
             self.failure = str(error)
             self.has_failed.set()
 
-    async def _serve(self, config: BrokerConfig, cut_end: int) -> Rebirth | None:
+    async def _serve(self, config: BrokerConfig, cut_end: int) -> RestartAsSlave | None:
         """How to begin again; None when it is stopped."""
         async with serve_broker(
-            config, self._clock, self._disk, self.trust, cut_end=cut_end
+            config, self._clock, self._disk, self.secret, cut_end=cut_end
         ) as broker:
             self._broker = broker
             self._is_serving = True
             if not self._has_begun.done():
                 self._has_begun.set_result(None)
-            rebirth = broker.replication.rebirth
+            restart = broker.replication.restart_request
             failing = asyncio.ensure_future(broker.safety.has_failed.wait())
             stopping = asyncio.ensure_future(self._is_stopping.wait())
-            waits: list[asyncio.Future[Any]] = [failing, stopping, rebirth]
+            waits: list[asyncio.Future[Any]] = [failing, stopping, restart]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 if failing.done():
                     self.has_failed.set()
                     # Whoever runs the process has to end it.
                     await stopping
-                return None if stopping.done() else rebirth.result()
+                return None if stopping.done() else restart.result()
             finally:
                 self._is_serving = False
                 failing.cancel()
@@ -142,12 +142,12 @@ class Life:
     async def _first_config(self) -> BrokerConfig:
         """Raises StateNotSaved, TlsNotUsable and UnknownHost."""
         config = self._appointed()
-        if self.trust is None or config.etcd or config.is_slave:
+        if self.secret is None or config.etcd or config.is_slave:
             return config
         succession = await self._succession(config)
         if succession is None:
             return config
-        self.trust.epochs.be_succeeded(succession)
+        self.secret.epochs.be_succeeded(succession.by.epoch, slave_id=succession.free_id)
         log.warning(
             "%s is the master of %s in epoch %d: this broker starts as its slave, with id %d",
             succession.by.address,
@@ -159,7 +159,7 @@ class Life:
 
     async def _succession(self, config: BrokerConfig) -> Succession | None:
         """Whether another broker was made the master while this one was away."""
-        assert self.trust is not None
+        assert self.secret is not None
         servers = read_source(";".join(config.name_servers)).addresses
         tls = ServerTls(config.tls, self._clock)
         peers = Peers(Router(None, ()), self._clock, tls=tls.outgoing)
@@ -167,25 +167,25 @@ class Life:
             identity = identity_of(reachable(config))
             identity = replace(identity, broker_id=config.replica_id)
             others = OtherBrokers(peers, config.own_account, identity, lambda: servers)
-            master = successor(self.trust.epochs.seen, await others.masters())
+            master = successor(self.secret.epochs.seen, await others.masters())
             return None if master is None else await succession_by(master, others)
         finally:
             await peers.close()
 
     def _appointed(self) -> BrokerConfig:
         config = self._config
-        office = None if self.trust is None else self.trust.epochs.office
+        role = None if self.secret is None else self.secret.epochs.assigned_role
         if config.etcd:
             # Whoever is to be master will be promoted.
             return config.as_slave(config.replica_id)
-        if office is None:
+        if role is None:
             return config
-        if office.is_master == config.is_slave:
-            log.warning("an operator has made %s a %s", config.broker_name, _role_name(office))
-        if not office.is_master:
-            return config.as_slave(office.broker_id)
-        assert self.trust is not None, "it remembers the office"
-        return config.as_master(self.trust.epochs.ack_rule)
+        if role.is_master == config.is_slave:
+            log.warning("an operator has made %s a %s", config.broker_name, _role_name(role))
+        if not role.is_master:
+            return config.as_slave(role.broker_id)
+        assert self.secret is not None, "it remembers the role"
+        return config.as_master(self.secret.epochs.ack_rule)
 
 
 def _check_founding(config: BrokerConfig, epochs: EpochFile) -> None:
@@ -196,8 +196,8 @@ def _check_founding(config: BrokerConfig, epochs: EpochFile) -> None:
     epochs.note_founded(is_founded=False)
 
 
-def _role_name(office: Office) -> str:
-    return "master" if office.is_master else f"slave with id {office.broker_id}"
+def _role_name(role: AssignedRole) -> str:
+    return "master" if role.is_master else f"slave with id {role.broker_id}"
 
 
 @asynccontextmanager

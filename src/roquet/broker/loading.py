@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, Protocol
 from roquet.broker.broker import Broker
 from roquet.broker.delays.timers import apache_progress
 from roquet.broker.messages.safety import Safety
+from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.replication.table_log import TableLog
-from roquet.broker.replication.trust import Trust
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.saving import SavedTable
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class Beginning(NamedTuple):
     """What a broker begins with, besides its settings."""
 
-    trust: Trust | None = None
+    secret: SharedSecret | None = None
     cut_end: int = NO_END
 
 
@@ -61,14 +61,14 @@ def load_table_log(
     """
     if beginning.cut_end != NO_END:
         table_log.apply_again()
-    elif beginning.trust is not None or lost:
+    elif beginning.secret is not None or lost:
         table_log.apply(are_new=False)
     if "topics.json" in lost:
         for topic in table_log.restore_topics():
             log.warning("made topic %s again, after its queues", topic)
     # Last: what is made again here is not refused because the disk is full.
-    if beginning.trust is not None and not config.is_slave:
-        table_log.lead(beginning.trust.epochs.history.latest)
+    if beginning.secret is not None and not config.is_slave:
+        table_log.lead(beginning.secret.epochs.history.latest)
 
 
 def adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: Path) -> None:
@@ -87,14 +87,14 @@ def opened_store(
     config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety, beginning: Beginning
 ) -> MessageStore:
     """With its epoch begun, if it has one. Raises StoreError and StateFileError."""
-    trust, cut_end = beginning
+    secret, cut_end = beginning
     store = MessageStore.open(config.store, clock, disk, safety, cut_end=cut_end)
-    if trust is not None:
+    if secret is not None:
         if cut_end != NO_END:
-            trust.epochs.cut(store.log_end)
+            secret.epochs.cut(store.log_end)
         if not config.is_slave:
             # Always a new one: slaves may have what was written last, and this store may not.
-            trust.epochs.begin(trust.epochs.seen + 1, store.log_end)
+            secret.epochs.begin(secret.epochs.seen + 1, store.log_end)
     report = store.recovery
     assert report is not None
     log.info(

@@ -21,11 +21,11 @@ def promote(broker: Broker, epoch: int) -> None:
     broker has to begin again.
     """
     replication, store = broker.replication, broker.store
-    assert replication.trust is not None, "without epochs nobody is promoted"
+    assert replication.secret is not None, "without epochs nobody is promoted"
     replication.stop_following()
     # Before the first byte of it.
-    replication.trust.epochs.begin(epoch, store.log_end)
-    broker.config = broker.config.as_master(replication.trust.epochs.ack_rule)
+    replication.secret.epochs.begin(epoch, store.log_end)
+    broker.config = broker.config.as_master(replication.secret.epochs.ack_rule)
     replication.lead(broker.config)
     broker.offsets.lead()
     broker.offsets.cut_back(store.max_offset)

@@ -16,7 +16,7 @@ from roquet.broker.loading import WITHOUT_REPLICAS, Beginning
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.subscriptions import load_sql_filters
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
-from roquet.broker.replication.trust import Trust
+from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
@@ -44,7 +44,7 @@ async def serve_broker(
     config: BrokerConfig,
     clock: Clock,
     disk: Disk,
-    trust: Trust | None = None,
+    secret: SharedSecret | None = None,
     *,
     cut_end: int = NO_END,
 ) -> AsyncIterator[Broker]:
@@ -58,7 +58,7 @@ async def serve_broker(
     config = reachable(config)
 
     async def start(port: int) -> tuple[Broker, AsyncExitStack]:
-        beginning = Beginning(trust, cut_end)
+        beginning = Beginning(secret, cut_end)
         return await started(replace(config, listen_port=port), clock, disk, beginning)
 
     if config.listen_port:

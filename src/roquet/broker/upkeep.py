@@ -85,11 +85,11 @@ def start_leading(broker: Broker) -> None:
     run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
     run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
     replication = broker.replication
-    if replication.trust is not None and not broker.config.etcd:
+    if replication.secret is not None and not broker.config.etcd:
         # With etcd, its lease says it.
         replication.succession.begin()
         replication.others.on_unknown = broker.registrar.refresh_soon
-        replication.copies.may_acknowledge = replication.succession.may_acknowledge
+        replication.replicas.may_acknowledge = replication.succession.may_acknowledge
         run("watch for a successor", lambda: _watch(broker), on_failure=OnFailure.RESTART)
 
 

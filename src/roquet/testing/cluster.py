@@ -317,10 +317,10 @@ class Cluster(AsyncResource):
         has_all = slave.store.log_end >= master.store.log_end
         if not self._has_failover:
             return has_all
-        copies, replica_id = master.replication.copies, slave.config.replica_id
-        links = [each.replica for each in copies.slaves if each.replica is not None]
+        replicas, replica_id = master.replication.replicas, slave.config.replica_id
+        links = [each.replica for each in replicas.slaves if each.replica is not None]
         return has_all and any(
-            each.replica_id == replica_id and each in (copies.members or ()) for each in links
+            each.replica_id == replica_id and each in (replicas.members or ()) for each in links
         )
 
     def _asked(self) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from roquet.broker.broker import Broker
-from roquet.broker.replication.sending import SlaveLinks
+from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.server import started
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import SystemClock

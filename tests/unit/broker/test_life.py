@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from roquet import AsyncAdmin, AsyncProducer, Message, Promotion
 from roquet.broker.errors import ConfigError
 from roquet.broker.life import Life, living_broker, observed
-from roquet.broker.replication.acknowledging import AckPolicy
-from roquet.broker.replication.epoch_file import Office
+from roquet.broker.replication.epochs import AssignedRole
+from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.client.errors import RequestRefused
 from roquet.clock import SystemClock
@@ -88,7 +88,7 @@ async def send(place: Place, *texts: bytes) -> None:
 async def test_a_planned_switch_loses_nothing_and_both_go_on(place: Place) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, ack_policy=AckPolicy.ONE)
     two = await place.start("two", BrokerRole.SLAVE, 2, ack_policy=AckPolicy.ONE)
-    await eventually(lambda: one.broker.replication.copies.slaves)
+    await eventually(lambda: one.broker.replication.replicas.slaves)
     await send(place, b"1", b"2")
     async with AsyncAdmin(place.name_server) as admin:
         with pytest.raises(RequestRefused, match="is alive: demote that first"):
@@ -188,8 +188,8 @@ async def test_a_master_that_was_succeeded_starts_as_a_slave(place: Place) -> No
     assert again.broker.config.is_slave
     await eventually(lambda: has_all(again, two))
     assert not two.broker.config.is_slave
-    assert again.trust is not None
-    assert again.trust.epochs.office == Office(is_master=False, broker_id=1)
+    assert again.secret is not None
+    assert again.secret.epochs.assigned_role == AssignedRole(is_master=False, broker_id=1)
 
 
 async def test_of_two_masters_of_one_epoch_the_second_takes_no_messages(place: Place) -> None:

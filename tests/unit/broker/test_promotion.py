@@ -11,7 +11,7 @@ import pytest
 from roquet import AsyncAdmin, Credentials
 from roquet.access.own_account import OwnAccount
 from roquet.broker.life import Life
-from roquet.broker.replication.acknowledging import AckPolicy
+from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerRole
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.client.admin.accounts import AccountSettings
@@ -95,7 +95,7 @@ async def test_accounts_are_those_of_each_broker(place: SecretPlace) -> None:
     one, two = lives
     operator = Credentials(ADMIN.access_key, ADMIN.secret_key)
     async with AsyncAdmin(place.name_server, credentials=operator) as admin:
-        await eventually(lambda: one.broker.replication.copies.slaves)
+        await eventually(lambda: one.broker.replication.replicas.slaves)
         settings = AccountSettings()
         await admin.put_account(address(one), "newcomer", settings, secret_key="its own secret")
         await admin.promote_broker(address(two), force=True)

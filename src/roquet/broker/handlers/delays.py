@@ -17,7 +17,7 @@ def get_all_delay_offsets(broker: Broker, request: Request[AllOffsetsHeader]) ->
     """
     progress, known_version = broker.progress, request.header.known_version
     if known_version is None:
-        levels = progress.levels.value_at(broker.replication.copies.plain_end)
+        levels = progress.levels.value_at(broker.replication.replicas.apache_end)
         return Reply(body=write_body(DelayOffsetTable(offset_table=levels.offset_table)))
     version = progress.version
     header = AllProgressReplyHeader(version=version, epoch=broker.replication.epoch)

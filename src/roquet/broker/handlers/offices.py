@@ -13,9 +13,9 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import answer_later
 from roquet.broker.promotion import promote
-from roquet.broker.replication.epoch_file import Office
-from roquet.broker.replication.replication import Rebirth
-from roquet.broker.replication.trust import Trust
+from roquet.broker.replication.epochs import AssignedRole
+from roquet.broker.replication.replication import RestartAsSlave
+from roquet.broker.replication.secret import SharedSecret
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -32,7 +32,7 @@ _LOOK_AGAIN_S: Final = 0.02
 
 
 def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Reply:
-    trust = _trust(broker)
+    secret = _secret(broker)
     replication = broker.replication
     if not broker.config.is_slave:
         raise _refused("this is the master already")
@@ -42,25 +42,25 @@ def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Rep
     if link is not None and link.master is not None and not request.header.force:
         raise _refused(f"it follows {link.master}, which is alive: demote that first")
     try:
-        trust.epochs.appoint(Office(is_master=True, broker_id=0))
-        promote(broker, trust.epochs.seen + 1)
+        secret.epochs.assign(AssignedRole(is_master=True, broker_id=0))
+        promote(broker, secret.epochs.seen + 1)
     except (StateNotSaved, StoreUnavailable, OSError) as error:
-        replication.begin_again(Rebirth(replication.config.replica_id or 1))
+        replication.request_restart(RestartAsSlave(replication.config.replica_id or 1))
         raise _refused(f"it could not take the office: {error}") from error
     acknowledge = replication.ack_rule.policy.value
     return Reply(header=PromoteBrokerReplyHeader(acknowledge=acknowledge, epoch=replication.epoch))
 
 
 def demote_broker(broker: Broker, request: Request[DemoteBrokerHeader]) -> Parked:
-    trust = _trust(broker)
+    secret = _secret(broker)
     if broker.config.is_slave:
         raise _refused("this is a slave already")
     if request.header.broker_id <= 0:
         raise _refused("a slave has an id above 0")
-    return answer_later(broker, request, lambda: _demoted(broker, trust, request.header))
+    return answer_later(broker, request, lambda: _demoted(broker, secret, request.header))
 
 
-async def _demoted(broker: Broker, trust: Trust, header: DemoteBrokerHeader) -> Reply:
+async def _demoted(broker: Broker, secret: SharedSecret, header: DemoteBrokerHeader) -> Reply:
     broker.store.pause()
     if not header.force and not await _is_copied(broker):
         broker.store.go_on()
@@ -71,17 +71,17 @@ async def _demoted(broker: Broker, trust: Trust, header: DemoteBrokerHeader) -> 
         )
     try:
         if not broker.config.etcd:
-            trust.epochs.appoint(Office(is_master=False, broker_id=header.broker_id))
+            secret.epochs.assign(AssignedRole(is_master=False, broker_id=header.broker_id))
     except StateNotSaved as error:
         broker.store.go_on()
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-    broker.replication.begin_again(Rebirth(header.broker_id))
+    broker.replication.request_restart(RestartAsSlave(header.broker_id))
     return Reply()
 
 
 async def _is_copied(broker: Broker) -> bool:
     """Whether a slave that could become master has everything, soon."""
-    copies = broker.replication.copies
+    replicas = broker.replication.replicas
     deadline_s = broker.clock.monotonic_s() + _CATCH_UP_S_MAX
     while broker.clock.monotonic_s() < deadline_s:
         in_sync = broker.replication.in_sync()
@@ -89,7 +89,7 @@ async def _is_copied(broker: Broker) -> bool:
             slave.replica is not None
             and slave.replica.replica_id in in_sync
             and slave.confirmed_end >= broker.store.log_end
-            for slave in copies.slaves
+            for slave in replicas.slaves
         ):
             return True
         broker.replication.slave_links.wake()
@@ -97,10 +97,10 @@ async def _is_copied(broker: Broker) -> bool:
     return False
 
 
-def _trust(broker: Broker) -> Trust:
-    if broker.replication.trust is None:
+def _secret(broker: Broker) -> SharedSecret:
+    if broker.replication.secret is None:
         raise _refused("it has no replication.secretFile, so there are no epochs")
-    return broker.replication.trust
+    return broker.replication.secret
 
 
 def _refused(remark: str) -> Refused:

@@ -122,7 +122,9 @@ def get_all_consumer_offsets(broker: Broker, request: Request[AllOffsetsHeader])
     known_version = request.header.known_version
     if known_version is None:
         # Slaves of Apache use what it says of transactions as it is.
-        return Reply(body=write_body(broker.offsets.snapshot(broker.replication.copies.plain_end)))
+        return Reply(
+            body=write_body(broker.offsets.snapshot(broker.replication.replicas.apache_end))
+        )
     version = broker.offsets.version
     header = AllOffsetsReplyHeader(version=version)
     if known_version == version:

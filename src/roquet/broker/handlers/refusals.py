@@ -18,7 +18,7 @@ def check_takes_messages(broker: Broker, command: Command) -> None:
         is_new = command.version >= VERSION_5_0_0
         code = ResponseCode.SYSTEM_BUSY if is_new else ResponseCode.SERVICE_NOT_AVAILABLE
         raise Refused(code, "this is a slave: messages are taken by its master")
-    if not broker.replication.copies.may_acknowledge():
+    if not broker.replication.replicas.may_acknowledge():
         raise Refused(
             ResponseCode.SERVICE_NOT_AVAILABLE, "this master may not be the master any more"
         )

@@ -23,7 +23,7 @@ def _as_master(broker: Broker) -> HaStatus:
             slave_ack_offset=slave.confirmed_end,
             transfer_from_where=slave.sent_end,
         )
-        for slave in broker.replication.copies.slaves
+        for slave in broker.replication.replicas.slaves
     ]
     return HaStatus(
         master=True,

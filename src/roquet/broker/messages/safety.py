@@ -44,7 +44,7 @@ from typing import Any, Final, final
 
 import msgspec
 
-from roquet.broker.replication.copies import EVERYTHING, Copies, do_nothing
+from roquet.broker.replication.replica_progress import EVERYTHING, ReplicaProgress, do_nothing
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
@@ -140,7 +140,7 @@ class Safety:
         *,
         is_awaited: bool,
         on_safe: Callable[[int], None] = lambda _end: None,
-        copies: Copies | None = None,
+        copies: ReplicaProgress | None = None,
         copy_timeout_s: float = 0.0,
         on_copy_awaited: Callable[[], None] = do_nothing,
     ) -> None:

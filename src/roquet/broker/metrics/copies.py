@@ -61,7 +61,7 @@ def measure_copies(broker: Broker, own: Labels, into: Exposition) -> Iterator[No
         return
     lags = {
         slave.address: max(0, broker.store.log_end - slave.confirmed_end)
-        for slave in replication.copies.slaves
+        for slave in replication.replicas.slaves
     }
     into.add(SLAVES, own, len(lags))
     into.add(IN_SYNC, own, len(replication.in_sync() - {config.replica_id}))

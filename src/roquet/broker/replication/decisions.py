@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.epochs import EpochHistory, LogPlace, common_end
 from roquet.broker.replication.errors import (
     CutRefused,
@@ -12,6 +11,7 @@ from roquet.broker.replication.errors import (
     SlaveBehind,
 )
 from roquet.broker.replication.handshake import Admission, Registration
+from roquet.broker.replication.in_sync import AckRule
 from roquet.protocol.bodies.group_config import GroupConfig
 
 MASTER_ID: Final = 0

@@ -10,12 +10,33 @@ same up to there. (Without etcd, two masters that do not see each other may come
 
 What lies before the first epoch that is known counts as epoch 0: it was written before there were
 any.
+
+`EpochFile` is what a broker remembers of them: `epochs.json`, beside the log.
+
+    {"author": "9f27...", "seen": 7, "starts": [[3, 0, "51aa..."], [7, 40960, "9f27..."]],
+     "office": {"is_master": true, "broker_id": 0},
+     "ack_rule": {"policy": "one", "broker_count": 3}}
+
+A broker that starts an epoch, or continues the log of one, records it here before it writes the
+first byte. So the file may name an epoch that has nothing in the log, but never lack one that has.
+`author` is the random name of this store. `office` is the role that an operator has assigned, which
+overrides the settings. `ack_rule` is that of the last master this broker followed. `has_electorate`
+means that etcd had a record of this broker name: if it is gone, etcd has lost its data.
+`has_founded` means that `--found` was obeyed, and has been given at every start since.
 """
 
+import os
 from itertools import takewhile
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple, final
 
 import msgspec
+from msgspec.structs import replace
+
+from roquet.broker.replication.in_sync import AckRule
+from roquet.disk import Disk
+from roquet.errors import RoquetError
+from roquet.state_file import StateFile
 
 
 class Epoch(msgspec.Struct, frozen=True):
@@ -87,3 +108,123 @@ def common_end(history: EpochHistory, end: int, other_history: EpochHistory, oth
     starts = {each.start for each in (*history.starts, *other_history.starts)}
     ends = sorted({shorter, *(each for each in starts if each < shorter)}, reverse=True)
     return next((each for each in ends if history.at(each) == other_history.at(each)), 0)
+
+
+FILE_NAME: Final = "epochs.json"
+
+
+class AssignedRole(msgspec.Struct, frozen=True):
+    is_master: bool
+    broker_id: int
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    author: str
+    seen: int = 0
+    starts: tuple[EpochStart, ...] = ()
+    assigned_role: AssignedRole | None = msgspec.field(default=None, name="office")
+    ack_rule: AckRule | None = None
+    has_electorate: bool = False
+    has_founded: bool = False
+
+
+class _BadEpochs(RoquetError):
+    """The file does not say what it should."""
+
+
+@final
+class EpochFile:
+    """Belongs to the event loop. Everything that changes it raises StateNotSaved."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        """Raises BadStateFile: to go on without it could mix up two logs."""
+        self._file = StateFile(disk, root / FILE_NAME)
+        self._remembered = self._file.load(_parsed) or _Remembered(os.urandom(8).hex())
+
+    @property
+    def history(self) -> EpochHistory:
+        return EpochHistory(self._remembered.starts)
+
+    @property
+    def author(self) -> str:
+        return self._remembered.author
+
+    @property
+    def seen(self) -> int:
+        """The latest epoch that this broker has heard of."""
+        return max(self._remembered.seen, self.history.latest)
+
+    @property
+    def assigned_role(self) -> AssignedRole | None:
+        return self._remembered.assigned_role
+
+    @property
+    def ack_rule(self) -> AckRule | None:
+        """Of the last master that this broker has followed; None if it told none."""
+        return self._remembered.ack_rule
+
+    @property
+    def has_electorate(self) -> bool:
+        return self._remembered.has_electorate
+
+    def note_electorate(self) -> None:
+        """etcd has a record of who is in sync."""
+        self._save(replace(self._remembered, has_electorate=True))
+
+    @property
+    def has_founded(self) -> bool:
+        return self._remembered.has_founded
+
+    def note_founded(self, *, is_founded: bool) -> None:
+        self._save(replace(self._remembered, has_founded=is_founded))
+
+    def see(self, epoch: int) -> None:
+        """There is a master of that epoch."""
+        if epoch > self.seen:
+            self._save(replace(self._remembered, seen=epoch))
+
+    def begin(self, epoch: int, start: int) -> None:
+        """This broker is the master of that epoch, and appends from there on."""
+        history = self.history.begun(epoch, start, self.author)
+        self._save(replace(self._remembered, starts=history.starts))
+
+    def follow(
+        self, epoch: int, starts: tuple[EpochStart, ...], ack_rule: AckRule | None = None
+    ) -> None:
+        """The log goes on with that of a master, which has these epochs and this rule."""
+        changed = replace(
+            self._remembered,
+            seen=max(self.seen, epoch),
+            starts=starts,
+            ack_rule=ack_rule or self._remembered.ack_rule,
+        )
+        self._save(changed)
+
+    def cut(self, end: int) -> None:
+        """The log was cut there. What was heard of is not forgotten."""
+        starts = self.history.before(end).starts
+        self._save(replace(self._remembered, seen=self.seen, starts=starts))
+
+    def assign(self, role: AssignedRole) -> None:
+        self._save(replace(self._remembered, assigned_role=role))
+
+    def be_succeeded(self, epoch: int, *, slave_id: int) -> None:
+        """Another broker is the master of that later epoch: this one starts as a slave now."""
+        seen = max(self.seen, epoch)
+        role = AssignedRole(is_master=False, broker_id=slave_id)
+        self._save(replace(self._remembered, seen=seen, assigned_role=role))
+
+    def _save(self, remembered: _Remembered) -> None:
+        if remembered != self._remembered:
+            self._file.save(msgspec.json.encode(remembered))
+            self._remembered = remembered
+
+
+def _parsed(content: bytes) -> _Remembered:
+    try:
+        remembered = msgspec.json.decode(content, type=_Remembered)
+    except msgspec.MsgspecError as error:
+        raise _BadEpochs(str(error)) from None
+    if not is_history(remembered.starts):
+        raise _BadEpochs("its epochs do not follow one another")
+    return remembered

@@ -18,16 +18,26 @@ The Hello has only its own nonce to sign. A Registration is fresh because it is 
 master's nonce, an answer because it is signed with the slave's.
 """
 
+import asyncio
 import os
+from collections.abc import Callable
 from struct import Struct
 from types import ModuleType
 from typing import Final, TypeVar, final
 
 import msgspec
 
-from roquet.broker.replication.acknowledging import AckRule
 from roquet.broker.replication.epochs import EpochStart, is_history
-from roquet.broker.replication.errors import BadHandshake, NotTrusted
+from roquet.broker.replication.errors import (
+    BadHandshake,
+    LinkClosed,
+    LinkError,
+    NotTrusted,
+    Outdated,
+    Rejected,
+)
+from roquet.broker.replication.in_sync import AckRule
+from roquet.net.wire import Wire
 
 MAGIC: Final = b"\xffROQUET\x01"
 NONCE_SIZE: Final = 16
@@ -35,6 +45,7 @@ PROOF_SIZE: Final = 32
 BODY_SIZE_MAX: Final = 1 << 20
 _SIZE: Final = Struct(">i")
 SIZE_SIZE: Final = _SIZE.size
+TIMEOUT_S: Final = 10.0
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
@@ -132,3 +143,92 @@ def _hmac() -> ModuleType:
     import hmac  # noqa: PLC0415
 
     return hmac
+
+
+async def greet_master(
+    wire: Wire,
+    secret: bytes,
+    *,
+    cluster: str,
+    broker_name: str,
+    replica_id: int,
+    registration: Callable[[], Registration],
+) -> Admission:
+    """As a slave. Raises LinkError, TlsRefused and OSError, such as TimeoutError."""
+    seal = Seal(secret)
+    seal.slave_nonce = new_nonce()
+    hello = Hello(cluster, broker_name, replica_id, seal.slave_nonce)
+    async with asyncio.timeout(TIMEOUT_S):
+        await wire.send_all(MAGIC + seal.sealed(hello))
+        seal.master_nonce = (await _received(wire, seal, Greeting)).nonce
+        own = registration()
+        await wire.send_all(seal.sealed(own))
+        answer = await _received(wire, seal, Admission, Rejection)
+    if isinstance(answer, Rejection):
+        raise Rejected(answer.reason)
+    assert isinstance(answer, Admission), "it is of one of the two kinds"
+    if answer.epoch < own.seen_epoch:
+        raise Outdated(answer.epoch, own.seen_epoch)
+    if answer.go_on_at > own.log_end:
+        raise BadHandshake(f"nothing goes on at {answer.go_on_at} here")
+    return answer
+
+
+class Greeted(msgspec.Struct, frozen=True):
+    """Whom a master has let in, and where it goes on."""
+
+    hello: Hello
+    registration: Registration
+    admission: Admission
+
+
+async def greet_slave(
+    wire: Wire,
+    secret: bytes,
+    *,
+    cluster: str,
+    broker_name: str,
+    admit: Callable[[Hello, Registration], Admission],
+) -> Greeted:
+    """As a master, after MAGIC was read. `admit` raises LinkError, which the slave is told.
+
+    Raises LinkError, TlsRefused and OSError, such as TimeoutError.
+    """
+    seal = Seal(secret)
+    async with asyncio.timeout(TIMEOUT_S):
+        hello = await _received(wire, seal, Hello)
+        seal.slave_nonce = hello.nonce
+        nonce = new_nonce()
+        await wire.send_all(seal.sealed(Greeting(nonce)))
+        seal.master_nonce = nonce
+        registration = await _received(wire, seal, Registration)
+        try:
+            if (hello.cluster, hello.broker_name) != (cluster, broker_name):
+                raise Rejected(
+                    f"this is {broker_name} of {cluster}, not {hello.broker_name} of"
+                    f" {hello.cluster}"
+                )
+            admission = admit(hello, registration)
+        except LinkError as error:
+            await wire.send_all(seal.sealed(Rejection(str(error))))
+            raise
+        await wire.send_all(seal.sealed(admission))
+    return Greeted(hello, registration, admission)
+
+
+async def received_exactly(wire: Wire, size: int) -> bytes:
+    """Raises LinkClosed, TlsRefused and OSError."""
+    found = bytearray(size)
+    rest = memoryview(found)
+    while rest:
+        received = await wire.receive_into(rest)
+        if not received:
+            raise LinkClosed("it has closed the link; its log says why")
+        rest = rest[received:]
+    return bytes(found)
+
+
+async def _received(wire: Wire, seal: Seal, *kinds: type[M]) -> M:
+    size = body_size(await received_exactly(wire, SIZE_SIZE))
+    rest = await received_exactly(wire, size + PROOF_SIZE)
+    return seal.opened(rest[:size], rest[size:], *kinds)

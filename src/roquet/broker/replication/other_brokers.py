@@ -12,7 +12,7 @@ import msgspec
 
 from roquet.access.own_account import OwnAccount, request_of
 from roquet.broker.registration import OwnIdentity
-from roquet.broker.replication.copies import do_nothing
+from roquet.broker.replication.replica_progress import do_nothing
 from roquet.broker.settings.config import BrokerRole
 from roquet.errors import RoquetError
 from roquet.net.peers import Peers

@@ -8,12 +8,11 @@ from typing import final
 
 import msgspec
 
-from roquet.broker.replication.acknowledging import AckRule
-from roquet.broker.replication.following import MasterLink
-from roquet.broker.replication.in_sync import LagBound, is_near
+from roquet.broker.replication.in_sync import AckRule, LagBound, is_near
 from roquet.broker.replication.lease import Lease
+from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.other_brokers import OtherBrokers
-from roquet.broker.replication.sending import SlaveLinks
+from roquet.broker.replication.slave import MasterLink
 from roquet.broker.replication.succession import Succession, SuccessionWatch
 from roquet.broker.replication.tables import SlaveTables, TableCopy
 from roquet.broker.settings.config import BrokerConfig
@@ -25,7 +24,7 @@ from roquet.store.message_store import MessageStore
 log = logging.getLogger(__name__)
 
 
-class Rebirth(msgspec.Struct, frozen=True):
+class RestartAsSlave(msgspec.Struct, frozen=True):
     """How a broker has to begin again: as a slave, and perhaps without the end of its log."""
 
     broker_id: int
@@ -52,14 +51,14 @@ class Replication:
         self.config = config
         self._clock = clock
         self._store = store
-        self.trust = slave_links.trust
+        self.secret = slave_links.secret
         self.slave_links = slave_links
         self.others = others
         # Where epochs are not made by etcd: whether this master was succeeded by another one.
         self.succession = SuccessionWatch(clock, others, lambda: self.epoch)
         # With etcd: whether this broker may act on what it knows of elections.
         self.lease: Lease | None = None
-        self.copies = slave_links.copies
+        self.replicas = slave_links.replicas
         # Of a slave, as the name servers or etcd said last; None before they knew one.
         self.master_address: str | None = None
         self.master_ha_address: str | None = None
@@ -68,7 +67,9 @@ class Replication:
         self.tables_wanted = asyncio.Event()
         self.following: list[asyncio.Task[None] | None] = []
         # Set by whoever finds that this broker cannot go on as it is; see `life`.
-        self.rebirth: asyncio.Future[Rebirth] = asyncio.get_running_loop().create_future()
+        self.restart_request: asyncio.Future[RestartAsSlave] = (
+            asyncio.get_running_loop().create_future()
+        )
         self.table_copy = TableCopy(
             peers, config.own_account, tables, lambda: self.master_address, self._is_followed
         )
@@ -79,7 +80,7 @@ class Replication:
                 store,
                 master_address=lambda: config.ha_master_address or self.master_ha_address,
                 on_grown=on_grown,
-                trust=self.trust,
+                secret=self.secret,
                 on_diverged=self._cut,
                 # As calls to the master's other ports are.
                 tls=peers.tls,
@@ -94,12 +95,12 @@ class Replication:
         """
         if self.config.is_slave:
             return self._store.stored_end
-        return min(self._store.synced_end, self.copies.shown_end)
+        return min(self._store.synced_end, self.replicas.shown_end)
 
     @property
     def epoch(self) -> int:
         """Of the master that wrote last here; 0 without epochs."""
-        return 0 if self.trust is None else self.trust.epochs.history.latest
+        return 0 if self.secret is None else self.secret.epochs.history.latest
 
     @property
     def obstacle(self) -> str | None:
@@ -117,10 +118,10 @@ class Replication:
 
     def step_down(self, succession: Succession) -> None:
         """Another broker is the master of a later epoch. Raises StateNotSaved."""
-        assert self.trust is not None, "without epochs nobody is succeeded"
-        if self.rebirth.done():
+        assert self.secret is not None, "without epochs nobody is succeeded"
+        if self.restart_request.done():
             return
-        self.trust.epochs.be_succeeded(succession)
+        self.secret.epochs.be_succeeded(succession.by.epoch, slave_id=succession.free_id)
         log.warning(
             "%s is the master of %s in epoch %d, this broker was it in epoch %d: it becomes slave"
             " %d, and keeps what only it has in divergent/",
@@ -130,11 +131,11 @@ class Replication:
             self.epoch,
             succession.free_id,
         )
-        self.begin_again(Rebirth(succession.free_id))
+        self.request_restart(RestartAsSlave(succession.free_id))
 
-    def begin_again(self, rebirth: Rebirth) -> None:
-        if not self.rebirth.done():
-            self.rebirth.set_result(rebirth)
+    def request_restart(self, restart: RestartAsSlave) -> None:
+        if not self.restart_request.done():
+            self.restart_request.set_result(restart)
 
     def stop_following(self) -> None:
         """The log grows no more, from this very moment on."""
@@ -149,13 +150,13 @@ class Replication:
     def lead(self, config: BrokerConfig) -> None:
         """As the master that `config` describes. Raises OSError when slaves cannot connect."""
         self.config = config
-        self.copies.require(config.copies_needed - 1)
+        self.replicas.require(config.replicas_needed - 1)
         self.slave_links.start(config)
 
     @property
     def ack_rule(self) -> AckRule:
         """What senders are promised, or would be if this slave were the master."""
-        learned = None if self.trust is None else self.trust.epochs.ack_rule
+        learned = None if self.secret is None else self.secret.epochs.ack_rule
         return self.config.own_ack_rule or learned or self.config.ack_rule
 
     def runtime_entries(self) -> dict[str, str]:
@@ -164,7 +165,7 @@ class Replication:
             "brokerRole": self.config.role.value,
             "replicationEpoch": str(self.epoch),
             "replicationAcknowledge": self.ack_rule.policy.value,
-            "replicationProblem": self.obstacle or self.copies.duplicate or "",
+            "replicationProblem": self.obstacle or self.replicas.duplicate or "",
         }
         link = self.master_link
         if link is not None:
@@ -177,7 +178,7 @@ class Replication:
 
     def _entries_of_slaves(self) -> dict[str, str]:
         log_end, now_s = self._store.log_end, self._clock.monotonic_s()
-        slaves = self.copies.slaves
+        slaves = self.replicas.slaves
         lags = [log_end - slave.confirmed_end for slave in slaves]
         lag_s = min((slave.lag_s(log_end, now_s) for slave in slaves), default=0.0)
         return {
@@ -190,20 +191,20 @@ class Replication:
 
     def in_sync(self) -> frozenset[int]:
         """The ids of those that are: as etcd has it or, without it, as far as can be seen here."""
-        if self.copies.members is not None:
-            return frozenset(each.replica_id for each in self.copies.members)
+        if self.replicas.members is not None:
+            return frozenset(each.replica_id for each in self.replicas.members)
         bound = LagBound(self.config.ha_lag_size_max, inf)
         log_end, now_s = self._store.log_end, self._clock.monotonic_s()
         return frozenset(
             each.replica.replica_id
-            for each in self.copies.followers()
+            for each in self.replicas.replica_states()
             if each.is_linked and is_near(each, log_end, now_s, bound)
         ) | {self.config.replica_id}
 
     def _is_followed(self, epoch: int) -> bool:
         """Whether the log here is that of a master of this epoch, as far as it goes."""
         link = self.master_link
-        return link is not None and (self.trust is None or link.epoch == epoch)
+        return link is not None and (self.secret is None or link.epoch == epoch)
 
     def _linked(self) -> None:
         """By another link than before, perhaps to another master: its tables are wanted."""
@@ -211,4 +212,4 @@ class Replication:
         self.tables_wanted.set()
 
     def _cut(self, end: int) -> None:
-        self.begin_again(Rebirth(self.config.broker_id, end))
+        self.request_restart(RestartAsSlave(self.config.broker_id, end))

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.broker.errors import ConfigError, NotChangeable
-from roquet.broker.replication.acknowledging import AckPolicy
+from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings import kinds as kind
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.settings.harmless import HARMLESS, THREADS

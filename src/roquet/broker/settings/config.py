@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from roquet.access.own_account import OwnAccount
 from roquet.broker.ports import HA_PORT_DISTANCE
-from roquet.broker.replication.acknowledging import AckPolicy, AckRule
+from roquet.broker.replication.in_sync import AckPolicy, AckRule
 from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls.settings import TlsFiles, TlsSettings
@@ -105,7 +105,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # When a send is acknowledged; None leaves it to `role`.
     ack_policy: AckPolicy | None = None  # replication.acknowledge
     # How many brokers of this name there are, for a quorum of them.
-    replica_count: int = 3  # replication.copies
+    replica_count: int = 3  # replication.replicas
     # How long a slave may be behind and still count as in sync; `ha_lag_size_max` counts, too.
     lag_s_max: int = 10  # replication.lagSeconds
     # Where etcd is. With it, another broker steps in for a lost master.
@@ -222,13 +222,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.own_ack_rule or AckRule(AckPolicy.ASYNC, self.replica_count)
 
     @property
-    def copies_needed(self) -> int:
+    def replicas_needed(self) -> int:
         """How many brokers must have a message before it is acknowledged, this one among them."""
-        return self.ack_rule.copies_needed
+        return self.ack_rule.replicas_needed
 
     @property
     def waits_for_slaves(self) -> bool:
-        return self.copies_needed > 1
+        return self.replicas_needed > 1
 
     def as_master(self, learned: AckRule | None = None) -> "BrokerConfig":
         """`learned` is the rule of the last master, for a slave without one of its own.

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from roquet.broker.errors import ConfigError
-from roquet.broker.replication.acknowledging import AckPolicy
+from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 
 SECRET_SIZE_MIN: Final = 16

@@ -3,7 +3,7 @@
 import pytest
 
 from roquet.broker.delays.slice import DeliverySlice
-from roquet.broker.replication.copies import Slave
+from roquet.broker.replication.replica_progress import Slave
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
 from roquet.protocol.bodies.offset_table import (
@@ -73,15 +73,15 @@ async def test_a_slave_of_ours_is_told_for_which_log_all_of_it_is_true(
 async def test_a_slave_of_apache_is_told_what_is_true_for_the_log_that_it_has(
     bed: BrokerBed, client: BedClient
 ) -> None:
-    levels, copies = bed.broker.progress.levels, bed.broker.replication.copies
+    levels, replicas = bed.broker.progress.levels, bed.broker.replication.replicas
     for offset in (5, 6):
         levels.propose(DelayOffsetTable(offset_table={1: offset}), offset * 100)
         levels.confirm(offset * 100)
     slave = Slave("somewhere:1", 599, 599)
-    copies.join(slave)
+    replicas.join(slave)
     reply = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET, NoFields())
     assert reply.body == b'{"offsetTable":{"1":5}}'
-    copies.confirm(slave, 600)
+    replicas.confirm(slave, 600)
     reply = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET, NoFields())
     assert reply.body == b'{"offsetTable":{"1":6}}'
 

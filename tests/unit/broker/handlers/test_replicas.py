@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.replication.copies import Slave
+from roquet.broker.replication.replica_progress import Slave
 from roquet.broker.settings.config import BrokerRole
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
@@ -32,7 +32,7 @@ async def status(client: BedClient) -> HaStatus:
 
 async def test_a_master_names_its_slaves(bed: BrokerBed, client: BedClient) -> None:
     end = bed.put().size
-    bed.broker.replication.copies.join(Slave("10.1.2.3:4", 10, 20))
+    bed.broker.replication.replicas.join(Slave("10.1.2.3:4", 10, 20))
     found = await status(client)
     assert found.master
     assert (found.master_commit_log_max_offset, found.in_sync_slave_nums) == (end, 1)
@@ -55,7 +55,7 @@ async def runtime_values(client: BedClient) -> dict[str, str]:
 async def test_operators_see_the_role_and_the_lag(bed: BrokerBed, client: BedClient) -> None:
     end = bed.put().size
     assert (await runtime_values(client))["slaveCount"] == "0"
-    bed.broker.replication.copies.join(Slave("10.1.2.3:4", 10, 20))
+    bed.broker.replication.replicas.join(Slave("10.1.2.3:4", 10, 20))
     values = await runtime_values(client)
     assert values["brokerRole"] == "ASYNC_MASTER"
     assert (values["slaveCount"], values["slaveLagBytes"]) == ("1", str(end - 10))

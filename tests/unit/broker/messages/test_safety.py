@@ -8,8 +8,8 @@ from threading import Thread
 import pytest
 
 from roquet.broker.messages.safety import Late, Safety
-from roquet.broker.replication.copies import EVERYTHING, Copies, Slave
 from roquet.broker.replication.in_sync import Replica
+from roquet.broker.replication.replica_progress import EVERYTHING, ReplicaProgress, Slave
 from roquet.net.errors import Refused
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
@@ -357,7 +357,7 @@ class CopiedLine(Line):
         super().__init__(bed, is_awaited=is_disk_awaited)
         self.log_end = 1000
         self.wake_count = 0
-        self.copies = Copies(10_000, lambda: self.log_end)
+        self.copies = ReplicaProgress(10_000, lambda: self.log_end)
         self.safety = Safety(
             self.clock,
             TIMEOUT_S,
@@ -489,7 +489,7 @@ async def test_readers_see_what_a_slave_has_and_everything_without_one(
 
 async def test_who_may_not_be_master_any_more_tells_nobody_anything(bed: BrokerBed) -> None:
     is_master = True
-    copies = Copies(1000, lambda: 100, slaves_needed=0)
+    copies = ReplicaProgress(1000, lambda: 100, slaves_needed=0)
     copies.lead(frozenset({Replica(1, "store")}), lambda: is_master)
     line = Line(bed)
     safety = line.safety = Safety(

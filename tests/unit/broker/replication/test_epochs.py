@@ -1,17 +1,23 @@
 """Up to where two logs are the same, by who wrote what."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.replication.epochs import (
+    FILE_NAME,
+    AssignedRole,
     Epoch,
+    EpochFile,
     EpochHistory,
     EpochStart,
     common_end,
     is_history,
 )
+from roquet.state_file import BadStateFile
+from tests.support.quick_disk import QuickDisk
 
 
 def history(*entries: tuple[int, int, str]) -> EpochHistory:
@@ -113,3 +119,44 @@ def test_what_is_in_common_is_found_wherever_two_logs_part(
     one, other, end = logs
     assert is_history(history_of(one).starts)
     assert common_end(history_of(one), len(one), history_of(other), len(other)) == end
+
+
+def remembered(root: Path) -> EpochFile:
+    return EpochFile(QuickDisk(), root)
+
+
+def test_a_new_store_has_a_name_of_its_own_and_no_epochs(tmp_path: Path) -> None:
+    one, other = remembered(tmp_path / "one"), remembered(tmp_path / "other")
+    assert one.author != other.author
+    assert (one.seen, one.history.latest, one.assigned_role) == (0, 0, None)
+
+
+def test_everything_survives(tmp_path: Path) -> None:
+    epochs = remembered(tmp_path)
+    epochs.begin(3, 100)
+    epochs.assign(AssignedRole(is_master=False, broker_id=2))
+    epochs.see(9)
+    again = remembered(tmp_path)
+    assert again.author == epochs.author
+    assert again.history.starts == (EpochStart(3, 100, epochs.author),)
+    assert (again.seen, again.assigned_role) == (9, AssignedRole(is_master=False, broker_id=2))
+
+
+def test_what_was_heard_of_is_not_forgotten_with_the_end_of_the_log(tmp_path: Path) -> None:
+    epochs = remembered(tmp_path)
+    epochs.begin(3, 100)
+    epochs.cut(100)
+    assert (epochs.history.latest, epochs.seen) == (0, 3)
+    assert remembered(tmp_path).seen == 3
+
+
+def test_a_slave_has_the_epochs_of_its_master(tmp_path: Path) -> None:
+    epochs = remembered(tmp_path)
+    epochs.follow(7, (EpochStart(3, 0, "a"), EpochStart(7, 50, "b")))
+    assert epochs.history.at(51).number == epochs.seen == 7
+
+
+def test_a_file_that_cannot_be_right_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text('{"author":"a","starts":[[2,5],[1,9]]}')
+    with pytest.raises(BadStateFile, match="do not follow"):
+        remembered(tmp_path)

@@ -6,9 +6,12 @@ import pytest
 
 from roquet.broker.replication.in_sync import (
     ANY_STORE,
-    Follower,
+    AckPolicy,
+    AckRule,
     LagBound,
     Replica,
+    ReplicaState,
+    end_at_replicas,
     is_in_set,
     is_near,
     next_members,
@@ -30,8 +33,8 @@ def numbers(members: frozenset[Replica]) -> set[int]:
 
 def follower(
     replica_id: int, end: int = LOG_END, *, caught_up_at_s: float = NOW_S, is_linked: bool = True
-) -> Follower:
-    return Follower(store_of(replica_id), end, caught_up_at_s, is_linked)
+) -> ReplicaState:
+    return ReplicaState(store_of(replica_id), end, caught_up_at_s, is_linked)
 
 
 @pytest.mark.parametrize(
@@ -46,16 +49,16 @@ def follower(
     ],
     ids=["near", "too much", "long ago", "too long ago", "has all of it", "had, but is gone"],
 )
-def test_near_is_by_size_and_by_time(each: Follower, *, expected: bool) -> None:
+def test_near_is_by_size_and_by_time(each: ReplicaState, *, expected: bool) -> None:
     assert is_near(each, LOG_END, NOW_S, BOUND) is expected
 
 
-def wanted(members: set[int], *followers: Follower) -> set[int]:
+def wanted(members: set[int], *states: ReplicaState) -> set[int]:
     return numbers(
         wanted_members(
             store_of(1),
             set(map(store_of, members)),
-            followers,
+            states,
             log_end=LOG_END,
             now_s=NOW_S,
             bound=BOUND,
@@ -78,7 +81,7 @@ def test_a_member_that_is_behind_goes() -> None:
 
 
 def following(
-    members: set[int], wanted: set[int], ends: dict[int, int], *, copies: int = 2
+    members: set[int], wanted: set[int], ends: dict[int, int], *, replicas_needed: int = 2
 ) -> set[int]:
     return numbers(
         next_members(
@@ -86,7 +89,7 @@ def following(
             frozenset(map(store_of, wanted)),
             ends={store_of(each): end for each, end in ends.items()},
             acknowledged_end=100,
-            copies=copies,
+            replicas_needed=replicas_needed,
         )
     )
 
@@ -98,7 +101,7 @@ def test_whoever_comes_in_must_have_what_was_acknowledged() -> None:
 
 
 def test_where_nothing_is_promised_everybody_near_comes_in() -> None:
-    assert following({1}, {1, 2}, {1: 100, 2: 99}, copies=1) == {1, 2}
+    assert following({1}, {1, 2}, {1: 100, 2: 99}, replicas_needed=1) == {1, 2}
 
 
 def test_a_set_shrinks_only_when_those_who_stay_have_what_was_acknowledged() -> None:
@@ -133,8 +136,25 @@ def test_an_empty_store_does_not_take_the_place_of_the_one_it_replaces() -> None
             frozenset({store_of(1), new}),
             ends=ends | {new: end},
             acknowledged_end=100,
-            copies=2,
+            replicas_needed=2,
         )
 
     assert new not in following(99)
     assert following(100) == {store_of(1), new}
+
+
+@pytest.mark.parametrize(
+    ("policy", "counts"),
+    [
+        (AckPolicy.ASYNC, [1, 1, 1, 1, 1]),
+        (AckPolicy.ONE, [2, 2, 2, 2, 2]),
+        (AckPolicy.QUORUM, [1, 2, 2, 3, 3]),
+    ],
+)
+def test_a_policy_says_how_many_have_it(policy: AckPolicy, counts: list[int]) -> None:
+    assert [AckRule(policy, count).replicas_needed for count in range(1, 6)] == counts
+
+
+@pytest.mark.parametrize(("needed", "end"), [(1, 90), (2, 70), (3, 50), (4, 0)])
+def test_as_many_slaves_have_the_log_up_to_there(needed: int, end: int) -> None:
+    assert end_at_replicas([70, 90, 50], needed) == end

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from roquet import AsyncProducer, AsyncPullConsumer, Message, StartFrom
-from roquet.broker.replication.copies import Slave
+from roquet.broker.replication.replica_progress import Slave
 from roquet.broker.settings.config import BrokerRole
 from roquet.client.errors import NotYetSafe
 from roquet.testing import Cluster
@@ -79,7 +79,7 @@ async def test_a_sync_master_answers_when_its_slave_has_the_message() -> None:
     async with Cluster(replicas=1, settings={"brokerRole": "SYNC_MASTER"}) as cluster:
         topic = await cluster.new_topic(queues=1)
         slave = cluster._brokers[SLAVE]
-        await eventually(lambda: cluster._brokers["broker-a"].replication.copies.slaves)
+        await eventually(lambda: cluster._brokers["broker-a"].replication.replicas.slaves)
         async with AsyncProducer(cluster.name_server, "producers") as producer:
             for number in range(10):
                 receipt = await producer.send(Message(topic, b"%d" % number))
@@ -93,7 +93,7 @@ async def test_a_sync_master_without_a_slave_stores_and_says_that_it_is_not_safe
     async with Cluster(replicas=1, settings=settings) as cluster:
         topic = await cluster.new_topic(queues=1)
         await cluster.stop_broker(SLAVE)
-        await eventually(lambda: not cluster._brokers["broker-a"].replication.copies.slaves)
+        await eventually(lambda: not cluster._brokers["broker-a"].replication.replicas.slaves)
         async with AsyncProducer(cluster.name_server, "producers") as producer:
             with pytest.raises(NotYetSafe, match="no replica"):
                 await producer.send(Message(topic, b"alone"))
@@ -151,12 +151,12 @@ async def test_progress_is_safe_where_slaves_have_it_if_they_are_waited_for(
     async with broker_bed(tmp_path, role=role) as bed:
         store, replication = bed.broker.store, bed.broker.replication
         slave = Slave("somewhere:1", 0, 0)
-        replication.copies.join(slave)
+        replication.replicas.join(slave)
         if role is not BrokerRole.SLAVE:
             bed.put(b"what no slave has")
             store.sync_soon()
             await eventually(lambda: store.synced_end == store.log_end)
         end = store.log_end
         assert replication.safe_end == (0 if confirmed else end)
-        replication.copies.confirm(slave, end)
+        replication.replicas.confirm(slave, end)
         assert replication.safe_end == end

@@ -332,7 +332,7 @@ async def test_without_a_secret_a_slave_makes_topics_of_queues(place: SecretPlac
     common = {"replication_secret_file": None, "ack_policy": None}
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, **common)
     two = await place.start("two", BrokerRole.SLAVE, 2, **common)
-    await eventually(lambda: one.broker.replication.copies.slaves)
+    await eventually(lambda: one.broker.replication.replicas.slaves)
     await eventually(lambda: two.broker.topics.version == one.broker.topics.version)
     one.broker.topics.update(ORDERS)
     for queue_id in (0, 5):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.errors import ConfigError
-from roquet.broker.replication.acknowledging import AckPolicy, AckRule
+from roquet.broker.replication.in_sync import AckPolicy, AckRule
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.settings.replication import read_secret
@@ -78,7 +78,7 @@ def test_a_policy_is_named_or_follows_from_the_role(
     settings: dict[str, str], policy: AckPolicy, copies: int
 ) -> None:
     found = read_config(settings, Path("/nowhere"))[0]
-    assert (found.ack_rule.policy, found.copies_needed) == (policy, copies)
+    assert (found.ack_rule.policy, found.replicas_needed) == (policy, copies)
 
 
 def test_a_slave_that_is_promoted_acknowledges_as_its_policy_says() -> None:
@@ -91,9 +91,9 @@ def test_a_slave_without_a_policy_takes_that_of_its_master() -> None:
     slave = config(brokerRole="SLAVE", brokerId="2")
     assert slave.own_ack_rule is None
     master = slave.as_master(AckRule(AckPolicy.QUORUM, 5))
-    assert (master.role, master.copies_needed) == (BrokerRole.SYNC_MASTER, 3)
+    assert (master.role, master.replicas_needed) == (BrokerRole.SYNC_MASTER, 3)
     named = config(brokerRole="SLAVE", brokerId="2", replication__acknowledge="one")
-    assert named.as_master(AckRule(AckPolicy.ASYNC, 3)).copies_needed == 2
+    assert named.as_master(AckRule(AckPolicy.ASYNC, 3)).replicas_needed == 2
 
 
 def test_a_sync_master_that_steps_down_stays_sync() -> None:

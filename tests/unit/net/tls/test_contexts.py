@@ -1,4 +1,4 @@
-"""Whom servers trust, what they show, and what becomes of files that cannot be used."""
+"""Whom servers secret, what they show, and what becomes of files that cannot be used."""
 
 import asyncio
 import ssl

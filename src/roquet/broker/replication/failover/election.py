@@ -11,40 +11,14 @@ from a backup, is recognised by that, and never takes the office.
 
 from collections.abc import Iterable
 from enum import Enum
-
-import msgspec
+from typing import NamedTuple
 
 from roquet.broker.replication.epochs import START, LogPlace
-from roquet.broker.replication.in_sync import ANY_STORE, Replica, is_in_set
+from roquet.broker.replication.failover.records import Candidacy, RecordsView
+from roquet.broker.replication.in_sync import Replica, is_in_set
 
 
-class Candidacy(msgspec.Struct, frozen=True):
-    """What one broker says of itself while there is no master."""
-
-    replica_id: int
-    # Which change of the in-sync set the vacancy was found at: what was said before is outdated.
-    vacancy: int
-    epoch: int  # of the last byte of its log
-    end: int
-    # It has just stepped down, and leaves the office to others that have as much.
-    abstains: bool = False
-    store: str = ANY_STORE
-
-    @property
-    def replica(self) -> Replica:
-        return Replica(self.replica_id, self.store)
-
-    @property
-    def place(self) -> LogPlace:
-        return LogPlace(self.epoch, self.end)
-
-    @property
-    def rank(self) -> tuple[LogPlace, bool, int]:
-        # Of two that have the same, the one that is named first.
-        return self.place, not self.abstains, -self.replica_id
-
-
-class ElectionVerdict(Enum):
+class ElectionResult(Enum):
     STAND = "take the office"
     WAIT = "too few have spoken yet"
     YIELD = "another one has a longer log"
@@ -52,35 +26,74 @@ class ElectionVerdict(Enum):
     BEHIND = "the longest log lacks what was acknowledged"
 
 
-def voices_needed(member_count: int, copies: int) -> int:
+def votes_needed(member_count: int, replicas_needed: int) -> int:
     """How many members must have spoken, so that one has all that was acknowledged.
 
     With one copy that would be all, the lost master among them: nobody was promised anything then.
     """
-    return max(1, member_count - copies + 1) if copies > 1 else 1
+    return max(1, member_count - replicas_needed + 1) if replicas_needed > 1 else 1
 
 
-def verdict(
+def election_result(
     me: Candidacy,
     others: Iterable[Candidacy],
     members: frozenset[Replica],
     *,
-    copies: int,
+    replicas_needed: int,
     is_patient: bool,
     acknowledged: LogPlace = START,
-) -> ElectionVerdict:
+) -> ElectionResult:
     """`is_patient` waits for all members but one, the lost master, even if enough have spoken."""
     if not is_in_set(me.replica, members):
-        return ElectionVerdict.OUTSIDE
+        return ElectionResult.OUTSIDE
     spoken = {
         each.replica: each
         for each in (*others, me)
         if each.vacancy == me.vacancy and is_in_set(each.replica, members)
     }
-    needed = voices_needed(len(members), copies)
+    needed = votes_needed(len(members), replicas_needed)
     if len(spoken) < max(needed, len(members) - 1 if is_patient else 0):
-        return ElectionVerdict.WAIT
+        return ElectionResult.WAIT
     best = max(spoken.values(), key=lambda each: each.rank)
     if best.replica != me.replica:
-        return ElectionVerdict.YIELD
-    return ElectionVerdict.BEHIND if best.place < acknowledged else ElectionVerdict.STAND
+        return ElectionResult.YIELD
+    return ElectionResult.BEHIND if best.place < acknowledged else ElectionResult.STAND
+
+
+class Action(Enum):
+    FOUND = "nobody was ever master, or a person wants so: become the first"
+    WAIT = "nobody was ever master, and another one is to be the first"
+    LOST = "etcd has lost what it knew of this name: a person has to decide"
+    RUN = "there is no master: say how far the log is, and take the office if it is the longest"
+    FOLLOW = "another one is master"
+    LEAD = "this one is master: see who is in sync"
+    STEP_DOWN = "this one was master"
+    CLEAR = "this one was master before it began again: the office is free"
+    DOUBTED = "the master is said to be this one, and is another"
+
+
+class Self(NamedTuple):
+    replica_id: int
+    address: str
+    is_first: bool  # whether it is to be the first master
+    was_known: bool = False  # whether etcd has known brokers of this name before
+    is_to_found: bool = False  # whether a person wants it to begin again with this store
+
+
+def next_action(view: RecordsView, me: Self, office_epoch: int | None) -> Action:
+    """`office_epoch` is that of the office which this broker holds, or takes itself to hold."""
+    master = view.master
+    is_named = master is not None and master.replica_id == me.replica_id
+    if office_epoch is not None:
+        return Action.LEAD if is_named and view.epoch == office_epoch else Action.STEP_DOWN
+    if master is not None and is_named:
+        return Action.CLEAR if master.address == me.address else Action.DOUBTED
+    if master is not None:
+        return Action.FOLLOW
+    if me.is_to_found:
+        return Action.FOUND
+    if view.members is None:
+        if me.was_known:
+            return Action.LOST
+        return Action.FOUND if me.is_first else Action.WAIT
+    return Action.RUN

@@ -16,24 +16,30 @@ import msgspec
 from roquet.broker.broker import Broker
 from roquet.broker.promotion import promote
 from roquet.broker.registration import identity_of
-from roquet.broker.replication.both_ways import both_ways
 from roquet.broker.replication.epochs import LogPlace
-from roquet.broker.replication.failover.election import Candidacy, ElectionVerdict, verdict
+from roquet.broker.replication.failover.election import (
+    Action,
+    ElectionResult,
+    Self,
+    election_result,
+    next_action,
+)
 from roquet.broker.replication.failover.etcd import Created, Delete, Etcd, EtcdError, Modified, Put
 from roquet.broker.replication.failover.records import (
     AcknowledgedRecord,
     BadEntry,
+    Candidacy,
     Keys,
     MasterRecord,
     MembersRecord,
     RecordsView,
     view_of,
 )
-from roquet.broker.replication.failover.steps import Me, Step, next_step
 from roquet.broker.replication.in_sync import LagBound, Replica, next_members, wanted_members
 from roquet.broker.replication.lease import Lease
-from roquet.broker.replication.replication import Rebirth, Replication
-from roquet.broker.replication.trust import Trust
+from roquet.broker.replication.replication import Replication, RestartAsSlave
+from roquet.broker.replication.run_until_first_fails import run_until_first_fails
+from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.tls.contexts import CallingTls
@@ -98,7 +104,7 @@ class FailoverMember:
         timeout_s = self._config.lease_s * _TIMEOUT_PART
         self._etcd = Etcd(self._config.etcd, timeout_s, self._tls)
         try:
-            await both_ways(self._keep_alive(), self._keep_looking())
+            await run_until_first_fails(self._keep_alive(), self._keep_looking())
         finally:
             await self._leave()
             await self._etcd.close()
@@ -162,34 +168,34 @@ class FailoverMember:
         view = view_of(self._keys, found.revision, found.entries)
         if self._broker() is not broker:
             return
-        epochs = _trust(broker).epochs
+        epochs = _secret(broker).epochs
         if view.members is not None:
             epochs.note_electorate()
-        me = Me(
+        me = Self(
             self._config.replica_id,
             identity_of(broker.config).address,
             is_first=not self._config.is_slave,
             was_known=epochs.has_electorate,
             is_to_found=self._is_to_found,
         )
-        match next_step(view, me, self._epoch):
-            case Step.FOUND:
+        match next_action(view, me, self._epoch):
+            case Action.FOUND:
                 await self._found(broker, view, lease_id)
-            case Step.WAIT:
+            case Action.WAIT:
                 self._say("etcd knows no master of this name: start the one that is to be first")
-            case Step.LOST:
+            case Action.LOST:
                 self._say(_LOST)
-            case Step.RUN:
+            case Action.RUN:
                 await self._run_for_office(broker, view, lease_id)
-            case Step.FOLLOW:
+            case Action.FOLLOW:
                 self._follow(broker, view)
-            case Step.LEAD:
+            case Action.LEAD:
                 await self._see_who_is_in_sync(broker, view)
-            case Step.STEP_DOWN:
+            case Action.STEP_DOWN:
                 self._step_down(f"epoch {view.epoch} has begun" if view.master else "it is vacant")
-            case Step.DOUBTED:
+            case Action.DOUBTED:
                 self._say(f"another broker has brokerId={me.replica_id}, too: {view.master}")
-            case Step.CLEAR:
+            case Action.CLEAR:
                 made_then = Created(self._keys.master, view.master_revision)
                 await self._etcd.change([made_then], [Delete(self._keys.master)])
 
@@ -197,7 +203,7 @@ class FailoverMember:
         assert view.master is not None
         self._vacant_since_s = self._spoken = None
         replication = broker.replication
-        _trust(broker).epochs.see(view.epoch)
+        _secret(broker).epochs.see(view.epoch)
         replication.master_address = view.master.address
         replication.master_ha_address = view.master.ha_address
         link = replication.master_link
@@ -228,7 +234,7 @@ class FailoverMember:
         await self._stand(broker, view, lease_id, frozenset({self._replica(broker)}))
         if self._epoch is not None and self._is_to_found:
             self._is_to_found = False  # Only once: from now on there are elections.
-            _trust(broker).epochs.note_founded(is_founded=True)
+            _secret(broker).epochs.note_founded(is_founded=True)
 
     async def _run_for_office(self, broker: Broker, view: RecordsView, lease_id: int) -> None:
         """There is no master, so nobody may add to the log."""
@@ -245,21 +251,21 @@ class FailoverMember:
             key = self._keys.candidate(me.replica_id)
             await self._etcd.change([], [Put(key, msgspec.json.encode(me), lease_id)])
             self._spoken = me
-        copies = _copies_promised(view, broker.replication)
+        replicas_needed = _replicas_promised(view, broker.replication)
         patience_s = self._config.lease_s * _PATIENCE_PART
-        judged = verdict(
+        result = election_result(
             me,
             view.candidates,
             members,
-            copies=copies,
-            is_patient=copies == 1 and now_s - self._vacant_since_s < patience_s,
+            replicas_needed=replicas_needed,
+            is_patient=replicas_needed == 1 and now_s - self._vacant_since_s < patience_s,
             acknowledged=view.acknowledged,
         )
-        if judged is ElectionVerdict.STAND and not me.abstains:
+        if result is ElectionResult.STAND and not me.abstains:
             await self._stand(broker, view, lease_id, members)
-        elif judged is ElectionVerdict.OUTSIDE:
+        elif result is ElectionResult.OUTSIDE:
             self._say(_outside(me.replica, members))
-        elif judged is ElectionVerdict.BEHIND:
+        elif result is ElectionResult.BEHIND:
             epoch, end = view.acknowledged
             self._say(
                 f"no master, and the longest log ends at {me.end} in epoch {me.epoch}, although"
@@ -268,7 +274,7 @@ class FailoverMember:
             )
 
     def _replica(self, broker: Broker) -> Replica:
-        return Replica(self._config.replica_id, _trust(broker).epochs.author)
+        return Replica(self._config.replica_id, _secret(broker).epochs.author)
 
     def _candidacy(self, broker: Broker, view: RecordsView) -> Candidacy:
         place, (replica_id, store) = _place(broker), self._replica(broker)
@@ -281,8 +287,8 @@ class FailoverMember:
         """Take the office, unless somebody else does or the members change meanwhile."""
         identity, place = identity_of(broker.config), _place(broker)
         me = MasterRecord(self._config.replica_id, identity.address, identity.ha_address)
-        base = view.base_above(_trust(broker).epochs.seen)
-        copies = broker.replication.ack_rule.copies_needed
+        base = view.base_above(_secret(broker).epochs.seen)
+        replicas_needed = broker.replication.ack_rule.replicas_needed
         revision = await self._etcd.change(
             [
                 Created(self._keys.master, 0),
@@ -290,7 +296,7 @@ class FailoverMember:
             ],
             [
                 Put(self._keys.master, msgspec.json.encode(me), lease_id),
-                self._put_members(members, base, copies),
+                self._put_members(members, base, replicas_needed),
                 # All of its log may have been acknowledged, by this broker or another.
                 self._put_acknowledged(place),
             ],
@@ -302,7 +308,7 @@ class FailoverMember:
         self._epoch = epoch
         self._is_unsure = False
         self._vacant_since_s = self._spoken = None
-        broker.replication.copies.lead(members, partial(self._may_acknowledge, epoch))
+        broker.replication.replicas.lead(members, partial(self._may_acknowledge, epoch))
         try:
             promote(broker, epoch)
         except (StateNotSaved, StoreUnavailable, OSError) as error:
@@ -319,7 +325,7 @@ class FailoverMember:
         self._resign()
         broker = self._broker()
         if broker is not None:
-            broker.replication.begin_again(Rebirth(self._config.replica_id))
+            broker.replication.request_restart(RestartAsSlave(self._config.replica_id))
 
     def _resign(self) -> None:
         self._epoch = None
@@ -328,15 +334,15 @@ class FailoverMember:
     # Who is in sync.
 
     async def _see_who_is_in_sync(self, broker: Broker, view: RecordsView) -> None:
-        members, copies = view.members, broker.replication.copies
+        members, replicas = view.members, broker.replication.replicas
         assert members is not None
         log_end = broker.store.log_end
-        followers = copies.followers()
+        states = replicas.replica_states()
         me = self._replica(broker)
         wanted = wanted_members(
             me,
             members,
-            followers,
+            states,
             log_end=log_end,
             now_s=self._clock.monotonic_s(),
             bound=LagBound(self._config.ha_lag_size_max, self._config.lag_s_max),
@@ -344,9 +350,9 @@ class FailoverMember:
         proposed = next_members(
             members,
             wanted,
-            ends={each.replica: each.confirmed_end for each in followers} | {me: log_end},
-            acknowledged_end=copies.acknowledged_end,
-            copies=broker.config.copies_needed,
+            ends={each.replica: each.confirmed_end for each in states} | {me: log_end},
+            acknowledged_end=replicas.acknowledged_end,
+            replicas_needed=broker.config.replicas_needed,
         )
         if proposed != members or self._is_unsure:
             await self._change_members(broker, view, members, proposed)
@@ -360,20 +366,20 @@ class FailoverMember:
         members: frozenset[Replica],
         proposed: frozenset[Replica],
     ) -> None:
-        copies = broker.replication.copies
+        replicas = broker.replication.replicas
         # Whatever becomes of the change, only who is in both sets counts until that is known.
-        copies.use_members((copies.members or members) & members & proposed)
+        replicas.use_members((replicas.members or members) & members & proposed)
         self._is_unsure = True
         revision = await self._etcd.change(
             [
                 Created(self._keys.master, view.master_revision),
                 Modified(self._keys.members, view.members_revision),
             ],
-            [self._put_members(proposed, view.epoch_base, broker.config.copies_needed)],
+            [self._put_members(proposed, view.epoch_base, broker.config.replicas_needed)],
         )
         if revision is not None and self._epoch == view.epoch:
             self._is_unsure = False
-            copies.use_members(proposed)
+            replicas.use_members(proposed)
             log.info("in sync are %s", _numbers(proposed))
 
     async def _record_acknowledged(self, broker: Broker, view: RecordsView) -> None:
@@ -381,16 +387,18 @@ class FailoverMember:
         if now_s - self._acknowledged_at_s < _ACKNOWLEDGED_PERIOD_S:
             return
         self._acknowledged_at_s = now_s
-        place = _place(broker, broker.replication.copies.acknowledged_end)
+        place = _place(broker, broker.replication.replicas.acknowledged_end)
         # With one copy nothing is promised that an election could lack.
-        if broker.config.copies_needed == 1 or place == view.acknowledged:
+        if broker.config.replicas_needed == 1 or place == view.acknowledged:
             return
         await self._etcd.change(
             [Created(self._keys.master, view.master_revision)], [self._put_acknowledged(place)]
         )
 
-    def _put_members(self, members: frozenset[Replica], epoch_base: int, copies: int) -> Put:
-        record = MembersRecord.of(members, epoch_base, copies)
+    def _put_members(
+        self, members: frozenset[Replica], epoch_base: int, replicas_needed: int
+    ) -> Put:
+        record = MembersRecord.of(members, epoch_base, replicas_needed)
         return Put(self._keys.members, msgspec.json.encode(record))
 
     def _put_acknowledged(self, place: LogPlace) -> Put:
@@ -405,21 +413,21 @@ class FailoverMember:
             self._said, self._said_at_s = text, now_s
 
 
-def _trust(broker: Broker) -> Trust:
-    trust = broker.replication.trust
-    assert trust is not None, "without a secret there is no election"
-    return trust
+def _secret(broker: Broker) -> SharedSecret:
+    secret = broker.replication.secret
+    assert secret is not None, "without a secret there is no election"
+    return secret
 
 
 def _place(broker: Broker, end: int | None = None) -> LogPlace:
     end = broker.store.log_end if end is None else end
-    return LogPlace(_trust(broker).epochs.history.at(end).number, end)
+    return LogPlace(_secret(broker).epochs.history.at(end).number, end)
 
 
-def _copies_promised(view: RecordsView, replication: Replication) -> int:
+def _replicas_promised(view: RecordsView, replication: Replication) -> int:
     """By the last master; older brokers did not record it."""
-    own = replication.ack_rule.copies_needed
-    return own if view.copies is None else view.copies
+    own = replication.ack_rule.replicas_needed
+    return own if view.replicas_needed is None else view.replicas_needed
 
 
 def _numbers(members: frozenset[Replica]) -> str:

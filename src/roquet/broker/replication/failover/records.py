@@ -1,8 +1,9 @@
 """What etcd keeps for the brokers of one name.
 
     /roquet/<cluster>/<broker name>/master         who is master; there while its lease lives
-    /roquet/<cluster>/<broker name>/members        who is in sync, by number and store, and how many
-                                                   copies were promised; rewritten by every election
+    /roquet/<cluster>/<broker name>/members        who is in sync, by number and store, and on how
+                                                   many an acknowledged message is; rewritten by
+                                                   every election
     /roquet/<cluster>/<broker name>/acknowledged   how far the log was acknowledged, a while ago
     /roquet/<cluster>/<broker name>/candidates/2   how far that one is; there while its lease lives
 
@@ -17,7 +18,6 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.broker.replication.epochs import START, LogPlace
-from roquet.broker.replication.failover.election import Candidacy
 from roquet.broker.replication.in_sync import ANY_STORE, Replica
 from roquet.errors import RoquetError
 
@@ -51,12 +51,15 @@ class MembersRecord(msgspec.Struct, frozen=True):
     members: tuple[int, ...]
     epoch_base: int
     stores: tuple[str, ...] = ()  # in the order of `members`
-    copies: int | None = None  # that an acknowledged message has
+    # How many brokers an acknowledged message is on.
+    replicas_needed: int | None = msgspec.field(default=None, name="copies")
 
     @classmethod
-    def of(cls, members: frozenset[Replica], epoch_base: int, copies: int) -> "MembersRecord":
+    def of(
+        cls, members: frozenset[Replica], epoch_base: int, replicas_needed: int
+    ) -> "MembersRecord":
         numbers, stores = zip(*sorted(members), strict=True)
-        return cls(numbers, epoch_base, stores, copies)
+        return cls(numbers, epoch_base, stores, replicas_needed)
 
     @property
     def as_set(self) -> frozenset[Replica]:
@@ -67,6 +70,32 @@ class MembersRecord(msgspec.Struct, frozen=True):
 class AcknowledgedRecord(msgspec.Struct, frozen=True):
     epoch: int  # of the byte before `end`
     end: int
+
+
+class Candidacy(msgspec.Struct, frozen=True):
+    """What one broker says of itself while there is no master."""
+
+    replica_id: int
+    # Which change of the in-sync set the vacancy was found at: what was said before is outdated.
+    vacancy: int
+    epoch: int  # of the last byte of its log
+    end: int
+    # It has just stepped down, and leaves the office to others that have as much.
+    abstains: bool = False
+    store: str = ANY_STORE
+
+    @property
+    def replica(self) -> Replica:
+        return Replica(self.replica_id, self.store)
+
+    @property
+    def place(self) -> LogPlace:
+        return LogPlace(self.epoch, self.end)
+
+    @property
+    def rank(self) -> tuple[LogPlace, bool, int]:
+        # Of two that have the same, the one that is named first.
+        return self.place, not self.abstains, -self.replica_id
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -102,7 +131,7 @@ class RecordsView(msgspec.Struct, frozen=True):
     members: frozenset[Replica] | None = None
     members_revision: int = 0
     epoch_base: int = 0
-    copies: int | None = None
+    replicas_needed: int | None = None
     acknowledged: LogPlace = START
     candidates: tuple[Candidacy, ...] = ()
 
@@ -130,7 +159,7 @@ def view_of(keys: Keys, revision: int, found: Iterable[KeyValue]) -> RecordsView
                 members=members.as_set,
                 members_revision=each.mod_revision,
                 epoch_base=members.epoch_base,
-                copies=members.copies,
+                replicas_needed=members.replicas_needed,
             )
         elif each.key == keys.acknowledged:
             reached = _decoded(each, AcknowledgedRecord)

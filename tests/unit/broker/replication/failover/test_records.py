@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from roquet.broker.replication.epochs import LogPlace
-from roquet.broker.replication.failover.election import Candidacy
 from roquet.broker.replication.failover.records import (
     BadEntry,
+    Candidacy,
     Keys,
     KeyValue,
     MasterRecord,
@@ -46,13 +46,13 @@ def test_what_is_written_is_read_again() -> None:
     members = frozenset({Replica(2, "b"), Replica(1, "a")})
     record = MembersRecord.of(members, 50, 3)
     view = view_of(KEYS, 12, [KeyValue(KEYS.members, msgspec.json.encode(record), 3, 9)])
-    assert (view.members, view.epoch_base, view.copies) == (members, 50, 3)
+    assert (view.members, view.epoch_base, view.replicas_needed) == (members, 50, 3)
 
 
 def test_a_record_of_older_brokers_has_neither_stores_nor_copies() -> None:
     view = view_of(KEYS, 12, [KeyValue(KEYS.members, b'{"members":[1,2],"epoch_base":50}', 3, 9)])
     assert view.members == frozenset({Replica(1, ANY_STORE), Replica(2, ANY_STORE)})
-    assert view.copies is None
+    assert view.replicas_needed is None
 
 
 def test_what_is_no_record_is_named() -> None:

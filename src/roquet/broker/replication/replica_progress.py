@@ -20,8 +20,7 @@ from typing import Final, final
 
 import msgspec
 
-from roquet.broker.replication.acknowledging import end_with_copies
-from roquet.broker.replication.in_sync import Follower, Replica, is_in_set
+from roquet.broker.replication.in_sync import Replica, ReplicaState, end_at_replicas, is_in_set
 
 EVERYTHING: Final = 2**63 - 1
 # For how long a slave that was refused is shown to operators.
@@ -60,7 +59,7 @@ class Slave(msgspec.Struct, eq=False):
 
 
 @final
-class Copies:
+class ReplicaProgress:
     """Belongs to the event loop. `on_change` is called after every change that is made here."""
 
     def __init__(
@@ -86,7 +85,7 @@ class Copies:
         # When this master took office, and what the log had then: all of it may be acknowledged.
         self._since_s = now_s()
         self._since_end = 0
-        self._gone: dict[Replica, Follower] = {}
+        self._gone: dict[Replica, ReplicaState] = {}
         self._duplicate = ""
         self._duplicate_at_s = -inf
         self.on_change: Callable[[], None] = do_nothing
@@ -121,7 +120,7 @@ class Copies:
     def leave(self, slave: Slave) -> None:
         self.slaves.remove(slave)
         if slave.replica is not None:
-            self._gone[slave.replica] = _follower(slave.replica, slave, is_linked=False)
+            self._gone[slave.replica] = _state_of(slave.replica, slave, is_linked=False)
         self.on_change()
 
     def confirm(self, slave: Slave, end: int) -> None:
@@ -161,20 +160,20 @@ class Copies:
         return max(self.confirmed_end, self._shown_end)
 
     @property
-    def plain_end(self) -> int:
+    def apache_end(self) -> int:
         """What all slaves have that cannot tell for which log a table is true: those of Apache."""
         ends = (slave.confirmed_end for slave in self.slaves if slave.replica is None)
         return min(ends, default=EVERYTHING)
 
-    def followers(self) -> list[Follower]:
+    def replica_states(self) -> list[ReplicaState]:
         """Of those that can be in sync: all that are linked, were, or should be."""
         known = dict(self._gone)
         for replica in self.members or ():
-            away = Follower(replica, self._since_end, self._since_s, is_linked=False)
+            away = ReplicaState(replica, self._since_end, self._since_s, is_linked=False)
             known.setdefault(replica, away)
         for slave in self.slaves:
             if slave.replica is not None:
-                known[slave.replica] = _follower(slave.replica, slave, is_linked=True)
+                known[slave.replica] = _state_of(slave.replica, slave, is_linked=True)
         return list(known.values())
 
     def note_duplicate(self, text: str) -> None:
@@ -224,7 +223,7 @@ class Copies:
 
     def _count(self) -> None:
         if self._slaves_needed:
-            end = end_with_copies(self._counted().values(), self._slaves_needed)
+            end = end_at_replicas(self._counted().values(), self._slaves_needed)
             self._confirmed_end = max(self._confirmed_end, end)
         self.on_change()
 
@@ -233,5 +232,5 @@ class Copies:
             self._shown_end = self._log_end()
 
 
-def _follower(replica: Replica, slave: Slave, *, is_linked: bool) -> Follower:
-    return Follower(replica, slave.confirmed_end, slave.caught_up_at_s, is_linked)
+def _state_of(replica: Replica, slave: Slave, *, is_linked: bool) -> ReplicaState:
+    return ReplicaState(replica, slave.confirmed_end, slave.caught_up_at_s, is_linked)

@@ -1,34 +1,160 @@
-"""One slave's link, as its master sees it: what is sent, and what is confirmed."""
+"""A master's side of replication: a port, and a link for each slave that has connected to it."""
 
 import asyncio
+import errno
 import logging
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import Final, final
 
 from roquet.broker.registration import identity_of
-from roquet.broker.replication.both_ways import both_ways
-from roquet.broker.replication.copies import Copies, Slave
 from roquet.broker.replication.decisions import admission, first_position
 from roquet.broker.replication.errors import (
     DuplicateReplica,
     LinkClosed,
+    LinkError,
     NotTrusted,
     SlaveAhead,
     SlaveBehind,
+    reason_of,
 )
-from roquet.broker.replication.frames import ReportReader, encode_epoch_header
-from roquet.broker.replication.greeting import greet_slave, received_exactly
-from roquet.broker.replication.handshake import MAGIC, Admission, Hello, Registration
+from roquet.broker.replication.frames import OutgoingFrames, ReportReader, encode_epoch_header
+from roquet.broker.replication.handshake import (
+    MAGIC,
+    Admission,
+    Hello,
+    Registration,
+    greet_slave,
+    received_exactly,
+)
 from roquet.broker.replication.in_sync import Replica
-from roquet.broker.replication.outgoing import OutgoingFrames
-from roquet.broker.replication.trust import Trust
+from roquet.broker.replication.replica_progress import ReplicaProgress, Slave
+from roquet.broker.replication.run_until_first_fails import run_until_first_fails
+from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
+from roquet.net.complaints import Complaints
+from roquet.net.errors import AddressTaken, TlsNotUsable, TlsRefused
+from roquet.net.service import OnFailure, Services
 from roquet.net.tls.contexts import ServerTls
 from roquet.net.wire import PlainWire, Wire, accepted_wire
+from roquet.protocol.host import Address
 from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
+
+# Nobody has to prove that it is a slave, so strangers must not take all descriptors.
+LINK_COUNT_MAX: Final = 32
+_BACKLOG: Final = 16
+
+
+@final
+class SlaveLinks:
+    """Belongs to the event loop; everything ends with `services`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MessageStore,
+        replicas: ReplicaProgress,
+        services: Services,
+        *,
+        secret: SharedSecret | None = None,
+        tls: ServerTls | None = None,
+    ) -> None:
+        """Without `secret`, slaves are those of Apache's protocol; without `tls`, plain ones."""
+        # Whether a slave may come from an address; assembly says it, where there is a guard.
+        self.may_follow: Callable[[str], bool] = lambda _ip: True
+        self._complaints = Complaints()
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self.replicas = replicas
+        self._services = services
+        self.secret: Final = secret
+        self._tls = tls
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._links: set[SlaveLink] = set()
+
+    def start(self, config: BrokerConfig) -> None:
+        """Listens, as the master that `config` describes. Raises OSError, such as AddressTaken."""
+        self._config = config
+        host, port = config.bind_host, config.ha_port
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise AddressTaken(host, port) from None
+            raise
+        self._listener.setblocking(False)
+        self._accepting = self._services.run(
+            "take slaves", self._accept, on_failure=OnFailure.RESTART
+        )
+
+    def stop(self) -> None:
+        """Takes no more slaves."""
+        if self._listener is not None and self._accepting is not None:
+            self._accepting.cancel()
+            # Not before the loop has stopped looking at it.
+            asyncio.get_running_loop().call_soon(self._listener.close)
+
+    def wake(self) -> None:
+        """Somebody waits for what was stored last."""
+        for link in self._links:
+            link.wake()
+
+    async def _accept(self) -> None:
+        assert self._listener is not None
+        loop = asyncio.get_running_loop()
+        while True:
+            sock, peer = await loop.sock_accept(self._listener)
+            address = str(Address(peer[0], peer[1]))
+            if not self.may_follow(peer[0]):
+                self._refuse("address", address, "no account trusts its address")
+                sock.close()
+                continue
+            if len(self._links) >= LINK_COUNT_MAX:
+                log.warning("refusing slave %s: there are %d already", address, LINK_COUNT_MAX)
+                sock.close()
+                continue
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = SlaveLink(
+                sock,
+                address,
+                self._config,
+                self._clock,
+                self._store,
+                self.replicas,
+                secret=self.secret,
+                tls=self._tls,
+            )
+            self._links.add(link)
+            self._services.once(f"slave {address}", partial(self._serve, link))
+
+    async def _serve(self, link: "SlaveLink") -> None:
+        try:
+            await link.serve()
+        except (TlsRefused, TlsNotUsable) as error:
+            self._refuse("encryption", link.address, str(error))
+        except DuplicateReplica as error:
+            self._refuse("brokerId", link.address, str(error))
+        except (LinkError, OSError) as error:
+            log.warning("slave %s is gone: %s", link.address, reason_of(error))
+        finally:
+            self._links.discard(link)
+            link.close()
+
+    def _refuse(self, kind: str, address: str, reason: str) -> None:
+        """Not every second: whoever is refused comes again."""
+        now_s = self._clock.monotonic_s()
+        self._complaints.say(kind, f"refusing slave {address}: {reason}", now_s)
+        self._complaints.sum_up(now_s)
+
 
 _REPORTS_SIZE: Final = 4096
 # How soon a slave gets what nobody waits for: soon while there is something to send.
@@ -48,13 +174,13 @@ class SlaveLink:
         config: BrokerConfig,
         clock: Clock,
         store: MessageStore,
-        copies: Copies,
+        replicas: ReplicaProgress,
         *,
-        trust: Trust | None,
+        secret: SharedSecret | None,
         tls: ServerTls | None,
     ) -> None:
         self._config = config
-        self._trust = trust
+        self._secret = secret
         self._tls = tls
         self._socket = sock
         # As long as it has said nothing.
@@ -62,7 +188,7 @@ class SlaveLink:
         self.address = address
         self._clock = clock
         self._store = store
-        self._copies = copies
+        self._replicas = replicas
         self._frame_size_max = config.ha_frame_size_max
         self._sign_of_life_s = config.ha_heartbeat_interval_ms / 1000
         self._silence_s_max = config.ha_silence_ms_max / 1000
@@ -89,15 +215,15 @@ class SlaveLink:
         else:
             slave, outgoing = self._plain(first)
         log.info("slave %s follows from %d on", self.address, slave.sent_end)
-        self._copies.join(slave)
+        self._replicas.join(slave)
         try:
-            await both_ways(self._read_reports(slave), self._send(slave, outgoing))
+            await run_until_first_fails(self._read_reports(slave), self._send(slave, outgoing))
         finally:
-            self._copies.leave(slave)
+            self._replicas.leave(slave)
 
     def _plain(self, first: bytes) -> tuple[Slave, OutgoingFrames]:
         """One that speaks as Apache's do. Raises LinkError."""
-        if self._trust is not None and not self._config.takes_plain_slaves:
+        if self._secret is not None and not self._config.takes_plain_slaves:
             raise NotTrusted
         reported = self._reports.last(first)
         assert reported is not None
@@ -108,10 +234,10 @@ class SlaveLink:
 
     async def _greeted(self) -> tuple[Slave, OutgoingFrames]:
         """One of ours. Raises LinkError, TlsRefused and OSError."""
-        trust, config, store = self._trust, self._config, self._store
-        if trust is None:
+        secret, config, store = self._secret, self._config, self._store
+        if secret is None:
             raise NotTrusted
-        epochs, epoch = trust.epochs, trust.epochs.history.latest
+        epochs, epoch = secret.epochs, secret.epochs.history.latest
 
         def admit(hello: Hello, registration: Registration) -> Admission:
             replica = Replica(hello.replica_id, registration.author)
@@ -127,7 +253,7 @@ class SlaveLink:
 
         greeted = await greet_slave(
             self._wire,
-            trust.secret,
+            secret.key,
             cluster=config.cluster_name,
             broker_name=config.broker_name,
             admit=admit,
@@ -146,7 +272,7 @@ class SlaveLink:
 
     def _check_number(self, replica: Replica, address: str) -> None:
         """Raises DuplicateReplica: two stores under one number would count as one."""
-        holder = self._copies.other_store_of(replica)
+        holder = self._replicas.other_store_of(replica)
         if self._config.etcd and replica.replica_id == self._config.replica_id:
             taken_by = identity_of(self._config).address
         elif holder is not None:
@@ -154,7 +280,7 @@ class SlaveLink:
         else:
             return
         error = DuplicateReplica(replica.replica_id, taken_by, address)
-        self._copies.note_duplicate(str(error))
+        self._replicas.note_duplicate(str(error))
         raise error
 
     async def _report(self, buffer: memoryview) -> int | None:
@@ -175,7 +301,7 @@ class SlaveLink:
             if end is not None:
                 if end > self._store.log_end:
                     raise SlaveAhead(end, self._store.log_end)
-                self._copies.confirm(slave, end)
+                self._replicas.confirm(slave, end)
 
     async def _send(self, slave: Slave, outgoing: OutgoingFrames) -> None:
         while True:

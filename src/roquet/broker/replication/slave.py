@@ -8,9 +8,6 @@ from collections.abc import Callable
 from typing import Final, final
 
 from roquet.broker.registration import identity_of
-from roquet.broker.replication.acknowledging import AckRule
-from roquet.broker.replication.both_ways import both_ways
-from roquet.broker.replication.copies import do_nothing
 from roquet.broker.replication.decisions import check_cut
 from roquet.broker.replication.epochs import START
 from roquet.broker.replication.errors import (
@@ -22,9 +19,11 @@ from roquet.broker.replication.errors import (
     reason_of,
 )
 from roquet.broker.replication.frames import FrameReader, encode_epoch_report, encode_report
-from roquet.broker.replication.greeting import greet_master
-from roquet.broker.replication.handshake import Registration
-from roquet.broker.replication.trust import Trust
+from roquet.broker.replication.handshake import Registration, greet_master
+from roquet.broker.replication.in_sync import AckRule
+from roquet.broker.replication.replica_progress import do_nothing
+from roquet.broker.replication.run_until_first_fails import run_until_first_fails
+from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.errors import NetError, TlsRefused
@@ -60,7 +59,7 @@ class MasterLink:
         *,
         master_address: Callable[[], str | None],
         on_grown: Callable[[Grown], None],
-        trust: Trust | None = None,
+        secret: SharedSecret | None = None,
         on_diverged: Callable[[int], None] = lambda _end: None,
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
@@ -71,7 +70,7 @@ class MasterLink:
         `on_diverged` hears behind what the log has to be cut before it can go on.
         """
         self._config = config
-        self._trust = trust
+        self._secret = secret
         self._tls = tls
         self._on_diverged = on_diverged
         # What lies before it is known to be acknowledged, and never cut; the start without etcd.
@@ -156,8 +155,8 @@ class MasterLink:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await asyncio.get_running_loop().sock_connect(sock, (host, port))
             wire = await self._wire(sock, host)
-            if self._trust is not None:
-                await self._greet(wire, self._trust)
+            if self._secret is not None:
+                await self._greet(wire, self._secret)
             self.on_linked()
             log.info("following master %s from %d on", address, self._copy.begin())
             self._frames = FrameReader(self.epoch)
@@ -165,7 +164,7 @@ class MasterLink:
             self.master = address
             self.problem = None
             try:
-                await both_ways(self._report(wire), self._receive(wire))
+                await run_until_first_fails(self._report(wire), self._receive(wire))
             finally:
                 self.master = None
 
@@ -181,9 +180,9 @@ class MasterLink:
                 " no TLS with slaves"
             ) from None
 
-    async def _greet(self, wire: Wire, trust: Trust) -> None:
+    async def _greet(self, wire: Wire, secret: SharedSecret) -> None:
         """Raises LinkError, TlsRefused, StateNotSaved and OSError."""
-        epochs, config, store = trust.epochs, self._config, self._store
+        epochs, config, store = secret.epochs, self._config, self._store
 
         def registration() -> Registration:
             return Registration(
@@ -197,7 +196,7 @@ class MasterLink:
 
         admission = await greet_master(
             wire,
-            trust.secret,
+            secret.key,
             cluster=config.cluster_name,
             broker_name=config.broker_name,
             replica_id=config.broker_id,
@@ -221,7 +220,7 @@ class MasterLink:
 
     def _compare_rules(self, of_master: AckRule | None) -> None:
         own = self._config.own_ack_rule
-        if own is None or of_master is None or own.copies_needed >= of_master.copies_needed:
+        if own is None or of_master is None or own.replicas_needed >= of_master.replicas_needed:
             return
         log.warning(
             "this broker would acknowledge with %s, its master does with %s: senders are promised"

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from roquet.broker.replication.both_ways import both_ways
 from roquet.broker.replication.errors import LinkClosed
+from roquet.broker.replication.run_until_first_fails import run_until_first_fails
 
 
 async def wait_for_ever(ended: list[str]) -> None:
@@ -25,13 +25,13 @@ async def test_the_first_failure_ends_both() -> None:
     failing = asyncio.Event()
     failing.set()
     with pytest.raises(LinkClosed):
-        await both_ways(wait_for_ever(ended), fail(failing))
+        await run_until_first_fails(wait_for_ever(ended), fail(failing))
     assert ended == ["waiting"]
 
 
 async def test_who_is_cancelled_while_one_fails_is_still_cancelled() -> None:
     failing = asyncio.Event()
-    task = asyncio.create_task(both_ways(wait_for_ever([]), fail(failing)))
+    task = asyncio.create_task(run_until_first_fails(wait_for_ever([]), fail(failing)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     failing.set()

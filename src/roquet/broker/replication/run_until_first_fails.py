@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 
 
-async def both_ways(*directions: Coroutine[None, None, None]) -> None:
+async def run_until_first_fails(*directions: Coroutine[None, None, None]) -> None:
     """Until one of them fails, and raises what that raised. None of them returns by itself.
 
     Not a TaskGroup: that of Python 3.11 forgets that it was cancelled when a task fails just then.

@@ -12,7 +12,7 @@ from roquet.net.ports import free_port
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.golden_replication import SIZES, log_bytes, master_store, recorded
-from tests.support.replicas import HOST, Master, following, serving_master
+from tests.support.replicas import HOST, Master, running_slave, serving_master
 from tests.support.stores import bodies
 
 
@@ -24,11 +24,11 @@ def fill(master: Master, count: int) -> None:
 async def test_a_slave_gets_all_there_is_and_all_that_comes(tmp_path: Path) -> None:
     async with serving_master(tmp_path / "master") as master:
         fill(master, 50)
-        async with following(tmp_path / "slave", master.address) as slave:
+        async with running_slave(tmp_path / "slave", master.address) as slave:
             await eventually(lambda: slave.store.log_end == master.store.log_end)
             fill(master, 50)
             await eventually(lambda: slave.store.log_end == master.store.log_end)
-            await eventually(lambda: master.copies.confirmed_end == master.store.log_end)
+            await eventually(lambda: master.replicas.confirmed_end == master.store.log_end)
             assert bodies(slave.store) == bodies(master.store)
             assert slave.grown[0].queues == {(b"TopicA", 0)}
             assert slave.link.master == master.address
@@ -39,21 +39,21 @@ async def test_a_slave_that_was_away_goes_on_where_it_was(tmp_path: Path) -> Non
         end = 0
         for _ in range(3):
             fill(master, 20)
-            async with following(tmp_path / "slave", master.address) as slave:
+            async with running_slave(tmp_path / "slave", master.address) as slave:
                 assert slave.store.log_end == end
                 await eventually(lambda: slave.store.log_end == master.store.log_end)
                 assert bodies(slave.store) == bodies(master.store)
                 end = slave.store.log_end
     # What it reports first is where its master starts to send.
     other = ScriptedMaster()
-    async with other as address, following(tmp_path / "slave", address):
+    async with other as address, running_slave(tmp_path / "slave", address):
         await eventually(lambda: len(other.heard) >= 8)
         assert other.heard.startswith(end.to_bytes(8))
 
 
 async def test_a_master_that_comes_back_is_followed_again(tmp_path: Path) -> None:
     port = free_port(HOST)
-    async with following(tmp_path / "slave", f"{HOST}:{port}") as slave:
+    async with running_slave(tmp_path / "slave", f"{HOST}:{port}") as slave:
         for _ in range(2):
             async with serving_master(tmp_path / "master") as master:
                 master.links.stop()
@@ -72,7 +72,7 @@ async def test_a_slave_without_a_master_says_so_once(
     def no_master() -> None:
         asked.append(None)
 
-    async with following(tmp_path, no_master):
+    async with running_slave(tmp_path, no_master):
         await eventually(lambda: len(asked) > 5)
     assert caplog.text.count("haMasterAddress") == 1
 
@@ -106,7 +106,7 @@ class ScriptedMaster:
 async def test_our_slave_makes_the_store_of_an_apache_master(tmp_path: Path) -> None:
     original = master_store(tmp_path)
     apache = ScriptedMaster(*recorded("master"))
-    async with apache as address, following(tmp_path / "slave", address, SIZES) as slave:
+    async with apache as address, running_slave(tmp_path / "slave", address, SIZES) as slave:
         await eventually(lambda: slave.store.log_end == 50817)
         await eventually(lambda: apache.heard.endswith((50817).to_bytes(8)))
         assert apache.heard.startswith(bytes(8))
@@ -123,13 +123,13 @@ async def test_our_slave_makes_the_store_of_an_apache_master(tmp_path: Path) -> 
 async def test_nonsense_costs_the_link_and_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, piece: bytes, reason: str
 ) -> None:
-    async with ScriptedMaster(piece) as address, following(tmp_path, address):
+    async with ScriptedMaster(piece) as address, running_slave(tmp_path, address):
         await eventually(lambda: reason in caplog.text)
 
 
 async def test_a_silent_master_is_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     silent = ScriptedMaster()
     settings: dict[str, Any] = {"ha_silence_ms_max": 100, "ha_heartbeat_interval_ms": 30}
-    async with silent as address, following(tmp_path, address, **settings):
+    async with silent as address, running_slave(tmp_path, address, **settings):
         await eventually(lambda: "said nothing" in caplog.text)
         await eventually(lambda: silent.link_count > 1)
