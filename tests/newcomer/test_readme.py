@@ -1,6 +1,7 @@
-"""What README tells people to type works when it is typed; only ports are others.
+"""The commands and programs of README work as they stand; only ports differ.
 
-Its program for Spark is run in tests/pipeline, which has the machine for itself.
+So do those that start servers and inspect files, which have pages of their own. README's program
+for Spark is run in tests/pipeline, which has the machine for itself.
 """
 
 import json
@@ -14,6 +15,7 @@ import pytest
 from tests.newcomer.conftest import Cluster, running_cluster
 from tests.support.golden_frames import golden_frames
 from tests.support.newcomer_home import ROOT, Home
+from tests.support.page_blocks import DOCS
 from tests.support.ports import free_port
 from tests.support.readme_blocks import block_with, program, readme_blocks
 
@@ -37,7 +39,6 @@ def test_every_block_is_run_by_a_test() -> None:
         "make demo",
         "python3 -m venv .venv",
         "$ roquet up --dir data",
-        "roquet namesrv -c namesrv.conf",
         "# orders.py",
         "$ python orders.py",
         "# test_orders.py",
@@ -45,7 +46,6 @@ def test_every_block_is_run_by_a_test() -> None:
         "# count_orders.py",
         "python count_orders.py",
         "roquet doctor",
-        "roquet wire decode capture.bin",
     ]
 
 
@@ -72,7 +72,7 @@ def test_servers_start_piece_by_piece(home: Home) -> None:
         f"listenPort={broker_port}\nstorePathRootDir={home.directory / 'store'}\n"
         "mappedFileSizeCommitLog=16777216\n"
     )
-    names_command, broker_command = block_with("roquet namesrv -c").commands
+    names_command, broker_command = block_with("roquet namesrv -c", DOCS / "running.md").commands
     broker_command = broker_command.replace("9876", str(names_port))
     with home.running(names_command) as names, home.running(broker_command) as broker:
         names.wait_for(f"name server listens on 127.0.0.1:{names_port}\n")
@@ -130,7 +130,8 @@ def test_files_are_looked_at_while_the_cluster_runs_and_repaired_afterwards(
     assert home.run(f'python -c "{send}"').exit_code == 0
     capture = b"".join(frame.data for frame in golden_frames()[:20])
     (home.directory / "capture.bin").write_bytes(capture)
-    decode, inspect, dump, verify, repair = block_with("roquet wire decode").commands
+    block = block_with("roquet frames decode", DOCS / "operating.md")
+    inspect, dump, verify, repair, decode = block.commands
     decoded = home.run(decode)
     assert decoded.exit_code == 0, decoded.stderr
     assert all(map(json.loads, decoded.stdout.splitlines()))

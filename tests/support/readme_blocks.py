@@ -1,4 +1,6 @@
-"""The code blocks of README.md."""
+"""The code blocks of README.md, and of other pages by what is in them."""
+
+from pathlib import Path
 
 from tests.support.page_blocks import ROOT, Block, blocks_of
 
@@ -9,9 +11,9 @@ def readme_blocks() -> list[Block]:
     return blocks_of(README)
 
 
-def block_with(text: str) -> Block:
-    """The only one in which the text occurs."""
-    (found,) = [block for block in readme_blocks() if text in block.text]
+def block_with(text: str, page: Path = README) -> Block:
+    """The only one of a page in which the text occurs."""
+    (found,) = [block for block in blocks_of(page) if text in block.text]
     return found
 
 

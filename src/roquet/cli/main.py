@@ -53,8 +53,10 @@ _COMMANDS: Final = {
     "completion": _Command("roquet.cli.completion", "Let a shell complete all of this."),
     "store": _Command("roquet.cli.store", "Look at the files of a broker, without the broker."),
     "spark": _Command("roquet.cli.spark", "Run the jobs of the data pipeline on Spark."),
-    "wire": _Command("roquet.cli.wire", "Look at what peers say to each other."),
+    "frames": _Command("roquet.cli.frames", "Decode recorded frames of the wire protocol."),
 }
+# Commands by their former names.
+_NAME_NOW: Final = {"wire": "frames"}
 
 
 class _SayVersion(Action):
@@ -117,6 +119,7 @@ def _drop_unwritten_output() -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """The exit code. Raises SystemExit for a mistake in the arguments, and after help."""
+    arguments = [_NAME_NOW.get(word, word) for word in arguments[:1]] + list(arguments[1:])
     root = parser_for(arguments)
     if not arguments:
         root.print_help()

@@ -9,7 +9,7 @@ from tests.support.command_line import roquet
 
 COMMANDS = (
     *("up", "namesrv", "broker", "cluster", "topic", "group", "message", "offset", "dlq"),
-    *("doctor", "top", "bench", "mqadmin", "completion", "store", "wire"),
+    *("doctor", "top", "bench", "mqadmin", "completion", "store", "frames"),
 )
 
 
@@ -39,6 +39,10 @@ def test_every_command_has_help(command: str) -> None:
     finished = roquet(command, "--help")
     assert (finished.exit_code, finished.stderr) == (0, "")
     assert finished.stdout.startswith(f"usage: roquet {command} ")
+
+
+def test_a_command_is_found_by_its_former_name() -> None:
+    assert roquet("wire", "decode", "--help").stdout == roquet("frames", "decode", "--help").stdout
 
 
 def test_the_version_is_told() -> None:

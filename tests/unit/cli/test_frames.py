@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from roquet.cli.wire import frame_source, frame_view
-from roquet.cli.wire.frame_source import Unreadable, recorded_frames
-from roquet.cli.wire.frame_view import FrameViewer
+from roquet.cli.frames import frame_source, frame_view
+from roquet.cli.frames.frame_source import Unreadable, recorded_frames
+from roquet.cli.frames.frame_view import FrameViewer
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.compression import Compression, compress
@@ -36,7 +36,7 @@ ROUTE_REPLY_FRAME = encode_command(
 
 def decode(path: Path, content: bytes) -> Finished:
     path.write_bytes(content)
-    return roquet("wire", "decode", path)
+    return roquet("frames", "decode", path)
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_settings_are_an_object(file: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(FRAMES_DIR.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_every_recorded_file_is_shown_without_a_problem(path: Path) -> None:
-    shown = objects(roquet("wire", "decode", path))
+    shown = objects(roquet("frames", "decode", path))
     assert len(shown) == len(path.read_bytes().splitlines())
     assert not [frame for frame in shown if "other_fields" in frame and "problem" in frame]
 
@@ -285,16 +285,16 @@ def test_a_line_over_the_limit_ends_the_reading(
 
 def test_a_file_that_cannot_be_read_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", tmp_path):
-        result = roquet("wire", "decode", path)
+        result = roquet("frames", "decode", path)
         assert result.exit_code == 2
-        assert result.stderr.startswith(f"roquet wire decode: {path}: ")
+        assert result.stderr.startswith(f"roquet frames decode: {path}: ")
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 def test_without_a_file_it_reads_a_pipe(arguments: list[str]) -> None:
     main = "from roquet.cli.main import main; main()"
     finished = subprocess.run(
-        [sys.executable, "-c", main, "wire", "decode", *arguments],
+        [sys.executable, "-c", main, "frames", "decode", *arguments],
         input=ROUTE_FRAME + ROUTE_FRAME[:9],
         capture_output=True,
         timeout=60,

@@ -1,4 +1,4 @@
-"""`roquet wire`: look at what peers say to each other."""
+"""`roquet frames`: decode recorded frames of the wire protocol."""
 
 import os
 import sys
@@ -7,8 +7,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from roquet.cli.wire.frame_source import Unreadable, recorded_frames
-from roquet.cli.wire.frame_view import FrameLine, FrameViewer
+from roquet.cli.frames.frame_source import Unreadable, recorded_frames
+from roquet.cli.frames.frame_view import FrameLine, FrameViewer
 
 _STDIN: Final = Path("-")
 _MISUSED: Final = 2
@@ -17,12 +17,12 @@ _DECODE: Final = """\
 Print every recorded frame as one line of JSON.
 
 The input is JSON lines with a member "b64", lines of hex, or the raw
-bytes of a connection; which of them is found out.
+bytes of a connection; the form is detected.
 
-A response is read by the code of its request: the member "request_code"
+A response is decoded by the code of its request: the member "request_code"
 of its line, or the last request with the same opaque.
 
-What is broken is named on standard error and makes the exit code 1.
+Broken frames are reported on standard error and make the exit code 1.
 """
 
 
@@ -41,7 +41,7 @@ def define(parser: ArgumentParser) -> None:
         type=Path,
         default=_STDIN,
         metavar="FILE",
-        help="Standard input if left out.",
+        help="Standard input if omitted.",
     )
     decode.set_defaults(run=_decode)
 
@@ -51,7 +51,7 @@ def _decode(given: Namespace) -> int:
     try:
         source = _open(file)
     except OSError as error:
-        print(f"roquet wire decode: {file}: {error.strerror}", file=sys.stderr)
+        print(f"roquet frames decode: {file}: {error.strerror}", file=sys.stderr)
         return _MISUSED
     with source:
         return _print_frames(file, source)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, final
 
 import msgspec
 
-from roquet.cli.wire.frame_source import RecordedFrame
+from roquet.cli.frames.frame_source import RecordedFrame
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.catalog import decode_reply, decode_request
 from roquet.protocol.codes import RequestCode, ResponseCode
