@@ -28,11 +28,11 @@ from pyspark.sql.types import StructType
 
 import roquet.pipeline
 from roquet import Admin, Message, Producer, QueueRef, TopicSettings
+from roquet.pipeline.data_sources import message_schema
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
-from roquet.pipeline.jobs.query_failures import is_slow_start
-from roquet.pipeline.jobs.session import spark_session
-from roquet.pipeline.memory import keep_freed_memory
-from roquet.pipeline.schema import message_schema
+from roquet.pipeline.malloc import keep_freed_memory
+from roquet.pipeline.queries import is_slow_start
+from roquet.pipeline.session import spark_session
 from roquet.protocol.record_columns import PropertiesForm, decode_records
 
 TOPIC, TARGET, TRICKLE = "BenchTopic", "BenchTarget", "BenchTrickle"

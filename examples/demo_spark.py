@@ -54,7 +54,7 @@ def send_orders(name_server: str, topic: str) -> int:
 def fill_and_add_up(console: Console, name_server: str, topic: str, scratch: Path) -> None:
     # Loaded here: the chapters before this one need neither.
     from roquet.pipeline.jobs.ingest import IngestPlan, IngestProgress, ingest  # noqa: PLC0415
-    from roquet.pipeline.jobs.session import spark_session  # noqa: PLC0415
+    from roquet.pipeline.session import spark_session  # noqa: PLC0415
 
     plan = IngestPlan(
         source={"nameServer": name_server, "topic": topic, "maxOffsetsPerTrigger": "7000"},

@@ -7,7 +7,7 @@ this one has nothing to offer and says why.
 import logging
 
 try:
-    from roquet.pipeline.source.data_source import RocketmqDataSource as DefaultSource
+    from roquet.pipeline.data_sources import RocketmqDataSource as DefaultSource
 except ImportError as missing:
     logging.getLogger(__name__).warning("there is no format rocketmq: %s", missing)
 else:

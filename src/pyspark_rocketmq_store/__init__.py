@@ -7,7 +7,7 @@ this one has nothing to offer and says why.
 import logging
 
 try:
-    from roquet.pipeline.store_source.data_source import RocketmqStoreDataSource as DefaultSource
+    from roquet.pipeline.data_sources import RocketmqStoreDataSource as DefaultSource
 except ImportError as missing:
     logging.getLogger(__name__).warning("there is no format rocketmq-store: %s", missing)
 else:

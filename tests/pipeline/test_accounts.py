@@ -23,9 +23,9 @@ from roquet import (
     StartFrom,
     TopicReader,
 )
+from roquet.pipeline.data_sources import message_schema
 from roquet.pipeline.jobs.dlq_report import dead_letters
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
-from roquet.pipeline.schema import message_schema
 from roquet.protocol.record_columns import PropertiesForm
 from roquet.testing.blocking import BlockingCluster
 from tests.support.eventually import wait_until

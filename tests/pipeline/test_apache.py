@@ -21,7 +21,7 @@ from roquet.client.producer.transaction_producer import PreparedMessage
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.sink import transactions
-from roquet.pipeline.sink.pieces import TaskId
+from roquet.pipeline.sink.requests import TaskId
 from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
 from roquet.pipeline.sink.transactions import answering_outlet
 from roquet.pipeline.sink.writers import BatchWriter, TaskAttempt, write_rows

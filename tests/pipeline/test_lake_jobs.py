@@ -22,9 +22,9 @@ from roquet.pipeline.errors import BadOption
 from roquet.pipeline.jobs.backfill import BackfillPlan, BackfillReport, backfill
 from roquet.pipeline.jobs.compact import CompactPlan, compact
 from roquet.pipeline.jobs.ingest import IngestPlan, IngestReport, ingest
-from roquet.pipeline.jobs.query_failures import QueryFailed
 from roquet.pipeline.lake.lake import Lake
-from roquet.pipeline.lake.settings import LakeSettings
+from roquet.pipeline.lake.metadata import LakeSettings
+from roquet.pipeline.queries import QueryFailed
 from roquet.protocol.messages.message import Message
 from tests.support.eventually import wait_until
 from tests.support.lake_rows import (

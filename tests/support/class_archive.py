@@ -29,7 +29,7 @@ _FILE: Final = "classes.jsa"
 _PROGRAM: Final = """
 import sys
 from pathlib import Path
-from roquet.pipeline.jobs.session import spark_session
+from roquet.pipeline.session import spark_session
 place = str(Path(sys.argv[1]) / "rows")
 with spark_session("classes", "local[2]") as spark:
     spark.range(10).mapInArrow(lambda rows: rows, "id long").write.parquet(place)

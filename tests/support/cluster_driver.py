@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812
 import roquet.pipeline
 from roquet.pipeline.jobs.audit import AuditPlan, audit, check_audit, topic_side
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
-from roquet.pipeline.jobs.query_failures import is_slow_start
-from roquet.pipeline.jobs.selection import Selection
-from roquet.pipeline.jobs.session import spark_session
+from roquet.pipeline.queries import is_slow_start
+from roquet.pipeline.selection import Selection
+from roquet.pipeline.session import spark_session
 
 T = TypeVar("T")
 

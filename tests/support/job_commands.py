@@ -21,7 +21,7 @@ class JobCommands:
         def shared(*_: object) -> Iterator[SparkSession]:
             yield spark
 
-        monkeypatch.setattr("roquet.pipeline.jobs.session.spark_session", shared)
+        monkeypatch.setattr("roquet.pipeline.session.spark_session", shared)
 
     def __call__(self, *arguments: str | Path | int) -> Finished:
         return roquet("spark", *arguments)

@@ -3,23 +3,27 @@
 from pathlib import Path
 
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.lake.entries import Birth, LakePiece, Staged
+from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation, Staged
 from roquet.pipeline.lake.file_names import published_path, staged_path
+from roquet.pipeline.lake.file_ranges import MissingRange
 from roquet.pipeline.lake.lake import Lake
-from roquet.pipeline.lake.state import Wanted
 from roquet.pipeline.planning import QueueRange
 
 QUEUE = QueueRef("orders", "broker-a", 0)
 HOUR = 480_000
-UNKNOWN = Birth()
+UNKNOWN = QueueIncarnation()
 
 
-def wanted(start: int, end: int, generation: int = 0, birth: Birth = UNKNOWN) -> Wanted:
-    return Wanted(QueueRange(QUEUE, start, end), generation, birth)
+def wanted(
+    start: int, end: int, generation: int = 0, incarnation: QueueIncarnation = UNKNOWN
+) -> MissingRange:
+    return MissingRange(QueueRange(QUEUE, start, end), generation, incarnation)
 
 
-def piece(start: int, end: int, *, generation: int = 0, birth: Birth = UNKNOWN) -> LakePiece:
-    whole = wanted(start, end, generation, birth)
+def piece(
+    start: int, end: int, *, generation: int = 0, incarnation: QueueIncarnation = UNKNOWN
+) -> LakePiece:
+    whole = wanted(start, end, generation, incarnation)
     return LakePiece(
         topic=QUEUE.topic,
         broker=QUEUE.broker_name,
@@ -31,7 +35,7 @@ def piece(start: int, end: int, *, generation: int = 0, birth: Birth = UNKNOWN) 
         path=published_path(whole, start, end, HOUR),
         staged=staged_path("run"),
         generation=generation,
-        birth=birth,
+        incarnation=incarnation,
     )
 
 

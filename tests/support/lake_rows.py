@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.lake.entries import Birth, Staged, StagedJoin
-from roquet.pipeline.lake.joining import wanted_joins, write_join
+from roquet.pipeline.lake.compaction import planned_compactions, write_compaction
+from roquet.pipeline.lake.entries import QueueIncarnation, Staged, StagedCompaction
+from roquet.pipeline.lake.file_ranges import MissingRange
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.staging import StagedWriter
-from roquet.pipeline.lake.state import Wanted
 from roquet.pipeline.planning import QueueRange
 
 NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -44,7 +44,7 @@ def staged_rows(
     """The rows of one queue and hour, as a task stages them."""
     offsets = rows.column("queueOffset").to_pylist()
     queue = QueueRef(TOPIC, "broker-a", rows.column("queueId")[0].as_py())
-    wanted = Wanted(QueueRange(queue, offsets[0], offsets[-1] + 1), 0, Birth())
+    wanted = MissingRange(QueueRange(queue, offsets[0], offsets[-1] + 1), 0, QueueIncarnation())
     pieces = StagedWriter(lake.path, lake.run, json_columns).write(wanted, [rows])
     return [Staged(lake.state.entry_number, piece) for piece in pieces]
 
@@ -61,13 +61,13 @@ def publish_small_files(lake: Lake, *, hours: int, files: int, rows: int) -> Fou
     return sent
 
 
-def join_all(lake: Lake, target_size: int = 1 << 30) -> int:
+def compact_all(lake: Lake, target_size: int = 1 << 30) -> int:
     """All hours, one after the other, each with an entry of its own; how many."""
-    wanted = wanted_joins(lake.state.files.values(), NOON + timedelta(days=9), target_size)
-    for join in wanted:
+    wanted = planned_compactions(lake.state.files.values(), NOON + timedelta(days=9), target_size)
+    for compaction in wanted:
         base = lake.state.entry_number
-        made = write_join(lake.path, lake.run, join, (base + 1, 0))
-        lake.join([StagedJoin(base, made)])
+        made = write_compaction(lake.path, lake.run, compaction, (base + 1, 0))
+        lake.compact([StagedCompaction(base, made)])
     return len(wanted)
 
 

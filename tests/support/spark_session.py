@@ -10,7 +10,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from roquet.pipeline import register
-from roquet.pipeline.jobs.session import (
+from roquet.pipeline.session import (
     QUICK_CHECKPOINTS,
     quick_python,
     unix_sockets,

@@ -9,7 +9,7 @@ from zlib import compress
 
 import pyarrow as pa
 
-from roquet.pipeline.store_source.data_source import RocketmqStoreDataSource
+from roquet.pipeline.data_sources import RocketmqStoreDataSource
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.record_batches import DraftBatch

@@ -23,8 +23,8 @@ NOT_FOR_PLANNERS = {
 PLANNING = """
 import sys
 from pyspark.sql.types import StringType, StructField, StructType
-from roquet.pipeline.source.data_source import RocketmqDataSource
-from roquet.pipeline.store_source.data_source import RocketmqStoreDataSource
+from roquet.pipeline.data_sources import RocketmqDataSource
+from roquet.pipeline.data_sources import RocketmqStoreDataSource
 
 body = StructType([StructField("body", StringType())])
 topics = RocketmqDataSource({"nameServer": "localhost:9876", "topic": "orders"})
@@ -37,7 +37,7 @@ ASKED = {
     "batch sink": "topics.writer(body, False)",
     "stream sink": "topics.streamWriter(body, False)",
     "store": "store.reader(store.schema())",
-    "lake": "import roquet.pipeline.jobs.staging_source",
+    "lake": "import roquet.pipeline.source.lake_staging",
 }
 
 
@@ -83,7 +83,7 @@ def test_without_arrow_the_modules_offer_nothing_and_do_not_fail() -> None:
 def test_planners_load_nothing_that_only_others_need(asked: str) -> None:
     done = run(f"{PLANNING}\n{asked}\nprint(*sys.modules)")
     loaded = set(done.stdout.split())
-    assert "roquet.pipeline.source.data_source" in loaded, done.stderr
+    assert "roquet.pipeline.data_sources" in loaded, done.stderr
     assert loaded.isdisjoint(NOT_FOR_PLANNERS), loaded & NOT_FOR_PLANNERS
 
 

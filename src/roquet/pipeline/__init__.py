@@ -19,8 +19,10 @@ __all__ = ["register"]
 def register(spark: "SparkSession") -> None:
     """Makes the formats `rocketmq` and `rocketmq-store` known to a session."""
     # Spark is loaded by those who have a session; importing this package loads nothing.
-    from roquet.pipeline.source.data_source import RocketmqDataSource  # noqa: PLC0415
-    from roquet.pipeline.store_source.data_source import RocketmqStoreDataSource  # noqa: PLC0415
+    from roquet.pipeline.data_sources import (  # noqa: PLC0415
+        RocketmqDataSource,
+        RocketmqStoreDataSource,
+    )
 
     spark.dataSource.register(RocketmqDataSource)
     spark.dataSource.register(RocketmqStoreDataSource)

@@ -1,18 +1,44 @@
-"""Connections of this process to clusters: one reader for each, kept until `close_readers`.
+"""Clients of the clusters that this process talks to, and requests that are retried.
 
-Spark's workers run many tasks one after the other, and a connection costs as much as a small
-task. A worker is forked before it imports this module, so nothing is shared between processes.
+Readers are kept until `close_readers`: Spark's workers run many tasks one after the other, and a
+connection costs as much as a small task. A worker is forked before it imports this module, so
+nothing is shared between processes. Requests are retried because an error in a call of the driver
+ends a query at once.
 """
 
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from threading import Lock
+from typing import Final, TypeVar
 
+from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.reader import TopicReader
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
+from roquet.client.errors import (
+    ClientError,
+    NoNameServer,
+    RequestRefused,
+    TopicNotFound,
+    Unreachable,
+)
 from roquet.pipeline.options.cluster import ClusterOptions
+from roquet.pipeline.options.declaring import read_options
+from roquet.protocol.codes import ResponseCode
 
 _readers: dict[tuple[ClusterOptions, str], TopicReader] = {}
 _opening = Lock()
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PAUSE_S_FIRST: Final = 0.1
+_PAUSE_S_MAX: Final = 5.0
+# What servers and routes to them can do to a question.
+UNANSWERED: Final = (NoNameServer, RequestRefused, TopicNotFound, Unreachable)
 
 
 def topic_reader(cluster: ClusterOptions, group: str) -> TopicReader:
@@ -55,3 +81,52 @@ def credentials_of(cluster: ClusterOptions) -> Credentials | None:
 
 def tls_of(cluster: ClusterOptions) -> TlsConfig | bool:
     return TlsConfig(ca_file=cluster.tls_ca_file) if cluster.tls_ca_file else cluster.tls
+
+
+def cluster_admin(brokers: Mapping[str, str]) -> Admin:
+    """To be opened. `brokers` are options of format `rocketmq` that reach them. Raises BadOption,
+    and what the client raises.
+    """
+    cluster = read_options(ClusterOptions, brokers)
+    return Admin(
+        cluster.name_server,
+        namespace=cluster.namespace,
+        credentials=credentials_of(cluster),
+        tls=tls_of(cluster),
+        timeout_s=cluster.request_timeout.total_seconds(),
+    )
+
+
+def may_pass(error: ClientError, *, is_beginning: bool = False) -> bool:
+    """Whether the same question may be answered a little later.
+
+    A topic that is missing may be on its way back, with its broker or with what a name server knows
+    after a restart. Who has not begun yet has most likely misspelt it.
+    """
+    match error:
+        case RequestRefused():
+            return error.is_busy or (
+                error.code == ResponseCode.TOPIC_NOT_EXIST and not is_beginning
+            )
+        case TopicNotFound():
+            return not (error.is_missing and is_beginning)
+    return isinstance(error, UNANSWERED)
+
+
+def retried(ask: Callable[[], T], timeout: timedelta, *, is_beginning: bool = False) -> T:
+    """What `ask` returns, as soon as it does.
+
+    Raises what it raised last when time is up, and at once what does not pass by itself.
+    """
+    deadline = time.monotonic() + timeout.total_seconds()
+    pause_s = _PAUSE_S_FIRST
+    while True:
+        try:
+            return ask()
+        except UNANSWERED as error:
+            is_final = not may_pass(error, is_beginning=is_beginning)
+            if is_final or time.monotonic() + pause_s > deadline:
+                raise
+            log.warning("asked again in %.1f s: %s", pause_s, error)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)

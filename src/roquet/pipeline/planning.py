@@ -1,11 +1,12 @@
-"""Which task reads what: pure decisions over ranges of queues.
+"""How much is read, and by which task: pure decisions over queues and ranges of them.
 
 A task costs about 30 ms before it reads anything, so few messages get few tasks; a large queue is
-split, small ones share a task. What rows there are never depends on the plan.
+split, small ones share a task. Which rows are read never depends on the plan.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from roquet.client.queue_ref import QueueRef
 
@@ -14,6 +15,11 @@ ROWS_PER_TASK: Final = 100_000
 # So is as much of a log, and more of it is not left to one task alone.
 SPLIT_SIZE_MIN: Final = 16 << 20
 SPLIT_SIZE_MAX: Final = 128 << 20
+
+# Python planners run apart from the JVM and are not told; options can say more.
+_CORES_MAX: Final = 64
+
+K = TypeVar("K")
 
 
 class QueueRange(NamedTuple):
@@ -77,3 +83,34 @@ def _between(ranges: Sequence[QueueRange], start: int, end: int) -> Iterator[Que
 
 def _by_broker(each: QueueRange) -> tuple[str, str, int, int]:
     return each.queue.broker_name, each.queue.topic, each.queue.queue_id, each.start
+
+
+def core_count() -> int:
+    """Of this machine, which in local mode is the cluster."""
+    return min(len(os.sched_getaffinity(0)), _CORES_MAX)
+
+
+def admitted(backlog: Mapping[K, int], count_max: int) -> dict[K, int]:
+    """How many messages of each queue to take, `count_max` in all, in proportion to its backlog.
+
+    A queue with a backlog gets at least one message while there is room, so that a small queue
+    is never starved by large ones.
+    """
+    total = sum(backlog.values())
+    if total <= count_max:
+        return dict(backlog)
+    shares = {queue: count * count_max // total for queue, count in backlog.items()}
+    left = count_max - sum(shares.values())
+    # What rounding left over goes first to queues that got nothing, then to the largest.
+    for queue in sorted(backlog, key=lambda each: (shares[each] > 0, -backlog[each])):
+        if not left:
+            break
+        if shares[queue] < backlog[queue]:
+            shares[queue] += 1
+            left -= 1
+    return shares
+
+
+def is_held_back(count: int, count_min: int | None, waited_s: float, delay_s_max: float) -> bool:
+    """Whether a batch waits for more messages: there are too few, and its time is not up."""
+    return count_min is not None and count < count_min and waited_s < delay_s_max

@@ -70,7 +70,7 @@ def _audit(reporter: Reporter, given: Namespace) -> int:
         audit,
         check_audit,
     )
-    from roquet.pipeline.jobs.batch_queries import tasks_shown  # noqa: PLC0415
+    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
 
     _check_obeyed(reporter, given)
     plan = _plan(given)
@@ -122,7 +122,7 @@ def _plan(given: Namespace) -> "AuditPlan":
 
 def _side(given: Namespace, topic: str | None, files: Path | None, name: str) -> "Side":
     from roquet.pipeline.jobs.audit import ID_DEFAULT, Side, topic_side  # noqa: PLC0415
-    from roquet.pipeline.jobs.selection import Selection  # noqa: PLC0415
+    from roquet.pipeline.selection import Selection  # noqa: PLC0415
 
     id_sql, key, order = (getattr(given, f"{name}_{what}") for what in ("id", "key", "order"))
     if topic is None:

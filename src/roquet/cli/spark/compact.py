@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from roquet.pipeline.lake.entries import LakeEntry
 
 DESCRIPTION: Final = """\
-Join the small files of a lake, in hours that are over, into larger ones.
+Compact the small files of a lake, in hours that are over, into larger ones.
 
 No message changes, and whoever reads meanwhile sees each of them once. It may
 be killed and started again.
@@ -57,7 +57,7 @@ def _run(reporter: Reporter, given: Namespace) -> int:
     with (
         session(reporter, given) as spark,
         reporter.progress("files") as progress,
-        stopped_by_signals(reporter, "ending with what is joined ...") as stop,
+        stopped_by_signals(reporter, "stopping after the files compacted so far ...") as stop,
     ):
         progress.show(0)
         started_s = time.monotonic()
@@ -65,7 +65,7 @@ def _run(reporter: Reporter, given: Namespace) -> int:
 
         def show(entry: "LakeEntry", wanted: int) -> None:
             nonlocal done
-            done += sum(len(join.removed) for join in entry.joined)
+            done += sum(len(compaction.removed) for compaction in entry.compacted)
             progress.show(done, wanted)
 
         report = compact(spark, plan, show, stop)

@@ -44,12 +44,12 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _run(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.batch_queries import tasks_shown  # noqa: PLC0415
     from roquet.pipeline.jobs.dlq_report import (  # noqa: PLC0415
         DlqPlan,
         dead_letter_topics,
         dlq_report,
     )
+    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
 
     plan = DlqPlan(
         brokers=broker_options(given),

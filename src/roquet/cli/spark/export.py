@@ -44,7 +44,6 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _export(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.batch_queries import tasks_shown  # noqa: PLC0415
     from roquet.pipeline.jobs.export import (  # noqa: PLC0415
         BodyForm,
         ExportPlan,
@@ -52,6 +51,7 @@ def _export(reporter: Reporter, given: Namespace) -> int:
         check_export,
         export,
     )
+    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
 
     if given.lake is not None and given.name_server is not None:
         reporter.fail("--lake contradicts --name-server: give one of them", MISUSED)

@@ -66,7 +66,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _lag(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.admins import cluster_admin  # noqa: PLC0415
+    from roquet.pipeline.connections import cluster_admin  # noqa: PLC0415
     from roquet.pipeline.jobs.lag import LagHistory, LagTable  # noqa: PLC0415
 
     if given.interval is not None and not (given.watch or given.samples):

@@ -38,7 +38,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _package(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.packaging import package  # noqa: PLC0415
+    from roquet.pipeline.jobs.package import package  # noqa: PLC0415
 
     with reporter.waiting("packing, which takes some seconds"):
         made = package(given.archive, given.without)

@@ -60,13 +60,13 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _replay(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.batch_queries import tasks_shown  # noqa: PLC0415
     from roquet.pipeline.jobs.replay import (  # noqa: PLC0415
         ReplayPlan,
         check_replay,
         preview,
         replay,
     )
+    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
 
     plan = check_replay(
         ReplayPlan(
@@ -137,7 +137,7 @@ def _shown_row(row: "Row") -> tuple[Fact, ...]:
 
 def _sending_command(plan: "ReplayPlan", arguments: list[str]) -> str:
     """What was called, with what makes it exact, to be called again."""
-    from roquet.pipeline.jobs.selection import ends_text  # noqa: PLC0415
+    from roquet.pipeline.selection import ends_text  # noqa: PLC0415
 
     words = without_option(arguments, "--ending-offsets")
     words = without_option(words, "--write-id")

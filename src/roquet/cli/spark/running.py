@@ -33,7 +33,7 @@ def session(reporter: Reporter, given: Namespace) -> "Iterator[SparkSession]":
     """A session of Spark, whose start is said and waited for; `given` are the arguments of
     `define_cluster`. Raises NoSession.
     """
-    from roquet.pipeline.jobs.session import spark_session  # noqa: PLC0415
+    from roquet.pipeline.session import spark_session  # noqa: PLC0415
 
     with ExitStack() as stack:
         with reporter.waiting(f"starting Spark on {given.master}, which takes some seconds"):

@@ -9,7 +9,7 @@ from roquet.cli.spark.brokers import broker_options
 from roquet.reporting import MISUSED, Reporter
 
 if TYPE_CHECKING:
-    from roquet.pipeline.jobs.selection import Selection
+    from roquet.pipeline.selection import Selection
 
 
 def define_selection(parser: ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def define_selection(parser: ArgumentParser) -> None:
 
 def selection_of(reporter: Reporter, given: Namespace) -> "Selection":
     """Ends the command if it does not say what it means."""
-    from roquet.pipeline.jobs.selection import Selection, read_ends  # noqa: PLC0415
+    from roquet.pipeline.selection import Selection, read_ends  # noqa: PLC0415
 
     if given.lake is None and not (given.topic or given.topics or given.topic_pattern):
         reporter.fail("say which messages: give --topic, --topics or --topic-pattern", MISUSED)

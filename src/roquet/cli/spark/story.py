@@ -46,14 +46,14 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _story(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.batch_queries import tasks_shown  # noqa: PLC0415
     from roquet.pipeline.jobs.story import (  # noqa: PLC0415
         GroupState,
+        StoryEvent,
         StoryPlan,
         story,
         story_places,
     )
-    from roquet.pipeline.jobs.story_events import StoryEvent  # noqa: PLC0415
+    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
 
     plan = StoryPlan(
         brokers=broker_options(given),

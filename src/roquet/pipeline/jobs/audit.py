@@ -9,22 +9,20 @@ is counted and named as such, and is no problem of the way there.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession, functions as sql
+from pyspark.sql import DataFrame, SparkSession, Window, functions as sql
 
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.jobs.batch_queries import run_query
-from roquet.pipeline.jobs.comparing import NAMED, counted, out_of_order
-from roquet.pipeline.jobs.message_frames import quarantined, selected
-from roquet.pipeline.jobs.selection import Selection, lake_settings, pinned
-from roquet.pipeline.lake.settings import LakeSettings
+from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.source.rows import pull_group
+from roquet.pipeline.queries import run_query
+from roquet.pipeline.selection import Selection, lake_settings, pinned, quarantined, selected
+from roquet.pipeline.source.batch import pull_group
 
 EXAMPLES: Final = 10
 ID_DEFAULT: Final = "coalesce(msgId, offsetMsgId)"
@@ -35,6 +33,9 @@ _STORED_ORDER: Final = "struct(storeTimestamp, queueOffset)"
 
 _RECEIVED: Final = "received"
 _LAKE: Final = "lake"
+
+# Columns of `counted` that are worth an example.
+NAMED: Final = ("missing", "twice", "unexpected", "quarantined")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,3 +269,54 @@ def _as_lake_chose(selection: Selection, settings: LakeSettings) -> Selection:
 
 def _topic_names(selection: Selection) -> Iterator[tuple[str, str]]:
     return ((name, value) for name, value in selection.source.items() if name.startswith("topic"))
+
+
+def counted(sent: DataFrame, found: DataFrame, set_apart: DataFrame | None) -> DataFrame:
+    """Each id with how often it was sent and found, and what is wrong with that."""
+    sides = {"sent": sent, "found": found, "quarantined": set_apart}
+
+    def marked(name: str, frame: DataFrame) -> DataFrame:
+        return frame.select(
+            "id", "key", *(sql.lit(int(each == name)).alias(each) for each in sides)
+        )
+
+    rows = [marked(name, frame) for name, frame in sides.items() if frame is not None]
+    key_as_sent = sql.first(sql.when(sql.col("sent") > 0, sql.col("key")), ignorenulls=True)
+    counts = (
+        reduce(DataFrame.unionAll, rows)
+        .groupBy("id")
+        .agg(
+            sql.coalesce(key_as_sent, sql.first("key", ignorenulls=True)).alias("key"),
+            *(sql.sum(each).alias(each) for each in sides),
+        )
+    )
+    was_sent, is_there = sql.col("sent"), sql.col("found") + sql.col("quarantined")
+    none = sql.lit(0)
+    return counts.select(
+        "id",
+        "key",
+        *sides,
+        sql.greatest(was_sent - is_there, none).alias("missing"),
+        sql.when(was_sent > 0, sql.greatest(is_there - was_sent, none))
+        .otherwise(none)
+        .alias("twice"),
+        sql.when(was_sent == 0, is_there).otherwise(none).alias("unexpected"),
+    )
+
+
+def out_of_order(sent: DataFrame, found: DataFrame) -> DataFrame:
+    """What came behind something of its key that was sent later. Of what came twice, the first."""
+    first_found = found.groupBy("id").agg(sql.min("order").alias("found_order"))
+    first_sent = sent.groupBy("id").agg(
+        sql.min("order").alias("sent_order"), sql.first("key").alias("key")
+    )
+    in_turn = Window.partitionBy("key").orderBy("found_order")
+    before = in_turn.rowsBetween(Window.unboundedPreceding, -1)
+    latest_before = sql.max("sent_order").over(before)
+    return (
+        first_sent.join(first_found, "id")
+        .where("key is not null and key != ''")
+        .withColumn("latest_before", latest_before)
+        .where("latest_before > sent_order")
+        .select("id", "key")
+    )

@@ -16,31 +16,36 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from roquet.pipeline.errors import BadLake, BadOption, DataLoss
-from roquet.pipeline.jobs.lake_choice import (
+from roquet.pipeline.lake.entries import LakeEntry
+from roquet.pipeline.lake.file_ranges import MissingRange
+from roquet.pipeline.lake.lake import (
+    Lake,
     check_settings,
     format_of,
     json_columns_of,
     properties_of,
 )
-from roquet.pipeline.jobs.store_shares import (
+from roquet.pipeline.lake.metadata import (
+    FILE_ROWS_MAX_DEFAULT,
+    LakeSettings,
+    PublishLog,
+    read_settings,
+)
+from roquet.pipeline.lake.state import LakeState
+from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.options.store import Include, StoreOptions
+from roquet.pipeline.queries import run_tasks
+from roquet.pipeline.queue_offsets import queue_key
+from roquet.pipeline.store_source.batch import shares_of
+from roquet.pipeline.store_source.lake_staging import (
     ShareTask,
     StoredQueue,
     described,
     needed_shares,
-    older_lives,
+    replaced_since,
     stage_share,
     stored_queues,
 )
-from roquet.pipeline.jobs.task_runs import run_tasks
-from roquet.pipeline.lake.entries import LakeEntry
-from roquet.pipeline.lake.lake import Lake
-from roquet.pipeline.lake.publish_log import PublishLog
-from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings, read_settings
-from roquet.pipeline.lake.state import LakeState, Wanted
-from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.store import Include, StoreOptions
-from roquet.pipeline.queue_tables import queue_key
-from roquet.pipeline.store_source.finding import shares_of
 from roquet.pipeline.store_source.rows import StoreShare
 
 log = logging.getLogger(__name__)
@@ -62,7 +67,7 @@ class BackfillPlan:
     lake: Path
     broker_name: str | None = None
     ignore_data_loss: bool = False
-    grid: int = GRID_DEFAULT
+    file_rows_max: int = FILE_ROWS_MAX_DEFAULT
     format: str | None = None
     json_schema: str | None = None
 
@@ -99,7 +104,9 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
             " use another lake"
         )
     wanted = LakeSettings(
-        grid=plan.grid, format=format_of(plan.lake, plan.format), properties=options.properties
+        file_rows_max=plan.file_rows_max,
+        format=format_of(plan.lake, plan.format),
+        properties=options.properties,
     )
     check_settings(plan.lake, wanted)
     json_columns_of(plan.lake, plan.json_schema)
@@ -145,7 +152,7 @@ def _publish(
     lake: Lake,
     options: StoreOptions,
     shares: Sequence[StoreShare],
-    wanted: Sequence[Wanted],
+    wanted: Sequence[MissingRange],
     json_schema: str | None,
 ) -> LakeEntry | None:
     tasks = [
@@ -154,7 +161,7 @@ def _publish(
             wanted=wanted,
             lake=lake.path,
             run=lake.run,
-            grid=lake.settings.grid,
+            file_rows_max=lake.settings.file_rows_max,
             base=lake.state.entry_number,
             json_schema=json_schema,
         )
@@ -169,9 +176,11 @@ def _rounds(spark: SparkSession, shares: Sequence[StoreShare]) -> list[Sequence[
     return [shares[start : start + size] for start in range(0, len(shares), size)]
 
 
-def _wanted(plan: BackfillPlan, state: LakeState, queues: Sequence[StoredQueue]) -> list[Wanted]:
-    older = older_lives(
-        queues, {each.range.queue: state.birth_of(each.range.queue) for each in queues}
+def _wanted(
+    plan: BackfillPlan, state: LakeState, queues: Sequence[StoredQueue]
+) -> list[MissingRange]:
+    older = replaced_since(
+        queues, {each.range.queue: state.incarnation_of(each.range.queue) for each in queues}
     )
     if older:
         raise BadLake(
@@ -181,7 +190,7 @@ def _wanted(plan: BackfillPlan, state: LakeState, queues: Sequence[StoredQueue])
     missing = state.missing([each.range for each in queues], described(queues))
     losses = [
         f"{queue_key(queue)} was deleted and made again since the lake took from it"
-        for queue in missing.made_again
+        for queue in missing.recreated
     ]
     if losses and not plan.ignore_data_loss:
         raise DataLoss(losses)

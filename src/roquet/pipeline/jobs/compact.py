@@ -14,11 +14,16 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from roquet.pipeline.jobs.task_runs import run_tasks
-from roquet.pipeline.lake.entries import Join, LakeEntry, StagedJoin
-from roquet.pipeline.lake.joining import WantedJoin, in_rounds, wanted_joins, write_join
+from roquet.pipeline.lake.compaction import (
+    PlannedCompaction,
+    in_rounds,
+    planned_compactions,
+    write_compaction,
+)
+from roquet.pipeline.lake.entries import Compaction, LakeEntry, StagedCompaction
 from roquet.pipeline.lake.lake import Lake, no_lake
-from roquet.pipeline.lake.settings import read_settings
+from roquet.pipeline.lake.metadata import read_settings
+from roquet.pipeline.queries import run_tasks
 
 TARGET_SIZE_DEFAULT: Final = 256 << 20
 # Clocks of brokers and ours differ, and messages of an hour take some time to get here.
@@ -70,22 +75,22 @@ def compact(
     with Lake.open_existing(plan.lake) as lake:
         closed_before = (plan.now or datetime.now(UTC)) - plan.grace
         files = list(lake.state.files.values())
-        wanted = wanted_joins(files, closed_before, plan.target_size)
-        done: list[WantedJoin] = []
+        wanted = planned_compactions(files, closed_before, plan.target_size)
+        done: list[PlannedCompaction] = []
         bytes_after = 0
-        for joins in in_rounds(wanted, _ROUND_SIZE):
+        for compactions in in_rounds(wanted, _ROUND_SIZE):
             if stop is not None and stop.is_set():
                 break
-            entry = _join(spark, lake, joins)
-            done += joins
-            bytes_after += sum(join.file.bytes for join in entry.joined)
-            on_published(entry, sum(len(join.files) for join in wanted))
+            entry = _compact(spark, lake, compactions)
+            done += compactions
+            bytes_after += sum(compaction.file.bytes for compaction in entry.compacted)
+            on_published(entry, sum(len(compaction.files) for compaction in wanted))
         return CompactReport(
-            hours=len({join.directory for join in done}),
-            messages=sum(join.row_count for join in done),
-            files_before=sum(len(join.files) for join in done),
+            hours=len({compaction.directory for compaction in done}),
+            messages=sum(compaction.row_count for compaction in done),
+            files_before=sum(len(compaction.files) for compaction in done),
             files_after=len(done),
-            bytes_before=sum(join.size for join in done),
+            bytes_before=sum(compaction.size for compaction in done),
             bytes_after=bytes_after,
             lake_messages=lake.state.row_count,
             lake_files=len(lake.state.files),
@@ -93,13 +98,15 @@ def compact(
         )
 
 
-def _join(spark: SparkSession, lake: Lake, joins: list[WantedJoin]) -> LakeEntry:
+def _compact(spark: SparkSession, lake: Lake, compactions: list[PlannedCompaction]) -> LakeEntry:
     base = lake.state.entry_number
     work = partial(_write, lake.path, lake.run, base + 1)
-    made = run_tasks(spark, work, list(enumerate(joins)))
-    return lake.join([StagedJoin(base, join) for join in made])
+    made = run_tasks(spark, work, list(enumerate(compactions)))
+    return lake.compact([StagedCompaction(base, compaction) for compaction in made])
 
 
-def _write(lake: Path, run: str, entry_number: int, part: tuple[int, WantedJoin]) -> Join:
+def _write(
+    lake: Path, run: str, entry_number: int, part: tuple[int, PlannedCompaction]
+) -> Compaction:
     index, wanted = part
-    return write_join(lake, run, wanted, (entry_number, index))
+    return write_compaction(lake, run, wanted, (entry_number, index))

@@ -11,14 +11,12 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as sql
 
-from roquet.pipeline.connections import topic_reader
+from roquet.pipeline.connections import cluster_admin, topic_reader
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.jobs.admins import cluster_admin
-from roquet.pipeline.jobs.batch_queries import run_query
-from roquet.pipeline.jobs.message_frames import selected
-from roquet.pipeline.jobs.selection import Selection, pinned
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.queries import run_query
+from roquet.pipeline.selection import Selection, pinned, selected
 from roquet.protocol.messages.message import KEY_SEPARATOR, Property
 from roquet.protocol.names import DLQ_PREFIX
 

@@ -14,12 +14,11 @@ from uuid import uuid4
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions as sql
 from pyspark.sql.types import MapType
 
+from roquet.pipeline.data_sources import message_schema
+from roquet.pipeline.durable_files import make_directories, put_in_place
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.jobs.batch_queries import run_query
-from roquet.pipeline.jobs.message_frames import selected
-from roquet.pipeline.jobs.selection import Selection, lake_settings, pinned
-from roquet.pipeline.lake.durable import make_directories, sync_directory
-from roquet.pipeline.schema import message_schema
+from roquet.pipeline.queries import run_query
+from roquet.pipeline.selection import Selection, lake_settings, pinned, selected
 from roquet.protocol.record_columns import PropertiesForm
 
 _COUNTED: Final = "rows"
@@ -102,8 +101,7 @@ def export(spark: SparkSession, plan: ExportPlan) -> ExportReport:
         # Nobody else may have made it meanwhile: an empty directory would be replaced.
         if target.exists():
             raise BadOption("to", f"{target} was made by somebody else meanwhile")
-        aside.rename(target)
-        sync_directory(target.parent)
+        put_in_place(aside, target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     files = [each for each in target.iterdir() if not each.name.startswith(_NOT_DATA)]

@@ -5,54 +5,58 @@ publishes them once a micro-batch. Offsets of the consumer group follow what is 
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import msgspec
-from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from roquet.client.queue_ref import QueueRef
 from roquet.errors import RoquetError
 from roquet.pipeline.connections import topic_reader
-from roquet.pipeline.jobs.checkpoint import bind_checkpoint
-from roquet.pipeline.jobs.lake_choice import (
+from roquet.pipeline.durable_files import create_once, make_directories
+from roquet.pipeline.errors import BadLake
+from roquet.pipeline.lake.entries import LakeEntry, Staged
+from roquet.pipeline.lake.lake import (
+    Lake,
     check_settings,
     format_of,
     json_columns_of,
     properties_of,
 )
-from roquet.pipeline.jobs.query_failures import failure_of, is_slow_start
-from roquet.pipeline.jobs.query_lag import lag_told
-from roquet.pipeline.jobs.staging_source import SOURCE_NAME, StagingSource
-from roquet.pipeline.lake.entries import LakeEntry, Staged
-from roquet.pipeline.lake.lake import Lake
-from roquet.pipeline.lake.settings import GRID_DEFAULT, LakeSettings
+from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.queries import run_query
+from roquet.pipeline.queue_offsets import StreamOffset
+from roquet.pipeline.source.batch import pull_group
+from roquet.pipeline.source.lake_staging import SOURCE_NAME, StagingSource
 from roquet.pipeline.source.positions import named_queues
-from roquet.pipeline.source.rows import pull_group
 
 log = logging.getLogger(__name__)
 
-_ATTEMPTS_MAX: Final = 5
 _MS: Final = timedelta(milliseconds=1)
 _STOP_CHECKED_S: Final = 1
 _STARTING_OFFSETS: Final = "startingOffsets"
 _PROPERTIES: Final = "properties"
 
+# Spark leaves alone what it does not know.
+_MARK: Final = "roquet-lake"
+_SPARK_OFFSETS: Final = "offsets"
+
 
 @dataclass(frozen=True, kw_only=True)
 class IngestPlan:
-    """`source` are options of format `rocketmq` by their names; it begins at the earliest.
+    """`source` are options of format `rocketmq` by their names; it starts at the earliest.
 
-    With `available_now` it ends when everything is in the lake that was there when it began. `grid`
-    is for a lake that is not there yet. `json_schema` has the columns that bodies are decoded into,
-    or names a file that has them. What is left out is as the lake has it.
+    With `available_now` it ends when the lake has everything that was stored when it started.
+    `file_rows_max` is for a new lake. `json_schema` has the columns that bodies are decoded into,
+    or is a file that has them. What is left out is as the lake has it.
     """
 
     source: Mapping[str, str]
@@ -60,7 +64,7 @@ class IngestPlan:
     checkpoint: Path
     available_now: bool = False
     interval: timedelta | None = None
-    grid: int = GRID_DEFAULT
+    file_rows_max: int = FILE_ROWS_MAX_DEFAULT
     format: str | None = None
     json_schema: str | None = None
 
@@ -107,7 +111,11 @@ def ingest(
     with Lake.open(plan.lake, settings) as lake:
         bind_checkpoint(plan.checkpoint, lake.path, lake.settings.id)
         publisher = _Publisher(lake, columns.ddl if columns else None, on_progress)
-        source |= {"lake": str(lake.path), "run": lake.run, "grid": str(lake.settings.grid)}
+        source |= {
+            "lake": str(lake.path),
+            "run": lake.run,
+            "fileRowsMax": str(lake.settings.file_rows_max),
+        }
         source |= {"jsonSchema": columns.ddl} if columns else {}
         is_complete = _run(lambda: _started(spark, plan, source, publisher), publisher, stop)
         return publisher.report(is_complete=is_complete)
@@ -121,7 +129,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     reading = read_options(ReadOptions, _source_options(plan))
     reading.check_stream()
     wanted = LakeSettings(
-        grid=plan.grid,
+        file_rows_max=plan.file_rows_max,
         format=format_of(plan.lake, plan.format),
         properties=reading.properties,
         tag_expression=reading.tag_expression,
@@ -207,31 +215,23 @@ class _Publisher:
 
 
 def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event | None) -> bool:
-    """Whether it ended by itself. Raises what ended it otherwise."""
-    for attempt in range(1, _ATTEMPTS_MAX + 1):
+    """Whether the query ended by itself. Raises QueryFailed, or the publisher's own failure."""
+
+    def run_once() -> bool:
+        query = start()
         try:
-            query = start()
-        except PySparkException as error:
-            raise failure_of(str(error)) from None
-        try:
-            # Not a KeyboardInterrupt: raised inside of a call to Spark it is told with a traceback.
+            # Not a KeyboardInterrupt: inside a call to Spark it is shown with a traceback.
             while not query.awaitTermination(_STOP_CHECKED_S):
                 publisher.see(query)
                 if stop is not None and stop.is_set():
                     return False
             publisher.see(query)
-        except StreamingQueryException as error:
-            if publisher.failure is not None:
-                raise publisher.failure from None
-            if attempt == _ATTEMPTS_MAX or not is_slow_start(str(error)):
-                raise failure_of(str(error)) from None
-            # Nothing is published twice, so starting again is always safe.
-            log.warning("Spark's Python did not start in time; started again")
-        else:
             return True
         finally:
             query.stop()
-    raise AssertionError("the last attempt returns or raises")
+
+    # Nothing is published twice, so running it again is always safe.
+    return run_query(run_once, lambda: publisher.failure)
 
 
 def _started(
@@ -245,3 +245,44 @@ def _started(
     elif plan.interval is not None:
         writer = writer.trigger(processingTime=f"{plan.interval // _MS} milliseconds")
     return writer.start()
+
+
+def bind_checkpoint(checkpoint: Path, lake: Path, lake_id: str) -> None:
+    """Mark a new checkpoint, and compare the mark of one that is there. Raises BadLake."""
+    try:
+        marked = (checkpoint / _MARK).read_text()
+    except FileNotFoundError:
+        if (checkpoint / _SPARK_OFFSETS).exists():
+            raise _another(checkpoint, lake) from None
+        make_directories(checkpoint)
+        create_once(checkpoint / _MARK, lake_id.encode())
+    else:
+        if marked != lake_id:
+            raise _another(checkpoint, lake)
+
+
+def _another(checkpoint: Path, lake: Path) -> BadLake:
+    return BadLake(
+        f"the checkpoint {checkpoint} does not belong to the lake {lake}: name another directory,"
+        " or remove the checkpoint (nothing is added to a lake twice)"
+    )
+
+
+def lag_told(progress: Mapping[str, Any]) -> int | None:
+    """Messages that are there and were not read, over all sources; None if it is not told."""
+    sources: Sequence[Mapping[str, Any]] = progress["sources"]
+    lags = [_source_lag(source.get("endOffset"), source.get("latestOffset")) for source in sources]
+    return None if not lags or None in lags else sum(lag for lag in lags if lag is not None)
+
+
+def _source_lag(end: str | None, latest: str | None) -> int | None:
+    position, ends = _positions(end), _positions(latest)
+    if position is None or ends is None:
+        return None
+    return sum(max(0, offset - position.get(queue, 0)) for queue, offset in ends.items())
+
+
+def _positions(told: str | None) -> Mapping[QueueRef, int] | None:
+    # A source that says nothing is told as nothing, or as the text "null".
+    offset = None if told is None else msgspec.json.decode(told)
+    return None if offset is None else StreamOffset.from_json(offset).positions

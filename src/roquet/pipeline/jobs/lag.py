@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from roquet.client.blocking.admin import Admin
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.lake.durable import make_directories, sync_directory, sync_file
+from roquet.pipeline.durable_files import make_directories, put_in_place
 
 _SCHEMA: Final = pa.schema(
     [
@@ -108,9 +108,7 @@ class LagTable:
         name = f"lag-{first:%Y%m%dT%H%M%S}-{uuid4().hex[:8]}.parquet"
         draft = self._directory / f".{name}"
         pq.write_table(sample_table(self._waiting), draft, compression="zstd")
-        sync_file(draft)
-        draft.rename(self._directory / name)
-        sync_directory(self._directory)
+        put_in_place(draft, self._directory / name)
         self.row_count += len(self._waiting)
         self.file_count += 1
         self._waiting = []

@@ -15,11 +15,10 @@ from pyspark.sql.types import MapType
 from roquet.client.producer.outgoing import RESERVED_NAMES
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.jobs.batch_queries import run_query
-from roquet.pipeline.jobs.message_frames import selected
-from roquet.pipeline.jobs.selection import Selection, pinned
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.queries import run_query
+from roquet.pipeline.selection import Selection, pinned, selected
 
 PREVIEW_ROWS: Final = 5
 

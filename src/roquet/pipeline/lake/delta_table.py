@@ -18,7 +18,7 @@ from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.ddl import read_ddl
 from roquet.pipeline.lake.entries import LakeEntry, LakeFile
 from roquet.pipeline.lake.file_names import PARTITIONING, directory_of, partition_values
-from roquet.pipeline.lake.settings import LakeSettings
+from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.lake.staging import lake_columns
 from roquet.protocol.record_columns import record_schema
 
@@ -119,10 +119,10 @@ def _actions(entry: LakeEntry) -> Iterator[Any]:
     for piece in entry.added:
         if piece.file is not None:
             yield _added(piece.file, entry, is_new=True)
-    for join in entry.joined:
-        yield _added(join.file, entry, is_new=False)
-        values = _values(join.file.path)
-        for path in join.removed:
+    for compaction in entry.compacted:
+        yield _added(compaction.file, entry, is_new=False)
+        values = _values(compaction.file.path)
+        for path in compaction.removed:
             yield RemoveAction(path, False, entry.published_ms, None, values)
 
 

@@ -10,7 +10,7 @@ ENTRY_VERSION: Final = 1
 
 
 @final
-class Birth(msgspec.Struct, frozen=True, array_like=True):
+class QueueIncarnation(msgspec.Struct, frozen=True, array_like=True):
     """A queue as its broker described it: its first offset, and when that message was stored.
 
     A queue that was deleted and made again has a first message that is younger, at an offset
@@ -20,7 +20,7 @@ class Birth(msgspec.Struct, frozen=True, array_like=True):
     first_offset: int | None = None
     born_ms: int | None = None
 
-    def is_followed_by_another_queue(self, now: "Birth") -> bool:
+    def is_replaced_by(self, now: "QueueIncarnation") -> bool:
         """Whether `now` describes a queue that was made after this one was deleted."""
         if self.born_ms is None or now.born_ms is None:
             return False
@@ -59,7 +59,7 @@ class LakePiece(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str
     staged: str
     generation: int = 0
-    birth: Birth = Birth()
+    incarnation: QueueIncarnation = msgspec.field(default=QueueIncarnation(), name="birth")
     quarantined: LakeFile | None = None
 
     @property
@@ -80,7 +80,7 @@ class Staged(msgspec.Struct, frozen=True):
 
 
 @final
-class Join(msgspec.Struct, frozen=True):
+class Compaction(msgspec.Struct, frozen=True):
     """One file that has the messages of others, which lie in the same directory."""
 
     removed: list[str]
@@ -88,11 +88,11 @@ class Join(msgspec.Struct, frozen=True):
 
 
 @final
-class StagedJoin(msgspec.Struct, frozen=True):
+class StagedCompaction(msgspec.Struct, frozen=True):
     """What a task that joins files hands over, as `Staged` does."""
 
     base: int
-    join: Join
+    compaction: Compaction
 
 
 @final
@@ -107,5 +107,5 @@ class LakeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     number: int
     published_ms: int
     added: list[LakePiece] = []
-    joined: list[Join] = []
+    compacted: list[Compaction] = msgspec.field(default_factory=list, name="joined")
     json_schema: str | None = None

@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
-from roquet.pipeline.lake.state import Wanted
+from roquet.pipeline.lake.file_ranges import MissingRange
 
 CONTROL_DIRECTORY: Final = "_roquet"
 STAGED_DIRECTORY: Final = f"{CONTROL_DIRECTORY}/staged"
@@ -14,7 +14,7 @@ PARTITIONING: Final = ("topic", "dt", "hour")
 _HOUR_S: Final = 3600
 
 
-def published_path(wanted: Wanted, start: int, end: int, hour: int) -> str:
+def published_path(wanted: MissingRange, start: int, end: int, hour: int) -> str:
     """Below the lake, for messages stored in an hour that is counted from 1970, in UTC."""
     queue = wanted.range.queue
     moment = datetime.fromtimestamp(hour * _HOUR_S, UTC)
@@ -24,7 +24,7 @@ def published_path(wanted: Wanted, start: int, end: int, hour: int) -> str:
     return f"topic={_escaped(queue.topic)}/dt={moment:%Y-%m-%d}/hour={moment:%H}/{name}.parquet"
 
 
-def joined_path(directory: str, entry_number: int, index: int) -> str:
+def compacted_path(directory: str, entry_number: int, index: int) -> str:
     """Of the file that the entry makes of others in a directory; no piece has such a name."""
     topic = directory.partition("/")[0].removeprefix("topic=")
     return f"{directory}/{topic}-joined-{entry_number}-{index}.parquet"

@@ -1,4 +1,4 @@
-"""A lake as its one writer has it: opened, added to, and put in order after a crash."""
+"""A lake as its one writer has it: checked, opened, added to, and recovered after a crash."""
 
 import fcntl
 import os
@@ -10,22 +10,38 @@ from types import TracebackType
 from typing import Final, Self, final
 from uuid import uuid4
 
+from roquet.pipeline.durable_files import make_directories
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.delta_table import DeltaMirror
-from roquet.pipeline.lake.durable import make_directories
-from roquet.pipeline.lake.entries import ENTRY_VERSION, LakeEntry, LakeFile, Staged, StagedJoin
-from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, STAGED_DIRECTORY, quarantine_of
-from roquet.pipeline.lake.finishing import (
-    exchange_joined,
-    move_joined,
+from roquet.pipeline.lake.commit import (
+    exchange_compacted,
+    move_compacted,
     move_pieces,
     remove_replaced,
 )
-from roquet.pipeline.lake.publish_log import PublishLog, another_writer
-from roquet.pipeline.lake.settings import LakeFormat, LakeSettings, make_settings, read_settings
+from roquet.pipeline.lake.delta_table import DeltaMirror, check_delta
+from roquet.pipeline.lake.entries import (
+    ENTRY_VERSION,
+    LakeEntry,
+    LakeFile,
+    Staged,
+    StagedCompaction,
+)
+from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, STAGED_DIRECTORY, quarantine_of
+from roquet.pipeline.lake.json_columns import JsonColumns, check_evolution, json_columns
+from roquet.pipeline.lake.metadata import (
+    LakeFormat,
+    LakeSettings,
+    PublishLog,
+    another_writer,
+    make_settings,
+    read_settings,
+)
 from roquet.pipeline.lake.state import LakeState
+from roquet.protocol.record_columns import PropertiesForm
 
 _LOCK_FILE: Final = f"{CONTROL_DIRECTORY}/writer.lock"
+
+_FIXED: Final = ("format", "properties", "tag_expression", "sql_expression")
 
 
 @final
@@ -109,12 +125,12 @@ class Lake:
         entry = LakeEntry(ENTRY_VERSION, number, _now_ms(), added=pieces, json_schema=json_schema)
         return self._write(entry)
 
-    def join(self, staged: Sequence[StagedJoin]) -> LakeEntry:
+    def compact(self, staged: Sequence[StagedCompaction]) -> LakeEntry:
         """Let joined files take the place of others, as `publish` does. Raises BadLake."""
         number = self._next_number(each.base for each in staged)
-        joins = [each.join for each in staged]
-        self._check_staged(self.path, [join.file for join in joins])
-        return self._write(LakeEntry(ENTRY_VERSION, number, _now_ms(), joined=joins))
+        compactions = [each.compaction for each in staged]
+        self._check_staged(self.path, [compaction.file for compaction in compactions])
+        return self._write(LakeEntry(ENTRY_VERSION, number, _now_ms(), compacted=compactions))
 
     def _next_number(self, bases: Iterable[int]) -> int:
         number = self._log.refresh().entry_number
@@ -155,9 +171,9 @@ class Lake:
         """Readers get to see what the entry says; some of it they may see already."""
         move_pieces(self.path, entry)
         if self._delta is None:
-            exchange_joined(self.path, entry)
+            exchange_compacted(self.path, entry)
         else:
-            move_joined(self.path, entry)
+            move_compacted(self.path, entry)
             self._delta.commit(entry)
 
     def _remove_staged(self) -> None:
@@ -182,3 +198,48 @@ def _taken_lock(path: Path) -> int:
         os.close(lock)
         raise another_writer(path) from None
     return lock
+
+
+def format_of(lake: Path, given: str | None) -> LakeFormat:
+    """What was asked for, else what the lake is, else Parquet. Raises BadLake."""
+    found = read_settings(lake)
+    default = found.format if found else LakeFormat.PARQUET
+    chosen = LakeFormat(given) if given else default
+    if chosen is LakeFormat.DELTA:
+        check_delta()
+    return chosen
+
+
+def properties_of(lake: Path) -> PropertiesForm:
+    """The form of properties where none was asked for. Raises BadLake."""
+    found = read_settings(lake)
+    return found.properties if found else PropertiesForm.MAP
+
+
+def check_settings(lake: Path, wanted: LakeSettings) -> None:
+    """Raises BadLake for a lake that was made with something else."""
+    found = read_settings(lake)
+    for name in _FIXED if found else ():
+        here, there = getattr(wanted, name), getattr(found, name)
+        if here != there:
+            raise BadLake(
+                f"the lake {lake} was made with {name.replace('_', ' ')} {_shown(there)}, not"
+                f" {_shown(here)}: use the same, or another lake"
+            )
+
+
+def json_columns_of(lake: Path, given: str | None) -> JsonColumns | None:
+    """By what bodies are decoded: what was given, else what the lake has. None for not at all.
+
+    Raises BadSchema for columns that do not go on from those of the lake, and BadLake.
+    """
+    before = PublishLog(lake.absolute()).refresh().json_schema if read_settings(lake) else None
+    if given is None:
+        return None if before is None else JsonColumns(before)
+    columns = json_columns(given)
+    check_evolution(before, columns)
+    return columns
+
+
+def _shown(value: str | None) -> str:
+    return "none" if value is None else repr(str(value))

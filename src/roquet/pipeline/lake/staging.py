@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from roquet.pipeline.lake.durable import make_directories, sync_directory, sync_file
+from roquet.pipeline.durable_files import make_directories, sync_directory, sync_file
 from roquet.pipeline.lake.entries import LakeFile, LakePiece
 from roquet.pipeline.lake.file_names import published_path, quarantine_of, staged_path
+from roquet.pipeline.lake.file_ranges import MissingRange
 from roquet.pipeline.lake.json_columns import JsonColumns
-from roquet.pipeline.lake.state import Wanted
 from roquet.protocol.record_columns import COLUMN_NAMES, PropertiesForm
 
 _OFFSET_COLUMN: Final = "queueOffset"
@@ -63,7 +63,7 @@ class StagedWriter:
         self._run = run
         self._json_columns = json_columns
 
-    def write(self, wanted: Wanted, batches: Iterable[pa.RecordBatch]) -> Iterator[LakePiece]:
+    def write(self, wanted: MissingRange, batches: Iterable[pa.RecordBatch]) -> Iterator[LakePiece]:
         """The pieces, safe on disk. Together they cover every offset that was wanted."""
         hour: int | None = None
         files = self._new_files()
@@ -127,7 +127,9 @@ class _HourFiles:
         self._good.add(rows)
 
 
-def _piece(wanted: Wanted, span: tuple[int, int], hour: int | None, files: _HourFiles) -> LakePiece:
+def _piece(
+    wanted: MissingRange, span: tuple[int, int], hour: int | None, files: _HourFiles
+) -> LakePiece:
     queue = wanted.range.queue
     path = "" if hour is None else published_path(wanted, *span, hour)
     good, bad = files.close(path)
@@ -142,7 +144,7 @@ def _piece(wanted: Wanted, span: tuple[int, int], hour: int | None, files: _Hour
         path=good.path if good else "",
         staged=good.staged if good else "",
         generation=wanted.generation,
-        birth=wanted.birth,
+        incarnation=wanted.incarnation,
         quarantined=bad,
     )
 

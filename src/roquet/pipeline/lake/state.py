@@ -6,25 +6,23 @@ from typing import NamedTuple, final
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.entries import Birth, Join, LakeEntry, LakeFile, LakePiece
-from roquet.pipeline.lake.offset_ranges import OffsetRanges
+from roquet.pipeline.lake.entries import (
+    Compaction,
+    LakeEntry,
+    LakeFile,
+    LakePiece,
+    QueueIncarnation,
+)
+from roquet.pipeline.lake.file_ranges import MissingRange, OffsetRanges
 from roquet.pipeline.planning import QueueRange
-from roquet.pipeline.queue_tables import queue_key
-
-
-class Wanted(NamedTuple):
-    """A range that the lake lacks, and which generation of the queue it belongs to."""
-
-    range: QueueRange
-    generation: int
-    birth: Birth
+from roquet.pipeline.queue_offsets import queue_key
 
 
 class Missing(NamedTuple):
-    """What the lake lacks of what a batch covers. `made_again` are queues with a new life."""
+    """What the lake lacks of what a batch covers. `recreated` are queues with a new life."""
 
-    wanted: Sequence[Wanted]
-    made_again: Sequence[QueueRef]
+    wanted: Sequence[MissingRange]
+    recreated: Sequence[QueueRef]
 
 
 @final
@@ -40,7 +38,7 @@ class LakeState:
         self.json_schema: str | None = None
         self._ranges: dict[tuple[QueueRef, int], OffsetRanges] = defaultdict(OffsetRanges)
         self._generations: dict[QueueRef, int] = {}
-        self._births: dict[QueueRef, Birth] = {}
+        self._incarnations: dict[QueueRef, QueueIncarnation] = {}
 
     @property
     def quarantined_count(self) -> int:
@@ -53,8 +51,8 @@ class LakeState:
             raise BadLake(f"entry {entry.number} of the log follows entry {self.entry_number}")
         for piece in entry.added:
             self._add(entry.number, piece)
-        for join in entry.joined:
-            self._join(entry.number, join)
+        for compaction in entry.compacted:
+            self._compact(entry.number, compaction)
         self.json_schema = entry.json_schema or self.json_schema
         self.entry_number = entry.number
 
@@ -71,14 +69,14 @@ class LakeState:
                     " be in the lake twice"
                 )
 
-    def _join(self, number: int, join: Join) -> None:
-        gone = [self.files.pop(path, None) for path in join.removed]
-        if sum(each.rows for each in gone if each) != join.file.rows or None in gone:
+    def _compact(self, number: int, compaction: Compaction) -> None:
+        gone = [self.files.pop(path, None) for path in compaction.removed]
+        if sum(each.rows for each in gone if each) != compaction.file.rows or None in gone:
             raise BadLake(
-                f"entry {number} joins files into {join.file.path}, and they are not the files"
-                " of this lake"
+                f"entry {number} of the log compacts files into {compaction.file.path} that this"
+                " lake does not have"
             )
-        self.files[join.file.path] = join.file
+        self.files[compaction.file.path] = compaction.file
 
     def _add(self, number: int, piece: LakePiece) -> None:
         queue = piece.queue_ref
@@ -92,9 +90,12 @@ class LakeState:
             self.quarantined_files[piece.quarantined.path] = piece.quarantined
         if piece.file is not None:
             self.files[piece.path] = piece.file
-        if piece.generation > self._generations.get(queue, 0) or piece.birth.born_ms is not None:
+        if (
+            piece.generation > self._generations.get(queue, 0)
+            or piece.incarnation.born_ms is not None
+        ):
             self._generations[queue] = max(piece.generation, self._generations.get(queue, 0))
-            self._births[queue] = piece.birth
+            self._incarnations[queue] = piece.incarnation
 
     def covered(self, queue: QueueRef, generation: int | None = None) -> list[tuple[int, int]]:
         """The ranges of a queue that the lake has, of its latest generation unless one is named."""
@@ -106,9 +107,9 @@ class LakeState:
         """The names of brokers that the lake has messages of."""
         return {queue.broker_name for queue, _ in self._ranges if queue.topic == topic}
 
-    def birth_of(self, queue: QueueRef) -> Birth:
+    def incarnation_of(self, queue: QueueRef) -> QueueIncarnation:
         """As the queue was described last."""
-        return self._births.get(queue, Birth())
+        return self._incarnations.get(queue, QueueIncarnation())
 
     def queue_ends(self) -> dict[QueueRef, int]:
         """The queues that the lake has messages of, or looked at, and where that ends for now."""
@@ -117,19 +118,21 @@ class LakeState:
             ends[queue] = max([ends.get(queue, 0), *(end for _, end in ranges)])
         return ends
 
-    def missing(self, ranges: Iterable[QueueRange], births: Mapping[QueueRef, Birth]) -> Missing:
-        """What of `ranges` the lake lacks; `births` is how their brokers describe the queues."""
-        wanted: list[Wanted] = []
-        made_again: list[QueueRef] = []
+    def missing(
+        self, ranges: Iterable[QueueRange], incarnations: Mapping[QueueRef, QueueIncarnation]
+    ) -> Missing:
+        """What of `ranges` the lake lacks; brokers describe the queues by `incarnations`."""
+        wanted: list[MissingRange] = []
+        recreated: list[QueueRef] = []
         for each in ranges:
-            birth = births.get(each.queue, Birth())
+            incarnation = incarnations.get(each.queue, QueueIncarnation())
             generation = self._generations.get(each.queue, 0)
-            if self.birth_of(each.queue).is_followed_by_another_queue(birth):
+            if self.incarnation_of(each.queue).is_replaced_by(incarnation):
                 generation += 1
-                made_again.append(each.queue)
+                recreated.append(each.queue)
             lacking = self._ranges.get((each.queue, generation), OffsetRanges())
             wanted += [
-                Wanted(QueueRange(each.queue, start, end), generation, birth)
+                MissingRange(QueueRange(each.queue, start, end), generation, incarnation)
                 for start, end in lacking.missing(each.start, each.end)
             ]
-        return Missing(wanted, made_again)
+        return Missing(wanted, recreated)

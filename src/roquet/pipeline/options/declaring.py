@@ -1,6 +1,6 @@
-"""How an option is declared, read from what Spark hands over, and refused.
+"""How an option is declared, read from what Spark passes, refused and documented.
 
-A format's options are the fields of a frozen dataclass:
+The options of a format are the fields of a frozen dataclass:
 
     name_server: str = option("nameServer", text, "`host:port` of a name server; ...")
 
@@ -105,3 +105,16 @@ def _read_one(each: "Field[Any]", given: Mapping[str, str], values: dict[str, An
         values[each.name] = declared.kind.read(text.strip())
     except ValueError as error:
         raise BadOption(declared.name, f"{text!r} is not {error}") from None
+
+
+def option_table(kind: type[Any]) -> str:
+    """Markdown, a row an option, in the order of their declaration."""
+    rows = ["| option | values | default | meaning |", "|---|---|---|---|"]
+    for each in declared_options(kind):
+        default = "" if each.default is None else _quoted(each.default)
+        rows.append(f"| `{each.name}` | {each.kind.name} | {default} | {each.meaning} |")
+    return "\n".join(rows) + "\n"
+
+
+def _quoted(default: str) -> str:
+    return default if "`" in default else f"`{default}`"

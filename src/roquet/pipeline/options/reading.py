@@ -6,7 +6,6 @@ from datetime import timedelta
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.options.bounds import Position, QueueOffsets, position, queue_lists, times
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import group, option
 from roquet.pipeline.options.kinds import (
@@ -20,7 +19,14 @@ from roquet.pipeline.options.kinds import (
     tags,
     text,
 )
-from roquet.pipeline.options.topics import TopicOptions
+from roquet.pipeline.options.selection import (
+    Position,
+    QueueOffsets,
+    TopicOptions,
+    position,
+    queue_lists,
+    times,
+)
 from roquet.protocol.record_columns import PropertiesForm
 
 
@@ -165,3 +171,14 @@ def _ways(side: str, options: ReadOptions) -> dict[str, object]:
         f"{side}Timestamp": getattr(options, f"{side}_timestamp"),
         f"{side}OffsetsByTimestamp": getattr(options, f"{side}_offsets_by_timestamp"),
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagingOptions:
+    reading: ReadOptions = group(ReadOptions)
+    lake: str = option("lake", text, "the directory of the lake")
+    run: str = option("run", text, "the directory for staged files of this writer")
+    file_rows_max: int = option("fileRowsMax", count, "files are cut at its multiples")
+    json_schema: str | None = option(
+        "jsonSchema", text, "columns that bodies are decoded into", None
+    )

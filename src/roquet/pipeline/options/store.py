@@ -6,7 +6,7 @@ from enum import StrEnum
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.declaring import group, option
 from roquet.pipeline.options.kinds import choice, moment_ms, numbers, size, text
-from roquet.pipeline.options.topics import TopicOptions
+from roquet.pipeline.options.selection import TopicOptions
 from roquet.protocol.record_columns import PropertiesForm
 
 

@@ -1,12 +1,13 @@
-"""Rows of one Arrow batch: checked as far as the encoder does not, and sorted out.
+"""Rows of one Arrow batch: checked as far as the encoder does not, and grouped into requests.
 
-Rows that are alike in topic and queue can share requests; those with a delay cannot. Which row is
-at fault is said by its number in the partition, counted from 0.
+Rows with the same topic and queue can share requests; those with a delay, and all of a transaction,
+are requests of their own. A bad row is named by its number in the partition, counted from 0.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,14 @@ import pyarrow.compute as pc
 
 from roquet.client.errors import BadArgument
 from roquet.client.names import check_topic
+from roquet.client.producer.delay import Delay
 from roquet.client.producer.outgoing import RESERVED_NAMES
-from roquet.client.producer.queue_choice import queue_of_key
+from roquet.client.producer.queue_choice import OrderKey, queue_of_key
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadRow
-from roquet.protocol.messages.message import KEY_SEPARATOR
+from roquet.pipeline.options.kinds import duration
+from roquet.protocol.messages.message import KEY_SEPARATOR, Message
+from roquet.protocol.messages.properties import parse_properties
 
 _DELAYS: Final = ("delay", "delayLevel")
 _ENCODED: Final = ("body", "tags", "keys", "properties", "flag")
@@ -29,6 +33,8 @@ _PROPERTY_END: Final = "\x02"
 Rows = npt.NDArray[np.int64]
 # The queues that take messages of a topic now, always in the same order.
 QueuesOf = Callable[[str], Sequence[QueueRef]]
+
+_FIRST_LEVEL: Final = 1
 
 
 class Share(NamedTuple):
@@ -192,3 +198,61 @@ def _check_names(column: pa.Array, fail: _Fail) -> None:
 
 def _first(mask: pa.Array) -> int:
     return int(np.flatnonzero(np.asarray(pc.fill_null(mask, fill_value=False)))[0])
+
+
+class SingleRow(NamedTuple):
+    number: int  # in the partition
+    message: Message
+    order_key: OrderKey | None = None
+    delay: Delay | None = None
+    delay_level: int | None = None
+
+
+def single_rows(
+    rows: pa.RecordBatch, chosen: Rows, place: str, first_row: int
+) -> Iterator[SingleRow]:
+    """`rows` are checked, by the encoder too. Raises BadRow for a delay that is none."""
+    for row, values in zip(chosen, rows.take(pa.array(chosen)).to_pylist(), strict=True):
+        number = first_row + int(row)
+        try:
+            delay, level = delay_of(values), level_of(values)
+        except ValueError as error:
+            column = "delay" if values.get("delay") is not None else "delayLevel"
+            raise row_error(place, number, column, str(error)) from None
+        yield SingleRow(number, message_of(values), values.get("orderKey"), delay, level)
+
+
+def level_of(values: dict[str, Any]) -> int | None:
+    """Raises ValueError with what is wrong."""
+    level: int | None = values.get("delayLevel")
+    if level is not None and level < _FIRST_LEVEL:
+        raise ValueError(f"there is no level {level}; the first one is {_FIRST_LEVEL}")
+    return level
+
+
+def delay_of(values: dict[str, Any]) -> Delay | None:
+    """Raises ValueError with what is wrong."""
+    delay: str | timedelta | datetime | None = values.get("delay")
+    if not isinstance(delay, str):
+        return delay
+    if delay.strip().isdecimal():
+        raise ValueError(f"{delay!r} has no unit; write '{delay.strip()}s' for seconds")
+    try:
+        return duration.read(delay.strip())  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise ValueError(f"{delay!r} is not {error}") from None
+
+
+def message_of(values: dict[str, Any]) -> Message:
+    body = values["body"]
+    properties = values.get("properties")
+    if isinstance(properties, str):
+        properties = parse_properties(properties)
+    return Message(
+        values["topic"],
+        body.encode() if isinstance(body, str) else body,
+        values.get("tags"),
+        tuple((values.get("keys") or "").split(KEY_SEPARATOR)) if values.get("keys") else (),
+        dict(properties or {}),
+        values.get("flag") or 0,
+    )

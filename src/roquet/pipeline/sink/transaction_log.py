@@ -10,19 +10,18 @@ are removed when no broker asks any more and Spark cannot repeat their batches; 
 write that was given a name stay, for it may be run again at any time.
 """
 
-import os
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, final
 from urllib.parse import quote, unquote
-from uuid import uuid4
 
 import msgspec
 
 from roquet.client.hooks import TransactionState
 from roquet.client.producer.transaction_producer import PreparedMessage
+from roquet.pipeline.durable_files import create_once, make_directories, replace_file
 
 # Batches that Spark can go back to: by default it keeps a hundred in a checkpoint.
 BATCHES_KEPT: Final = 1_000
@@ -88,25 +87,21 @@ class TransactionLog:
     def decide(self, write_id: str, batch_id: int, decision: Decision) -> Decision | None:
         """Makes it hold. None, or the decision that holds already instead."""
         path = self._path(write_id, batch_id)
-        written = _written_beside(path, msgspec.json.encode(decision))
+        make_directories(path.parent)
         try:
-            # Unlike a rename it does not replace what is there.
-            path.hardlink_to(written)
+            create_once(path, msgspec.json.encode(decision))
         except FileExistsError:
             return self.decision(write_id, batch_id)
-        finally:
-            written.unlink()
-        _sync(path.parent)
         return None
 
     def note_delivered(self, write_id: str, batch_id: int, decision: Decision) -> None:
         path = self._path(write_id, batch_id)
-        delivered = Decision(decision.tokens)
-        _written_beside(path, msgspec.json.encode(delivered)).replace(path)
+        replace_file(path, msgspec.json.encode(Decision(decision.tokens)))
 
     def abort(self, write_id: str, batch_id: int, run_id: str) -> None:
         path = self._aborted_path(write_id, batch_id, run_id)
-        _written_beside(path, b"").replace(path)
+        make_directories(path.parent)
+        replace_file(path, b"")
 
     def prune(self, write_id: str, batch_id: int) -> None:
         """Remove what a stream that is at this batch does not need any more, now and then."""
@@ -145,22 +140,3 @@ class TransactionLog:
 
     def _aborted_path(self, write_id: str, batch_id: int, run_id: str) -> Path:
         return self._path(write_id, batch_id).with_name(f"{batch_id}.{run_id}.aborted")
-
-
-def _written_beside(path: Path, data: bytes) -> Path:
-    """A new file in the same directory that survives a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{uuid4().hex}.tmp")
-    with beside.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return beside
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

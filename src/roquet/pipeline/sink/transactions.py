@@ -33,7 +33,8 @@ from roquet.pipeline.connections import credentials_of, tls_of
 from roquet.pipeline.errors import NotAllEnded
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.writing import WriteOptions
-from roquet.pipeline.sink.delivering import (
+from roquet.pipeline.sink.delivery import (
+    Pace,
     Patience,
     attempted,
     in_parallel,
@@ -41,9 +42,7 @@ from roquet.pipeline.sink.delivering import (
     outlet,
     patience_of,
 )
-from roquet.pipeline.sink.pace import Pace
-from roquet.pipeline.sink.rows import row_error
-from roquet.pipeline.sink.single_rows import SingleRow
+from roquet.pipeline.sink.rows import SingleRow, row_error
 from roquet.pipeline.sink.transaction_log import Decision, Mark, TransactionLog, parse_mark
 
 log = logging.getLogger(__name__)

@@ -26,19 +26,25 @@ from pyspark.sql.datasource import (
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.transaction_producer import PreparedMessage
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.memory import keep_freed_memory
+from roquet.pipeline.connections import retried
+from roquet.pipeline.malloc import keep_freed_memory
 from roquet.pipeline.options.writing import (
     REQUEST_COUNT_MAX,
     REQUEST_SIZE_MAX,
     DeliveryMode,
     WriteOptions,
 )
-from roquet.pipeline.retrying import retried
-from roquet.pipeline.sink.delivering import Deliverer, Outlet, in_parallel, outlet, patience_of
-from roquet.pipeline.sink.pace import Pace
-from roquet.pipeline.sink.pieces import Cuts, Cutter, SendPiece, TaskId
-from roquet.pipeline.sink.rows import checked_rows, sorted_out
-from roquet.pipeline.sink.single_rows import SingleRow, send_row, single_rows
+from roquet.pipeline.sink.delivery import (
+    Deliverer,
+    Outlet,
+    Pace,
+    in_parallel,
+    outlet,
+    patience_of,
+    send_row,
+)
+from roquet.pipeline.sink.requests import Cuts, Cutter, SendPiece, TaskId
+from roquet.pipeline.sink.rows import SingleRow, checked_rows, single_rows, sorted_out
 from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
 from roquet.pipeline.sink.transactions import (
     MARK,

@@ -8,10 +8,10 @@ from roquet.client.blocking.reader import TopicReader
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.reader import Bounds
 from roquet.pipeline.errors import BadOption, DataLoss
-from roquet.pipeline.options.bounds import Position, QueueOffsets
 from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.options.selection import Position, QueueOffsets
 from roquet.pipeline.planning import QueueRange
-from roquet.pipeline.queue_tables import EARLIEST_OFFSET, LATEST_OFFSET, queue_key
+from roquet.pipeline.queue_offsets import EARLIEST_OFFSET, LATEST_OFFSET, queue_key
 
 
 class _Bound(NamedTuple):

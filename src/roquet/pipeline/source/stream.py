@@ -22,19 +22,15 @@ from pyspark.sql.streaming.datasource import (
 
 from roquet.client.blocking.reader import TopicReader
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.connections import topic_reader
+from roquet.pipeline.connections import UNANSWERED, retried, topic_reader
 from roquet.pipeline.errors import DataLoss
-from roquet.pipeline.options.bounds import Position
 from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.queue_tables import flat_table
-from roquet.pipeline.retrying import UNANSWERED, retried
-from roquet.pipeline.source.admission import admitted, is_held_back
-from roquet.pipeline.source.batch import planned, read_rows
-from roquet.pipeline.source.losses import QueueState, find_loss
+from roquet.pipeline.options.selection import Position
+from roquet.pipeline.planning import admitted, is_held_back
+from roquet.pipeline.queue_offsets import StreamOffset, flat_table, ranges_between
+from roquet.pipeline.source.batch import average_size, planned, pull_group, read_rows
 from roquet.pipeline.source.positions import named_queues, queues_of, starting_offsets
-from roquet.pipeline.source.queue_states import states_of, states_of_some
-from roquet.pipeline.source.rows import average_size, pull_group
-from roquet.pipeline.stream_offset import StreamOffset, ranges_between
+from roquet.pipeline.source.queue_states import QueueState, find_loss, states_of, states_of_some
 
 log = logging.getLogger(__name__)
 

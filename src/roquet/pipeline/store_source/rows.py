@@ -1,17 +1,16 @@
 """From a part of the log to Arrow batches: what a task does."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from roquet.pipeline.errors import DamagedStore
-from roquet.pipeline.memory import keep_freed_memory
+from roquet.pipeline.malloc import keep_freed_memory
 from roquet.pipeline.options.store import OnDamage, StoreOptions
-from roquet.pipeline.store_source.keeping import RowRules
-from roquet.pipeline.store_source.portions import in_portions
+from roquet.pipeline.store_source.row_filter import RowRules
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.record_columns import decode_records
@@ -22,6 +21,10 @@ from roquet.store.offline.log_range import Run, StoreRange
 from roquet.store.offline.snapshot import QueueBounds
 
 log = logging.getLogger(__name__)
+
+ROWS_MIN: Final = 4_096
+ROWS_MAX: Final = 16_384
+SIZE_MAX: Final = 8 << 20
 
 
 class StoreShare(NamedTuple):
@@ -114,3 +117,38 @@ def _damage(run: Run, position: int, reason: str) -> DamagedRange:
     """One record of a run that cannot become a row."""
     start = run.physical_offset + position
     return DamagedRange(start, start + peek_record(run.records, position).size, reason)
+
+
+def in_portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order. Only the last portion, or one of large rows, is small."""
+    waiting: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        count += batch.num_rows
+        size += batch.nbytes
+        if count >= ROWS_MIN or 2 * size >= SIZE_MAX:
+            yield from _cut(_joined(waiting))
+            waiting = []
+            count = size = 0
+    if waiting:
+        yield from _cut(_joined(waiting))
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    count = batch.num_rows
+    if count > 1 and (count > ROWS_MAX or batch.nbytes > SIZE_MAX):
+        middle = count // 2
+        yield from _cut(batch.slice(0, middle))
+        yield from _cut(batch.slice(middle))
+    else:
+        yield batch

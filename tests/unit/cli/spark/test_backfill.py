@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from roquet.pipeline.lake.lake import Lake
-from roquet.pipeline.lake.settings import LakeSettings
+from roquet.pipeline.lake.metadata import LakeSettings
 from tests.support.command_line import Finished, roquet
 from tests.support.drafts import draft
 from tests.support.lake_rows import found_by_arrow

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.pipeline.jobs.packaging import LIBRARIES
+from roquet.pipeline.jobs.package import LIBRARIES
 from tests.support.command_line import roquet
 
 

@@ -1,13 +1,18 @@
 """What is refused before Spark is started."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake, BadOption
-from roquet.pipeline.jobs.ingest import IngestPlan, check_plan
+from roquet.pipeline.jobs.ingest import IngestPlan, bind_checkpoint, check_plan, lag_told
 from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.queue_offsets import StreamOffset
 from roquet.protocol.record_columns import PropertiesForm
+
+FIRST, SECOND = QueueRef("orders", "broker-a", 0), QueueRef("orders", "broker-a", 1)
 
 
 def plan(lake: Path, **more: str) -> IngestPlan:
@@ -37,3 +42,46 @@ def test_another_form_or_choice_of_messages_is_refused(
 def test_a_bad_option_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="startingOffsets"):
         check_plan(plan(tmp_path / "lake", startingOffsets="soon"))
+
+
+def test_a_checkpoint_serves_the_lake_it_was_made_for_again_and_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        bind_checkpoint(tmp_path / "checkpoint", tmp_path, "first")
+
+
+def test_a_checkpoint_of_another_lake_is_refused(tmp_path: Path) -> None:
+    bind_checkpoint(tmp_path, tmp_path, "first")
+    with pytest.raises(BadLake, match="does not belong"):
+        bind_checkpoint(tmp_path, tmp_path, "second")
+
+
+def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    with pytest.raises(BadLake, match="does not belong"):
+        bind_checkpoint(tmp_path, tmp_path, "first")
+
+
+def told(offset: StreamOffset | None) -> str | None:
+    return None if offset is None else json.dumps(offset.to_json())
+
+
+def lag(end: StreamOffset | None, latest: StreamOffset | None) -> int | None:
+    return lag_told({"sources": [{"endOffset": told(end), "latestOffset": told(latest)}]})
+
+
+def test_lag_is_what_is_there_and_was_not_read() -> None:
+    latest = StreamOffset({FIRST: 10, SECOND: 5})
+    assert lag(StreamOffset({FIRST: 7, SECOND: 5}), latest) == 3
+    assert lag(latest, latest) == 0
+
+
+def test_a_queue_that_went_back_does_not_hide_others() -> None:
+    assert lag(StreamOffset({FIRST: 9, SECOND: 1}), StreamOffset({FIRST: 2, SECOND: 5})) == 4
+
+
+def test_what_is_not_told_is_not_known() -> None:
+    assert lag(StreamOffset({FIRST: 7}), None) is None
+    assert lag(None, StreamOffset({FIRST: 7})) is None
+    assert lag_told({"sources": []}) is None
+    end = told(StreamOffset({FIRST: 7}))
+    assert lag_told({"sources": [{"endOffset": end, "latestOffset": "null"}]}) is None

@@ -5,7 +5,7 @@ import pytest
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.jobs.replay import ReplayPlan, rate_of_task, task_count
-from roquet.pipeline.jobs.selection import Selection
+from roquet.pipeline.selection import Selection
 
 
 def selection(queue_count: int) -> Selection:

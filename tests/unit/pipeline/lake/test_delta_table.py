@@ -12,17 +12,17 @@ from deltalake import DeltaTable
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.lake import Lake
-from roquet.pipeline.lake.settings import LakeFormat, LakeSettings
+from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings
 from tests.support.killed_step import Killed, killed_at
 from tests.support.lake_rows import (
     Found,
-    join_all,
+    compact_all,
     message_batch,
     publish_small_files,
     staged_rows,
 )
 
-SETTINGS = LakeSettings(grid=100, format=LakeFormat.DELTA)
+SETTINGS = LakeSettings(file_rows_max=100, format=LakeFormat.DELTA)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def _killed(*_arguments: object, **_named: object) -> None:
 def test_joined_files_take_the_place_of_others_and_older_versions_can_be_read(lake: Lake) -> None:
     sent = publish_small_files(lake, hours=1, files=3, rows=2)
     before = DeltaTable(str(lake.path)).version()
-    join_all(lake)
+    compact_all(lake)
     table = DeltaTable(str(lake.path))
     assert found_by_delta(lake.path) == sent
     assert len(table.file_uris()) == 1

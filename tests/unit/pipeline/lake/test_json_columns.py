@@ -12,7 +12,7 @@ import pytest
 from roquet.pipeline.errors import BadSchema
 from roquet.pipeline.lake.json_columns import JsonColumns, check_evolution, json_columns
 from roquet.pipeline.lake.lake import Lake
-from roquet.pipeline.lake.settings import LakeSettings
+from roquet.pipeline.lake.metadata import LakeSettings
 from tests.support.killed_step import Killed, killed_at
 from tests.support.lake_rows import found_by_arrow, message_batch, staged_rows
 
@@ -109,7 +109,7 @@ def test_bad_bodies_go_beside_the_lake_whole_and_are_there_once_after_any_kill(
     rows = message_batch(0, range(3), bodies=[b'{"i": 1}', b"{oops", b'{"i": 3}'])
     for step in range(1, 100):
         path = tmp_path / str(step) / "lake"
-        lake = Lake.open(path, LakeSettings(grid=100))
+        lake = Lake.open(path, LakeSettings(file_rows_max=100))
         staged = staged_rows(lake, rows, columns)
         try:
             with killed_at(step):

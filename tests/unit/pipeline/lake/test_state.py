@@ -5,7 +5,14 @@ import pytest
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.entries import ENTRY_VERSION, Birth, Join, LakeEntry, LakeFile, LakePiece
+from roquet.pipeline.lake.entries import (
+    ENTRY_VERSION,
+    Compaction,
+    LakeEntry,
+    LakeFile,
+    LakePiece,
+    QueueIncarnation,
+)
 from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.planning import QueueRange
 from tests.support.lake_pieces import QUEUE, piece
@@ -22,7 +29,7 @@ def test_only_what_the_lake_lacks_is_wanted() -> None:
     state = replayed([piece(0, 10)], [piece(20, 30)])
     missing = state.missing([QueueRange(QUEUE, 5, 40)], {})
     assert [each.range[1:] for each in missing.wanted] == [(10, 20), (30, 40)]
-    assert not missing.made_again
+    assert not missing.recreated
 
 
 def test_a_queue_that_the_lake_does_not_know_is_wanted_whole() -> None:
@@ -32,25 +39,26 @@ def test_a_queue_that_the_lake_does_not_know_is_wanted_whole() -> None:
 
 
 def test_a_queue_made_again_is_wanted_from_its_first_message_as_another_generation() -> None:
-    state = replayed([piece(0, 10, birth=Birth(0, 1000))])
-    missing = state.missing([QueueRange(QUEUE, 0, 4)], {QUEUE: Birth(0, 2000)})
-    assert missing.made_again == [QUEUE]
+    state = replayed([piece(0, 10, incarnation=QueueIncarnation(0, 1000))])
+    missing = state.missing([QueueRange(QUEUE, 0, 4)], {QUEUE: QueueIncarnation(0, 2000)})
+    assert missing.recreated == [QUEUE]
     assert [(each.range[1:], each.generation) for each in missing.wanted] == [((0, 4), 1)]
 
 
-def test_the_second_life_of_a_queue_is_not_wanted_twice_either() -> None:
+def test_the_second_incarnation_of_a_queue_is_not_wanted_twice_either() -> None:
     state = replayed(
-        [piece(0, 10, birth=Birth(0, 1000))], [piece(0, 4, generation=1, birth=Birth(0, 2000))]
+        [piece(0, 10, incarnation=QueueIncarnation(0, 1000))],
+        [piece(0, 4, generation=1, incarnation=QueueIncarnation(0, 2000))],
     )
-    missing = state.missing([QueueRange(QUEUE, 0, 6)], {QUEUE: Birth(0, 2000)})
-    assert not missing.made_again
+    missing = state.missing([QueueRange(QUEUE, 0, 6)], {QUEUE: QueueIncarnation(0, 2000)})
+    assert not missing.recreated
     assert [(each.range[1:], each.generation) for each in missing.wanted] == [((4, 6), 1)]
 
 
 def test_a_queue_whose_first_messages_expired_is_the_same_queue() -> None:
-    state = replayed([piece(0, 10, birth=Birth(0, 1000))])
-    missing = state.missing([QueueRange(QUEUE, 5, 12)], {QUEUE: Birth(5, 2000)})
-    assert not missing.made_again
+    state = replayed([piece(0, 10, incarnation=QueueIncarnation(0, 1000))])
+    missing = state.missing([QueueRange(QUEUE, 5, 12)], {QUEUE: QueueIncarnation(5, 2000)})
+    assert not missing.recreated
     assert [each.range[1:] for each in missing.wanted] == [(10, 12)]
 
 
@@ -67,7 +75,10 @@ def test_a_gap_in_the_log_is_refused() -> None:
 
 def joined(rows: int, *removed: str) -> LakeEntry:
     return LakeEntry(
-        ENTRY_VERSION, 2, 0, joined=[Join(list(removed), LakeFile("joined.parquet", "", rows, 0))]
+        ENTRY_VERSION,
+        2,
+        0,
+        compacted=[Compaction(list(removed), LakeFile("joined.parquet", "", rows, 0))],
     )
 
 

@@ -2,13 +2,26 @@
 
 import pickle
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from roquet.pipeline.errors import BadOption, UnknownOption
 from roquet.pipeline.options.cluster import ClusterOptions
-from roquet.pipeline.options.declaring import declared_options, group, option, read_options
+from roquet.pipeline.options.declaring import (
+    declared_options,
+    group,
+    option,
+    option_table,
+    read_options,
+)
 from roquet.pipeline.options.kinds import count, flag, text
+from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.options.store import StoreOptions
+from roquet.pipeline.options.writing import WriteOptions
+
+MANUAL = Path(__file__).parents[4] / "docs" / "spark.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,3 +79,8 @@ def test_what_is_secret_is_not_told() -> None:
     assert "'me'" in told
     assert "mine" not in told
     assert "lent" not in told
+
+
+@pytest.mark.parametrize("kind", [ReadOptions, StoreOptions, WriteOptions])
+def test_the_manual_has_the_table_as_it_is_declared(kind: type[Any]) -> None:
+    assert option_table(kind) in MANUAL.read_text()

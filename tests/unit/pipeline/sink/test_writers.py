@@ -23,8 +23,8 @@ from roquet.pipeline.errors import BadRow
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.sink import transactions
-from roquet.pipeline.sink.delivering import outlet
-from roquet.pipeline.sink.pieces import TaskId
+from roquet.pipeline.sink.delivery import outlet
+from roquet.pipeline.sink.requests import TaskId
 from roquet.pipeline.sink.transaction_log import Decision, Mark, TransactionLog
 from roquet.pipeline.sink.transactions import answering_outlet, may_be_readable
 from roquet.pipeline.sink.writers import (

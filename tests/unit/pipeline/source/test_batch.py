@@ -7,8 +7,8 @@ import pytest
 
 from roquet import Message, Producer
 from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound
+from roquet.pipeline.data_sources import RocketmqDataSource
 from roquet.pipeline.source.batch import BatchReader
-from roquet.pipeline.source.data_source import RocketmqDataSource
 from roquet.testing.blocking import BlockingCluster
 
 

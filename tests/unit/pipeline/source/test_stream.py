@@ -16,8 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from roquet import Admin, Credentials, Message, Producer, QueueRef, TopicReader, TopicSettings
 from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound, Unreachable
+from roquet.pipeline.data_sources import RocketmqDataSource
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.source.data_source import RocketmqDataSource
 from roquet.pipeline.source.stream import StreamReader
 from roquet.testing.blocking import BlockingCluster
 from tests.support.accounts import ADMIN, LIAR, TOPIC, Signer, accounts_file

@@ -1,0 +1,149 @@
+"""The formats `rocketmq` and `rocketmq-store`: what Spark loads by name, and their columns."""
+
+from collections.abc import Sequence
+from typing import Final, final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from roquet.pipeline.errors import BadOption, BadSchema
+from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.options.store import StoreOptions
+from roquet.pipeline.options.writing import WriteOptions
+from roquet.protocol.record_columns import PropertiesForm, record_schema
+
+_TYPES: Final[dict[pa.DataType, DataType]] = {
+    pa.string(): StringType(),
+    pa.binary(): BinaryType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    pa.timestamp("us", tz="UTC"): TimestampType(),
+    pa.map_(pa.string(), pa.string()): MapType(StringType(), StringType()),
+}
+
+
+@final
+class RocketmqDataSource(DataSource):
+    """Topics of a cluster as DataFrames, and DataFrames as topics.
+
+    What reads and writes is loaded when it is asked for: Spark makes an object of this class in
+    many short-lived processes.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        return message_schema(self._read_options().properties)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from roquet.pipeline.source.batch import BatchReader  # noqa: PLC0415
+
+        options = self._read_options()
+        return BatchReader(options, chosen_columns(schema, options.properties))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from roquet.pipeline.source.stream import StreamReader  # noqa: PLC0415
+
+        options = self._read_options()
+        return StreamReader(options, chosen_columns(schema, options.properties))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from roquet.pipeline.sink.writers import BatchWriter  # noqa: PLC0415
+
+        return BatchWriter(self._write_options(schema, overwrite=overwrite))
+
+    def streamWriter(  # noqa: N802
+        self,
+        schema: StructType,
+        overwrite: bool,
+    ) -> DataSourceStreamWriter:
+        from roquet.pipeline.sink.writers import StreamWriter  # noqa: PLC0415
+
+        options = self._write_options(schema, overwrite=overwrite)
+        if options.write_id is not None:
+            raise BadOption("writeId", "a stream has one of its own: leave it out")
+        return StreamWriter(options)
+
+    def _write_options(self, schema: StructType, *, overwrite: bool) -> WriteOptions:
+        """Raises BadOption or BadSchema, before anything is sent."""
+        from roquet.pipeline.sink.columns import check_columns  # noqa: PLC0415
+
+        if overwrite:
+            raise BadOption(
+                "mode",
+                "messages cannot be overwritten: use mode 'append', or output mode 'append' or"
+                " 'update' of a stream",
+            )
+        options = read_options(WriteOptions, dict(self.options))
+        check_columns(schema, options)
+        return options
+
+    def _read_options(self) -> ReadOptions:
+        return read_options(ReadOptions, dict(self.options))
+
+
+@final
+class RocketmqStoreDataSource(DataSource):
+    """Store directories, ours and Apache's, as DataFrames.
+
+    What reads them is loaded when it is asked for: Spark makes an object of this class in many
+    short-lived processes.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-store"
+
+    def schema(self) -> StructType:
+        return message_schema(self._options().properties)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from roquet.pipeline.store_source.batch import StoreBatchReader  # noqa: PLC0415
+
+        options = self._options()
+        return StoreBatchReader(options, chosen_columns(schema, options.properties))
+
+    def _options(self) -> StoreOptions:
+        return read_options(StoreOptions, dict(self.options))
+
+
+def message_schema(form: PropertiesForm) -> StructType:
+    """All columns, in their order; every one may be null."""
+    return StructType(
+        [StructField(each.name, _TYPES[each.type]) for each in record_schema(None, form)]
+    )
+
+
+def chosen_columns(schema: StructType, form: PropertiesForm) -> Sequence[str]:
+    """The names of the columns that are wanted. Raises BadSchema for what messages do not have."""
+    known = {field.name: field.dataType for field in message_schema(form).fields}
+    for field in schema.fields:
+        wanted = known.get(field.name)
+        if wanted is None:
+            raise BadSchema(f"messages have no column {field.name!r}, only {', '.join(known)}")
+        if wanted != field.dataType:
+            raise BadSchema(
+                f"column {field.name!r} is {wanted.simpleString()},"
+                f" not {field.dataType.simpleString()}"
+            )
+    return schema.fieldNames()

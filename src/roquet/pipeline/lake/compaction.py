@@ -1,0 +1,126 @@
+"""Which files are joined, and how: small ones of an hour that is over, into larger ones."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from roquet.pipeline.errors import BadLake
+from roquet.pipeline.lake.entries import Compaction, LakeFile
+from roquet.pipeline.lake.file_names import compacted_path, directory_of, hour_of
+from roquet.pipeline.lake.staging import StagedFile
+
+_HOUR_S: Final = 3600
+_ROWS_AT_ONCE: Final = 16_384
+
+
+class PlannedCompaction(NamedTuple):
+    """Files of one directory that are to be one file."""
+
+    directory: str
+    files: Sequence[LakeFile]
+
+    @property
+    def size(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def row_count(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+def planned_compactions(
+    files: Iterable[LakeFile], closed_before: datetime, target_size: int
+) -> list[PlannedCompaction]:
+    """By directory. An hour is closed if it ended by then; what is large enough stays alone."""
+    closed_hour = int(closed_before.timestamp()) // _HOUR_S
+    found: list[PlannedCompaction] = []
+    ordered = sorted(files, key=lambda file: (directory_of(file.path), _natural(file.path)))
+    for directory, its_files in groupby(ordered, key=lambda file: directory_of(file.path)):
+        small = [file for file in its_files if file.bytes < target_size]
+        if len(small) > 1 and hour_of(directory) < closed_hour:
+            found += (
+                PlannedCompaction(directory, share)
+                for share in _shares(small, target_size)
+                if len(share) > 1
+            )
+    return found
+
+
+def in_rounds(
+    compactions: Sequence[PlannedCompaction], size: int
+) -> Iterator[list[PlannedCompaction]]:
+    """Joins that are published together: a directory is exchanged once."""
+    waiting: list[PlannedCompaction] = []
+    for _, of_directory in groupby(compactions, key=lambda compaction: compaction.directory):
+        waiting += of_directory
+        if sum(compaction.size for compaction in waiting) >= size:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
+
+
+def write_compaction(
+    lake: Path, run: str, planned: PlannedCompaction, name: tuple[int, int]
+) -> Compaction:
+    """What a task does: the file is safe, and nobody sees it yet.
+
+    `name` are the numbers of the entry and of the file. Raises BadLake.
+    """
+    paths = [lake / file.path for file in planned.files]
+    try:
+        schema = pa.unify_schemas([pq.read_schema(path) for path in paths])
+        file = StagedFile(lake, run, schema)
+        try:
+            for path in paths:
+                with pq.ParquetFile(path) as source:
+                    for batch in source.iter_batches(_ROWS_AT_ONCE):
+                        file.add(_conformed(batch, schema))
+            made = file.close(compacted_path(planned.directory, *name))
+        except BaseException:
+            file.abandon()
+            raise
+    except FileNotFoundError as error:
+        raise BadLake(f"{error.filename or error} is listed by the lake {lake}, and gone") from None
+    except pa.ArrowException as error:
+        raise BadLake(f"files of {lake / planned.directory} cannot be joined: {error}") from None
+    if made.rows != planned.row_count:
+        raise BadLake(
+            f"the files of {lake / planned.directory} have {made.rows} messages, and the log of"
+            f" the lake speaks of {planned.row_count}: something else wrote there"
+        )
+    return Compaction([each.path for each in planned.files], made)
+
+
+def _shares(files: Sequence[LakeFile], target_size: int) -> Iterator[list[LakeFile]]:
+    share: list[LakeFile] = []
+    size = 0
+    for file in files:
+        if share and size + file.bytes > target_size:
+            yield share
+            share, size = [], 0
+        share.append(file)
+        size += file.bytes
+    yield share
+
+
+def _natural(path: str) -> list[Any]:
+    """Numbers in names count as numbers, so that offsets are in order."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", path)]
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With the columns of all files: one that was added later is null in earlier rows."""
+    columns = [
+        batch.column(field.name)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

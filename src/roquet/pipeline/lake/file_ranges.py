@@ -1,0 +1,103 @@
+"""Ranges of offsets: which a lake has, which it lacks, and how these are cut into files. Pure.
+
+Files are cut at multiples of `file_rows_max`, which the lake keeps, so where they start and end
+depends neither on the number of tasks nor on how much a batch takes, except at its ends.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, final
+
+from roquet.pipeline.lake.entries import QueueIncarnation
+from roquet.pipeline.planning import QueueRange
+
+# From the first offset to before the second.
+OffsetRange = tuple[int, int]
+
+
+class MissingRange(NamedTuple):
+    """A range that the lake lacks, and which generation of the queue it belongs to."""
+
+    range: QueueRange
+    generation: int
+    incarnation: QueueIncarnation
+
+
+def split_into_files(wanted: Iterable[MissingRange], file_rows_max: int) -> Iterator[MissingRange]:
+    """The same offsets, none of the ranges across a multiple of `file_rows_max`."""
+    for each in wanted:
+        queue, start, end = each.range
+        while start < end:
+            cut = min(end, (start // file_rows_max + 1) * file_rows_max)
+            yield each._replace(range=QueueRange(queue, start, cut))
+            start = cut
+
+
+def balanced(file_ranges: Sequence[MissingRange], count: int) -> list[list[MissingRange]]:
+    """The ranges, each of them whole, in at most `count` shares of nearly the same size.
+
+    The largest go first, each to the share that has least; in the order of brokers and offsets
+    within a share.
+    """
+    shares: list[list[MissingRange]] = [[] for _ in range(min(count, len(file_ranges)))]
+    sizes = [0] * len(shares)
+    for file_range in sorted(file_ranges, key=lambda each: (-each.range.row_count, each.range)):
+        least = sizes.index(min(sizes))
+        shares[least].append(file_range)
+        sizes[least] += file_range.range.row_count
+    return [sorted(share, key=_by_broker) for share in shares]
+
+
+def _by_broker(file_range: MissingRange) -> tuple[str, str, int, int]:
+    queue = file_range.range.queue
+    return queue.broker_name, queue.topic, queue.queue_id, file_range.range.start
+
+
+@final
+class OffsetRanges:
+    """Ranges that never touch each other, in their order."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __iter__(self) -> Iterator[OffsetRange]:
+        return zip(self._starts, self._ends, strict=True)
+
+    @property
+    def count(self) -> int:
+        """How many offsets lie inside."""
+        return sum(self._ends) - sum(self._starts)
+
+    def add(self, start: int, end: int) -> bool:
+        """Add a range. False, and nothing is changed, if part of it is there already."""
+        if start >= end:
+            return True
+        index = bisect_left(self._starts, start)
+        if index < len(self._starts) and self._starts[index] < end:
+            return False
+        if index and self._ends[index - 1] > start:
+            return False
+        if index and self._ends[index - 1] == start:
+            index -= 1
+            self._ends[index] = end
+        else:
+            self._starts.insert(index, start)
+            self._ends.insert(index, end)
+        if index + 1 < len(self._starts) and self._starts[index + 1] == end:
+            self._ends[index] = self._ends.pop(index + 1)
+            self._starts.pop(index + 1)
+        return True
+
+    def missing(self, start: int, end: int) -> list[OffsetRange]:
+        """What of a range is not there, in order."""
+        found: list[OffsetRange] = []
+        index = max(0, bisect_left(self._starts, start) - 1)
+        while start < end and index < len(self._starts) and self._starts[index] < end:
+            if start < self._starts[index]:
+                found.append((start, self._starts[index]))
+            start = max(start, self._ends[index])
+            index += 1
+        if start < end:
+            found.append((start, end))
+        return found

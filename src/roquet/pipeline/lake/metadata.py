@@ -1,0 +1,142 @@
+"""The metadata of a lake: `lake.json`, decided when it is created, and its log.
+
+The log has one file for each entry, created whole and by one writer only. Entries are only ever
+added, so a reader resumes after the last one it has read.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, final
+from uuid import uuid4
+
+import msgspec
+
+from roquet.pipeline.durable_files import create_once, make_directories
+from roquet.pipeline.errors import BadLake
+from roquet.pipeline.lake.entries import ENTRY_VERSION, LakeEntry
+from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, PARTITIONING
+from roquet.pipeline.lake.state import LakeState
+from roquet.protocol.record_columns import PropertiesForm
+
+SETTINGS_FILE: Final = f"{CONTROL_DIRECTORY}/lake.json"
+LAKE_VERSION: Final = 1
+# Files of a few to some tens of megabytes, and enough of them to keep all cores busy.
+FILE_ROWS_MAX_DEFAULT: Final = 100_000
+
+LOG_DIRECTORY: Final = f"{CONTROL_DIRECTORY}/log"
+
+_decode = msgspec.json.Decoder(LakeEntry).decode
+
+
+class LakeFormat(StrEnum):
+    # Files that any reader finds by their names.
+    PARQUET = "parquet"
+    # The same files, and a log beside them by which readers of Delta find them.
+    DELTA = "delta"
+
+
+@final
+class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`file_rows_max`: no file crosses a multiple of it. The rest selects what the lake takes.
+
+    Each lake has an `id` of its own: a lake that was deleted and created again is another one.
+    """
+
+    version: int = LAKE_VERSION
+    id: str = msgspec.field(default_factory=lambda: uuid4().hex)
+    file_rows_max: int = msgspec.field(default=FILE_ROWS_MAX_DEFAULT, name="grid")
+    format: LakeFormat = LakeFormat.PARQUET
+    partitioning: tuple[str, ...] = PARTITIONING
+    properties: PropertiesForm = PropertiesForm.MAP
+    tag_expression: str | None = None
+    sql_expression: str | None = None
+
+
+def read_settings(lake: Path) -> LakeSettings | None:
+    """None if there is no lake there. Raises BadLake."""
+    path = lake / SETTINGS_FILE
+    try:
+        settings = msgspec.json.decode(path.read_bytes(), type=LakeSettings)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.DecodeError as error:
+        raise BadLake(f"{path} is damaged: {error}") from None
+    if settings.version != LAKE_VERSION or settings.partitioning != PARTITIONING:
+        raise BadLake(
+            f"{path} has version {settings.version} and partitions {settings.partitioning}:"
+            " a newer Roquet made this lake"
+        )
+    if settings.file_rows_max <= 0:
+        raise BadLake(f"{path} has a file_rows_max of {settings.file_rows_max}")
+    return settings
+
+
+def make_settings(lake: Path, settings: LakeSettings) -> LakeSettings:
+    """Make a lake of an empty directory; if others do so too, theirs may win. Raises BadLake."""
+    strange = [each.name for each in lake.iterdir() if each.name != CONTROL_DIRECTORY]
+    if strange:
+        raise BadLake(
+            f"{lake} is not empty and no lake: there is {min(strange)!r}; name a directory that is"
+            " empty or not there yet"
+        )
+    make_directories(lake / LOG_DIRECTORY)
+    try:
+        create_once(lake / SETTINGS_FILE, msgspec.json.format(msgspec.json.encode(settings)))
+    except FileExistsError:
+        made = read_settings(lake)
+        assert made is not None
+        return made
+    return settings
+
+
+@final
+class PublishLog:
+    """The entries of a lake, and the state they lead to as far as they were read."""
+
+    def __init__(self, lake: Path) -> None:
+        self._directory = lake / LOG_DIRECTORY
+        self.state = LakeState()
+        self.last_entry: LakeEntry | None = None
+
+    def refresh(self) -> LakeState:
+        """Read what was added since. Raises BadLake."""
+        while (entry := self._read(self.state.entry_number + 1)) is not None:
+            self.state.apply(entry)
+            self.last_entry = entry
+        return self.state
+
+    def append(self, entry: LakeEntry) -> None:
+        """Returns when the entry is safe. Raises BadLake if another writer was faster."""
+        try:
+            create_once(self._path(entry.number), msgspec.json.encode(entry))
+        except FileExistsError:
+            raise another_writer(self._directory.parent.parent) from None
+        self.state.apply(entry)
+        self.last_entry = entry
+
+    def _read(self, number: int) -> LakeEntry | None:
+        path = self._path(number)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            entry = _decode(content)
+        except msgspec.DecodeError as error:
+            raise BadLake(f"{path} is damaged: {error}") from None
+        if entry.version != ENTRY_VERSION:
+            raise BadLake(
+                f"{path} has version {entry.version}, and this Roquet reads {ENTRY_VERSION}:"
+                " a newer one wrote it"
+            )
+        return entry
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"{number:020}.json"
+
+
+def another_writer(lake: Path) -> BadLake:
+    return BadLake(
+        f"another process writes to the lake {lake}: one writer at a time; start this one again"
+        " when the other has ended"
+    )

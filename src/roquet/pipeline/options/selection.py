@@ -1,0 +1,81 @@
+"""Options that select what is read: topics, queues, and where reading starts and ends."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import BadOption
+from roquet.pipeline.options.declaring import Kind, option
+from roquet.pipeline.options.kinds import json_object, names, pattern, text
+from roquet.pipeline.queue_offsets import EARLIEST_OFFSET, read_nested_table, read_queue_lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicOptions:
+    topic: str | None = option("topic", text, "the topic", None)
+    topics: tuple[str, ...] | None = option("topics", names, "several topics", None)
+    topic_pattern: str | None = option(
+        "topicPattern",
+        pattern,
+        "all topics whose whole name matches; new ones are found later",
+        None,
+    )
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        given = [each for each in (self.topic, self.topics, self.topic_pattern) if each is not None]
+        if len(given) != 1:
+            raise BadOption(
+                "topic", "exactly one of 'topic', 'topics' and 'topicPattern' has to be given"
+            )
+
+    @property
+    def named(self) -> tuple[str, ...] | None:
+        """The topics, unless a pattern has to be compared with those that there are."""
+        return (self.topic,) if self.topic is not None else self.topics
+
+    def chosen(self, there: Iterable[str]) -> list[str]:
+        """Of the topics that there are, those that match the pattern."""
+        assert self.topic_pattern is not None
+        matches = re.compile(self.topic_pattern).fullmatch
+        return sorted(topic for topic in there if matches(topic))
+
+
+class Position(StrEnum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    # Where the consumer group is; a queue it never read is read from its first message.
+    GROUP = "group"
+
+
+class QueueOffsets(NamedTuple):
+    """Offsets for some queues: -2 is the earliest one, -1 the latest. The rest is left open."""
+
+    by_queue: Mapping[QueueRef, int]
+
+
+def _position_or_offsets(value: str) -> Position | QueueOffsets:
+    if value.startswith("{"):
+        return QueueOffsets(read_nested_table(json_object(value), EARLIEST_OFFSET))
+    try:
+        return Position(value.lower())
+    except ValueError:
+        raise ValueError(
+            'earliest, latest, group, or JSON such as {"topic": {"broker": {"0": 23}}}'
+        ) from None
+
+
+def _times(value: str) -> dict[QueueRef, int]:
+    return read_nested_table(json_object(value), 0)
+
+
+def _queue_lists(value: str) -> frozenset[QueueRef]:
+    return read_queue_lists(json_object(value))
+
+
+queue_lists: Final = Kind('`{"topic": {"broker": [0, 1]}}`', _queue_lists)
+position: Final = Kind("`earliest` \\| `latest` \\| `group` \\| JSON", _position_or_offsets)
+times: Final = Kind("JSON, ms since 1970", _times)

@@ -1,0 +1,183 @@
+"""A Spark session for a command: quiet, without a web page, with the Python that runs it.
+
+On a cluster, executors take the first `python3` of their path, and what it lacks from an archive;
+planners run beside the driver and take the one that runs the command.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from roquet.pipeline.errors import PipelineError
+from roquet.pipeline.queries import QueryFailed
+
+_PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
+# What it is called on all machines, this one among them.
+_ANY_PYTHON: Final = "python3"
+# Where executors unpack an archive, seen from where they work.
+_SITE: Final = "site"
+# Checkpoints on a local disk: beside each of the two files that a micro-batch writes there, Hadoop
+# would write one with its checksum, and start programs for it. That is a third of a small batch.
+QUICK_CHECKPOINTS: Final = {
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs"
+}
+# Rows go through a socket between Python and the JVM: one of Unix costs both of them less.
+# Whoever may write to it is obeyed, so it lies where nobody else can look.
+_SOCKET_NAME_SIZE: Final = len("/.00000000-0000-0000-0000-000000000000.sock")
+_SOCKET_PATH_SIZE_MAX: Final = 107
+# Spark lets its Python processes import pyspark from a zip, where nothing is compiled; that takes
+# nearly twice as long, and they have ten seconds to start. The installed package is the same.
+_WORKER_PYTHON: Final = """\
+#!/bin/sh
+kept=
+IFS=:
+for each in $PYTHONPATH; do
+  case $each in */pyspark.zip | */py4j-*-src.zip) ;; *) kept=${{kept:+$kept:}}$each ;; esac
+done
+PYTHONPATH=$kept exec '{python}' "$@"
+"""
+
+
+class NoSession(PipelineError):
+    """Spark does not start."""
+
+
+@contextmanager
+def spark_session(
+    name: str, master: str, archive: Path | None = None, conf: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Takes some seconds. Raises NoSession, which says what is missing.
+
+    `archive` is one of `packaging.py`, for executors whose Python has no roquet; `conf` are
+    settings of Spark. What Spark prints goes to a file, whose name is told if Spark failed.
+    """
+    if _java() is None:
+        raise NoSession("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
+    if archive is not None and not archive.is_file():
+        raise NoSession(f"there is no archive {archive}: make one by 'roquet spark package'")
+    directory = Path(tempfile.mkdtemp(prefix="roquet-spark-"))
+    output = directory / "spark.log"
+    if _PYTHON_VARIABLE not in os.environ:
+        _choose_python(directory, master, archive)
+    try:
+        session = _started(name, master, output, _archive_conf(archive) | dict(conf or {}))
+        try:
+            yield session
+        finally:
+            session.stop()
+    except (NoSession, QueryFailed) as error:
+        error.add_note(f"what Spark printed is in {output}")
+        raise
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def settings_of(master: str, directory: Path, conf: Mapping[str, str]) -> dict[str, str]:
+    """What the session is told; `conf` counts for more. The directory is for this user alone."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        **QUICK_CHECKPOINTS,
+    }
+    if _is_local(master):
+        # Whatever this machine is called: nobody else talks to it.
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings |= unix_sockets(directory)
+    return settings | dict(conf)
+
+
+def unix_sockets(directory: Path) -> dict[str, str]:
+    """Settings by which Spark's Python processes talk to it there, if the path is not too long."""
+    if len(os.fsencode(directory)) + _SOCKET_NAME_SIZE > _SOCKET_PATH_SIZE_MAX:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(directory),
+    }
+
+
+def _started(name: str, master: str, output: Path, conf: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in settings_of(master, output.parent, conf).items():
+        builder = builder.config(key, value)
+    with _stderr_of_children(output):
+        try:
+            session: SparkSession = builder.getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            raise NoSession(f"Spark does not start on {master}: {_reason(error)}") from None
+    return session
+
+
+def _reason(error: Exception) -> str:
+    """Before there is a session, what Java raised comes with the words of who passed it on."""
+    lines = str(error).splitlines()
+    return next((line[2:] for line in lines if line.startswith(": ")), lines[0])
+
+
+def _choose_python(directory: Path, master: str, archive: Path | None) -> None:
+    """What Spark's Python processes are started by; on other machines there is no file of ours."""
+    if archive is not None:
+        quick_python(directory)
+        os.environ["PATH"] = os.pathsep.join([str(directory), os.environ.get("PATH", "")])
+        os.environ[_PYTHON_VARIABLE] = _ANY_PYTHON
+    elif _is_local(master):
+        os.environ[_PYTHON_VARIABLE] = str(quick_python(directory))
+    else:
+        os.environ[_PYTHON_VARIABLE] = sys.executable
+
+
+def quick_python(directory: Path) -> Path:
+    """A program in `directory`, for this machine: this Python, which finds pyspark sooner."""
+    script = directory / _ANY_PYTHON
+    script.write_text(_WORKER_PYTHON.format(python=sys.executable))
+    script.chmod(0o700)
+    return script
+
+
+def _archive_conf(archive: Path | None) -> dict[str, str]:
+    if archive is None:
+        return {}
+    return {
+        "spark.archives": f"{archive.absolute()}#{_SITE}",
+        "spark.executorEnv.PYTHONPATH": _SITE,
+    }
+
+
+def _is_local(master: str) -> bool:
+    """Whether all processes run on this machine."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+@contextmanager
+def _stderr_of_children(path: Path) -> Iterator[None]:
+    """Processes that are started meanwhile, and those that they start, complain into a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(file)
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return str(Path(home) / "bin" / "java")
+    return shutil.which("java")

@@ -1,0 +1,137 @@
+"""The stream behind `ingest`: its tasks stage files, and its rows say which.
+
+Offsets, limits and groups are those of format `rocketmq`. What is read is what the lake lacks, so a
+batch that is run again, with whatever plan, stages only what was not published.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StringType, StructField, StructType
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import DataLoss
+from roquet.pipeline.lake.entries import QueueIncarnation, Staged
+from roquet.pipeline.lake.file_ranges import MissingRange, balanced, split_into_files
+from roquet.pipeline.lake.json_columns import JsonColumns
+from roquet.pipeline.lake.metadata import PublishLog
+from roquet.pipeline.lake.staging import StagedWriter, lake_columns
+from roquet.pipeline.options.declaring import read_options
+from roquet.pipeline.options.reading import StagingOptions
+from roquet.pipeline.planning import core_count, task_count
+from roquet.pipeline.queue_offsets import StreamOffset, queue_key, ranges_between
+from roquet.pipeline.source.batch import read_ranges
+from roquet.pipeline.source.stream import StreamReader
+
+log = logging.getLogger(__name__)
+
+SOURCE_NAME: Final = "roquet-lake-staging"
+# A row is a staged piece as JSON: only whoever publishes reads it.
+_COLUMN: Final = "staged"
+
+
+@final
+class StagingSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE_NAME
+
+    def schema(self) -> StructType:
+        return StructType([StructField(_COLUMN, StringType())])
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        return StagingReader(read_options(StagingOptions, dict(self.options)))
+
+
+@final
+class StagingPartition(InputPartition):
+    """What one task stages, planned when the log ended with entry `base`."""
+
+    def __init__(self, base: int, file_ranges: Sequence[MissingRange]) -> None:
+        super().__init__(base)
+        self.base = base
+        self.file_ranges = tuple(file_ranges)
+
+
+@final
+class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: StagingOptions) -> None:
+        self._options = options
+        self._source = StreamReader(options.reading, lake_columns(options.reading.properties))
+        self._log = PublishLog(Path(options.lake))
+
+    # What Spark asks, and a plain stream answers.
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's names.
+        return self._source.initialOffset()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._source.prepareForTriggerAvailableNow()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return self._source.getDefaultReadLimit()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        return self._source.latestOffset(start, limit)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return self._source.reportLatestOffset()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._source.commit(end)
+
+    # What is done for the lake.
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        finish = StreamOffset.from_json(end)
+        state = self._log.refresh()
+        ranges = ranges_between(StreamOffset.from_json(start), finish)
+        missing = state.missing(ranges, incarnations_in(finish))
+        self._check_made_again(missing.recreated)
+        file_ranges = list(split_into_files(missing.wanted, self._options.file_rows_max))
+        tasks = task_count(
+            sum(file_range.range.row_count for file_range in file_ranges),
+            least=self._options.reading.min_partitions,
+            most=self._options.reading.max_records_per_partition,
+            cores=core_count(),
+        )
+        return [
+            StagingPartition(state.entry_number, share) for share in balanced(file_ranges, tasks)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, StagingPartition)
+        reading = self._options.reading
+        schema = self._options.json_schema
+        writer = StagedWriter(
+            Path(self._options.lake), self._options.run, JsonColumns(schema) if schema else None
+        )
+        columns = lake_columns(reading.properties)
+        for file_range in partition.file_ranges:
+            batches = read_ranges(reading, columns, [file_range.range])
+            for piece in writer.write(file_range, batches):
+                row = msgspec.json.encode(Staged(partition.base, piece)).decode()
+                yield pa.RecordBatch.from_pydict({_COLUMN: pa.array([row], pa.string())})
+
+    def _check_made_again(self, queues: Sequence[QueueRef]) -> None:
+        losses = [
+            f"{queue_key(queue)} was deleted and made again since the lake took from it"
+            for queue in queues
+        ]
+        if losses and self._options.reading.fail_on_data_loss:
+            raise DataLoss(losses)
+        for loss in losses:
+            log.warning("both are in the lake: %s", loss)
+
+
+def incarnations_in(offset: StreamOffset) -> Mapping[QueueRef, QueueIncarnation]:
+    return {
+        queue: QueueIncarnation(offset.first_offsets.get(queue), offset.born_ms.get(queue))
+        for queue in offset.positions
+    }

@@ -1,0 +1,147 @@
+"""Pieces: cut the same way each time, known by what is in them."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import BadRow
+from roquet.pipeline.sink.requests import Cuts, Cutter, SendPiece, TaskId
+from roquet.pipeline.sink.rows import checked_rows, sorted_out
+from roquet.protocol.messages.batch import decode_batch
+from roquet.protocol.messages.message_id import parse_unique_id
+from roquet.protocol.messages.properties import parse_properties
+
+TASK = TaskId("query", 7, 3)
+CUTS = Cuts(1000, 10)
+
+
+def queues(topic: str) -> list[QueueRef]:
+    return [QueueRef(topic, "a", number) for number in range(2)]
+
+
+def cut(task: TaskId = TASK, cuts: Cuts = CUTS, **columns: Any) -> list[SendPiece]:
+    batch = checked_rows(pa.RecordBatch.from_pydict(columns), "orders", task.place, 0)
+    cutter = Cutter(task, cuts, {})
+    return list(cutter.pieces(batch, sorted_out(batch, queues).shares, 0))
+
+
+def messages(piece: SendPiece) -> list[tuple[bytes, dict[str, str]]]:
+    return [
+        (bytes(item.body), parse_properties(bytes(item.properties).decode()))
+        for item in decode_batch(piece.body)
+    ]
+
+
+def ids(pieces: list[SendPiece]) -> list[str]:
+    return [properties["UNIQ_KEY"] for piece in pieces for _, properties in messages(piece)]
+
+
+def test_all_rows_are_in_pieces_of_the_allowed_size() -> None:
+    bodies = [f"{number:0{number % 90 + 3}}" for number in range(200)]
+    pieces = cut(body=bodies, tags=["t"] * 200)
+    found = [body.decode() for piece in pieces for body, _ in messages(piece)]
+    assert found == bodies
+    assert all(len(piece.body) <= 1000 and piece.message_count <= 10 for piece in pieces)
+    assert [len(messages(piece)) for piece in pieces] == [piece.message_count for piece in pieces]
+
+
+def test_every_message_has_an_id_of_its_own_that_tools_can_read() -> None:
+    pieces = cut(body=["same"] * 100, topic=["a", "b"] * 50)
+    found = ids(pieces)
+    assert len(set(found)) == 100
+    assert [piece.first_id for piece in pieces] == [ids([piece])[0] for piece in pieces]
+    assert {parse_unique_id(each).month_ms for each in found} == {0}
+
+
+def test_properties_that_all_messages_get_leave_their_ids_whole() -> None:
+    rows = pa.RecordBatch.from_pydict({"body": ["x", "longer", "x"], "tags": ["t", None, "täg"]})
+    batch = checked_rows(rows, "orders", TASK.place, 0)
+    extra = {"INSTANCE_ID": "plätze", "MARK": "run 1", "EMPTY": ""}
+    cutter = Cutter(TASK, CUTS, extra)
+    (piece,) = cutter.pieces(batch, sorted_out(batch, queues).shares, 0)
+    found = [properties for _, properties in messages(piece)]
+    assert [each["UNIQ_KEY"][-4:] for each in found] == ["0000", "0001", "0002"]
+    assert len({each["UNIQ_KEY"][:-4] for each in found}) == 1
+    assert found[0] == {
+        "TAGS": "t",
+        "UNIQ_KEY": piece.first_id,
+        "INSTANCE_ID": "plätze",
+        "MARK": "run 1",
+    }
+
+
+def test_the_same_rows_of_the_same_task_are_the_same_pieces() -> None:
+    columns: dict[str, Any] = {
+        "body": ["x"] * 25,
+        "keys": [["a"]] * 25,
+        "orderKey": list(range(25)),
+    }
+    assert cut(**columns) == cut(**columns)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [TASK._replace(write_id="r"), TASK._replace(batch_id=8), TASK._replace(partition=4)],
+)
+def test_another_write_batch_or_task_has_other_ids(other: TaskId) -> None:
+    assert set(ids(cut(body=["x"] * 3))).isdisjoint(ids(cut(other, body=["x"] * 3)))
+
+
+def test_a_piece_with_something_else_in_it_is_another_piece() -> None:
+    first, second = (cut(body=[f"{number}" for number in each]) for each in ([1, 2], [2, 1]))
+    assert set(ids(first)).isdisjoint(ids(second))
+    tagged = cut(body=["1", "2"], tags=["a", None])
+    assert set(ids(first)).isdisjoint(ids(tagged))
+
+
+def test_pieces_that_are_cut_otherwise_are_other_pieces() -> None:
+    """Or a row of a piece that was never sent could be taken for one that was."""
+    one_way = cut(body=["x"] * 20)
+    other_way = cut(cuts=Cuts(1000, 20), body=["x"] * 20)
+    assert set(ids(one_way)).isdisjoint(ids(other_way))
+
+
+def test_a_row_that_is_too_large_for_a_batch_is_alone() -> None:
+    bodies = ["a", "b" * 5000, "c" * 5000, "d", "e"]
+    pieces = cut(body=bodies)
+    assert [[body.decode() for body, _ in messages(piece)] for piece in pieces] == [
+        ["a"],
+        ["b" * 5000],
+        ["c" * 5000],
+        ["d", "e"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"body": ["a", "b" * (5 << 20)]}, "row 1 of partition 3, column 'body': .* limit of"),
+        (
+            {"body": ["a"] * 2, "properties": ["", "a\x01" + "b" * 40_000]},
+            "row 1 .* column 'properties': .* limit of 32767",
+        ),
+        (
+            {"body": ["a"] * 2, "tags": ["x", "y\x02z"]},
+            "row 1 .* column 'tags': property 'TAGS' cannot be",
+        ),
+        (
+            {
+                "body": ["a"] * 2,
+                "properties": pa.array(
+                    [[("a", "b")], [("c\x01", "d")]], pa.map_(pa.string(), pa.string())
+                ),
+            },
+            "row 1 .* column 'properties': property",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_written_is_named(columns: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadRow, match=says):
+        cut(**columns)
+
+
+def test_the_row_that_is_named_is_that_of_the_partition() -> None:
+    with pytest.raises(BadRow, match="row 2 "):
+        cut(topic=["a", "b", "b"], body=["1", "2", "3"], tags=["x", "y", "\x02"])
