@@ -9,7 +9,6 @@ were answered.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -130,20 +129,22 @@ class CopyCheck:
 
 
 async def differing(store_directories: Sequence[Path], patience_s: float) -> list[str]:
-    """E2; those who were away have to catch up first."""
+    """E2; replicas that were away have to catch up first.
 
-    def logs() -> list[LiveLog]:
-        # Anew each time: who comes back may have to cut its log.
-        found = [LiveLog(each) for each in store_directories]
+    A transaction that is still open is checked now and then, and each check is a record: the logs
+    that are compared are those of the same look in which they ended together.
+    """
+    found: list[LiveLog] = []
+
+    def are_equal() -> bool:
+        # New ones each time: a replica that returns may have to cut its log.
+        found[:] = [LiveLog(each) for each in store_directories]
         for log in found:
             log.look()
-        return found
+        return len({log.end for log in found}) == 1 == len({log.part(0, log.end) for log in found})
 
-    def are_as_long() -> bool:
-        return len({each.end for each in logs()}) == 1
-
-    with suppress(TimeoutError):
-        await eventually(are_as_long, patience_s)
-    found = logs()
-    contents = {each.part(0, each.end) for each in found}
-    return [] if len(contents) == 1 else [f"E2: the logs differ: {[each.end for each in found]}"]
+    try:
+        await eventually(are_equal, patience_s)
+    except TimeoutError:
+        return [f"E2: the logs differ: {[log.end for log in found]}"]
+    return []
