@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -28,8 +27,8 @@ from bench.broker import Server, compile_load, our_command, run_load, start
 from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import redeliver
+from roquet.broker.delays.due import SliceBudget
 from roquet.broker.delays.postponing import append_when_due
-from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.transactions.phases import prepare
@@ -104,7 +103,8 @@ async def filled(kind: str, count: int, directory: Path) -> tuple[float, float]:
             PUTS[kind](broker, number)
         broker.store.file_keys()
         while broker.delays.timers.next_due_ms() == clock.now_ms():  # It has not seen all yet.
-            broker.delays.timers.deliver(DeliverySlice(partial(redeliver, broker), clock))
+            for records in broker.delays.timers.due(SliceBudget(clock)):
+                redeliver(broker, records)
         return before, own_mb()
 
 

@@ -7,7 +7,6 @@ clean stops, kills between any two appends, and power cuts. See `broker_model.py
 import asyncio
 from collections.abc import Coroutine
 from enum import Enum
-from functools import partial
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
@@ -17,8 +16,8 @@ from typing import NamedTuple
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from roquet.broker.delays.delivering import redeliver, save_progress
-from roquet.broker.delays.slice import DeliverySlice
+from roquet.broker.delays.delivering import deliver_slice, save_progress
+from roquet.broker.delays.due import SliceBudget
 from roquet.broker.transactions.check_back import check_transactions
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -195,9 +194,7 @@ class World:
 
     async def deliver(self, count_max: int) -> None:
         broker = self._mortal.broker
-        broker.delays.deliver(
-            DeliverySlice(partial(redeliver, broker), broker.clock, count_max=count_max)
-        )
+        deliver_slice(broker, SliceBudget(broker.clock, count_max=count_max))
         await self._go_round()
 
     async def deliver_all(self) -> None:

@@ -1,8 +1,11 @@
 """Messages that wait for their time, put into a store without a broker, and who takes them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
+from roquet.broker.delays.due import SliceBudget
 from roquet.broker.delays.timers import out_ms
+from roquet.clock import Clock
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.store.appending import Appended
@@ -45,3 +48,15 @@ class Receiver:
     @property
     def bodies(self) -> list[bytes]:
         return [body for batch in self.batches for body in batch]
+
+
+class DueSource(Protocol):
+    def due(self, budget: SliceBudget) -> Iterator[list[bytes]]: ...
+
+
+def deliver_once(
+    source: DueSource, receiver: Callable[[Sequence[bytes]], None], clock: Clock, **limits: Any
+) -> None:
+    """One slice."""
+    for records in source.due(SliceBudget(clock, **limits)):
+        receiver(records)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from roquet.access.guard import AccessGuard
 from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
+from roquet.broker.delays.delays import loaded_delays
 from roquet.broker.delays.delivering import save_progress
-from roquet.broker.delays.loading import loaded_delays
 from roquet.broker.loading import (
     WITHOUT_REPLICAS,
     Beginning,

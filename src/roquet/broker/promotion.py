@@ -7,7 +7,7 @@ cut off, which is what opening a store does. So it begins again (`life`).
 import logging
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.loading import loaded_delays
+from roquet.broker.delays.delays import loaded_delays
 from roquet.broker.registration import identity_of
 from roquet.broker.upkeep import start_leading
 

@@ -362,7 +362,7 @@ class Cluster(AsyncResource):
     def _clock_moved(self) -> None:
         for name in self._running:
             # Earlier than anything that anybody waits for.
-            self._brokers[name].delays.ring(0)
+            self._brokers[name].delays.wake_at(0)
 
     async def _start_all(self) -> None:
         stack = self._stack

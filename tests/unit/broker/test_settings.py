@@ -469,7 +469,7 @@ async def _(trial: Trial) -> None:
     start_upkeep(broker)
     await trial.send(properties="DELAY\x011")
     trial.bed.clock.advance(2)
-    broker.delays.ring(0)
+    broker.delays.wake_at(0)
     await eventually(lambda: broker.store.max_offset("TopicA", 0) == 1)
     await trial.change(1)
     file = broker.config.store.layout.config / "delayOffset.json"

@@ -139,7 +139,7 @@ async def test_a_young_broker_saves_what_it_delivered_at_once(
 
 def _rung_and_has(broker: Broker, file: Path, wanted: bytes) -> bool:
     """With sync flush, what was put can be read only when the disk has it."""
-    broker.delays.ring(0)
+    broker.delays.wake_at(0)
     return _has(file, wanted)
 
 

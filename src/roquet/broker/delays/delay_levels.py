@@ -6,16 +6,15 @@ queue is in the order of delivery, and its first message says when to look again
 
     config/delayOffset.json   {"offsetTable": {"1": 15}, ...}   level -> offset of its first message
 
-Of the rest of that file `tables/durable_state.py` speaks.
+The rest of that file is explained in `tables/durable_state.py`.
 """
 
 import math
+from collections.abc import Iterator
 from itertools import zip_longest
-from operator import itemgetter
 from typing import final
 
-from roquet.broker.delays.clock_steps import ClockSteps
-from roquet.broker.delays.slice import DeliverySlice
+from roquet.broker.delays.due import ClockSteps, SliceBudget, due_count, due_first
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
@@ -63,16 +62,23 @@ class DelayLevels:
             )
         ]
 
-    def deliver(self, part: DeliverySlice) -> None:
-        """Hands over records that are due, those that waited longest first.
+    def due(self, budget: SliceBudget) -> Iterator[list[bytes]]:
+        """Batches of records that are due, those that waited longest first.
 
-        What the receiver raises passes through, and the records it was raised for come again.
+        Asking for the next batch confirms the last one; one that is not confirmed is due again.
         """
         now_ms = self._clock.now_ms()
-        times = ((self._first_due_ms(level, now_ms), level) for level in self._levels)
-        due = [(ms, level) for ms, level in times if ms is not None and ms <= now_ms]
-        for _, level in sorted(due, key=itemgetter(0)):
-            self._deliver_level(level, part, now_ms)
+        first_ms = {level: self._first_due_ms(level, now_ms) for level in self._levels}
+        for level in due_first(first_ms, now_ms):
+            while not budget.is_spent:
+                count = due_count(self._due_times_ms(level, budget.batch_count, now_ms), now_ms)
+                if count == 0:
+                    break
+                limits = QueueReadLimits(count, budget.size_left)
+                result = self._store.read(SCHEDULE_TOPIC, level.queue_id, level.offset, limits)
+                yield result.records
+                budget.spend(result.records)
+                level.offset = result.next_offset
 
     def next_due_ms(self) -> int | None:
         """When the next message is due; None if none waits."""
@@ -111,24 +117,10 @@ class DelayLevels:
         max_offset = store.max_offset(SCHEDULE_TOPIC, queue_id)
         return min(max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id)), max_offset)
 
-    def _deliver_level(self, level: _Level, part: DeliverySlice, now_ms: int) -> None:
-        while not part.is_over:
-            count = self._due_count(level, part.batch_count, now_ms)
-            if count == 0:
-                break
-            limits = QueueReadLimits(count, part.size_left)
-            result = self._store.read(SCHEDULE_TOPIC, level.queue_id, level.offset, limits)
-            part.hand_over(result.records)
-            level.offset = result.next_offset
-
-    def _due_count(self, level: _Level, count_max: int, now_ms: int) -> int:
-        """How many messages are due, from the first on."""
-        count = 0
-        for entry in self._store.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count_max):
-            if self._due_ms(level, level.offset + count, entry, now_ms) > now_ms:
-                break
-            count += 1
-        return count
+    def _due_times_ms(self, level: _Level, count_max: int, now_ms: int) -> Iterator[int]:
+        entries = self._store.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count_max)
+        for offset, entry in enumerate(entries, level.offset):
+            yield self._due_ms(level, offset, entry, now_ms)
 
     def _first_due_ms(self, level: _Level, now_ms: int) -> int | None:
         store = self._store
@@ -146,7 +138,7 @@ class DelayLevels:
         No message waits longer than its level says. One that seems to was stored before the
         clock was set back, in an earlier run, as was everything before it. How long it has waited
         is not known, so all that is stored by now waits the whole time once more, by a clock that
-        nobody sets back.
+        is never set back.
         """
         due_ms = entry.tags_code + self._steps.since(entry.physical_offset)
         if due_ms - now_ms <= level.delay_ms:

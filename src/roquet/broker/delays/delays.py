@@ -1,21 +1,28 @@
-"""Everything that waits for its time, and when to look at it again."""
+"""All messages that wait for their time, which of them are due, and when the next one is.
+
+append_when_due -> SCHEDULE_TOPIC_XXXX or rmq_sys_wheel_timer       `postponing`
+deliver_delayed -> Delays.due -> DelayLevels.due, Timers.due        `delivering`, here
+                -> redeliver -> the topic of the message            `delivering`
+"""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final, final
 
-from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
-from roquet.broker.delays.slice import DeliverySlice
+from roquet.broker.delays.due import ClockSteps, SliceBudget
 from roquet.broker.delays.timers import Timers
+from roquet.broker.tables.progress import ProgressTables
 from roquet.clock import Clock
+from roquet.store.message_store import MessageStore
 
-# Times of delivery are by the wall clock, which somebody may set meanwhile.
+# Times of delivery are by the wall clock, which may be set meanwhile.
 _SLEEP_S_MAX: Final = 1.0
 
 
 @final
 class Delays:
-    """Belongs to the event loop. What takes the messages to their places is in `delivering.py`."""
+    """Belongs to the event loop."""
 
     def __init__(
         self, clock: Clock, steps: ClockSteps, levels: DelayLevels, timers: Timers
@@ -25,23 +32,24 @@ class Delays:
         self.levels = levels
         self.timers = timers
         self._sources: list[DelayLevels | Timers] = [levels, timers]
-        self._is_rung = asyncio.Event()
+        self._is_woken = asyncio.Event()
         # What is not proposed yet.
         self._has_delivered = asyncio.Event()
         self._wake_ms: int | None = None
 
-    def deliver(self, part: DeliverySlice) -> None:
-        """Hands over what is due; see `DelayLevels` and `Timers`."""
-        self._steps.look()
-        # Whoever was second comes first: one that is behind must not stop the other.
+    def due(self, budget: SliceBudget) -> Iterator[list[bytes]]:
+        """Batches of records that are due.
+
+        Asking for the next batch confirms the last one; one that is not confirmed is due again.
+        """
+        self._steps.check()
+        # The second of the last slice comes first: one that is late must not stop the other.
         self._sources.reverse()
-        count_left = part.count_left
-        try:
-            for source in self._sources:
-                source.deliver(part)
-        finally:
-            if part.count_left < count_left:
-                self._has_delivered.set()
+        for source in self._sources:
+            for records in source.due(budget):
+                yield records
+                if records:
+                    self._has_delivered.set()
 
     @property
     def next_due_ms(self) -> int | None:
@@ -49,18 +57,18 @@ class Delays:
         times = [source.next_due_ms() for source in self._sources]
         return min((due_ms for due_ms in times if due_ms is not None), default=None)
 
-    def accept(self) -> None:
+    def check_clock(self) -> None:
         """To be called before a message is stored that has to wait."""
-        self._steps.look()
+        self._steps.check()
 
-    def ring(self, due_ms: int) -> None:
+    def wake_at(self, due_ms: int) -> None:
         """A message that can be read now is due at that time."""
         if self._wake_ms is None or due_ms < self._wake_ms:
-            self._is_rung.set()
+            self._is_woken.set()
 
     async def until_due(self) -> None:
         """Returns when something is due, at once if it already is; now and then for no reason."""
-        self._is_rung.clear()
+        self._is_woken.clear()
         self._wake_ms = self.next_due_ms
         timeout_s = None
         if self._wake_ms is not None:
@@ -69,7 +77,7 @@ class Delays:
                 return
         try:
             async with asyncio.timeout(timeout_s):
-                await self._is_rung.wait()
+                await self._is_woken.wait()
         except TimeoutError:
             pass
 
@@ -82,3 +90,15 @@ class Delays:
         is_levels_taken, is_timers_taken = self.levels.propose(), self.timers.propose()
         if is_levels_taken and is_timers_taken:
             self._has_delivered.clear()
+
+
+def loaded_delays(
+    store: MessageStore,
+    clock: Clock,
+    delay_levels_ms: tuple[int, ...],
+    progress: ProgressTables,
+) -> Delays:
+    """All that waits, as the log and the files have it."""
+    steps = ClockSteps(store, clock)
+    levels = DelayLevels(store, clock, steps, delay_levels_ms, progress.levels)
+    return Delays(clock, steps, levels, Timers(store, clock, steps, progress.timers))

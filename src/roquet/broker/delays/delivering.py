@@ -1,17 +1,16 @@
-"""Taking messages that were delayed to where they belong, when they are due.
+"""Delivers delayed messages to their topics when they are due.
 
-One task delivers slice by slice. While others send, a slice takes a fifth of the time since the
+One task delivers slice by slice. While clients send, a slice takes a fifth of the time since the
 one before it, so they keep more than four fifths. Otherwise slice follows slice.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.slice import BATCH_COUNT_MAX, DeliverySlice
+from roquet.broker.delays.due import BATCH_COUNT_MAX, SliceBudget, slice_length_s
 from roquet.broker.messages.appending import append_batch
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
@@ -23,13 +22,11 @@ from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.protocol.messages.redelivery import usual_redelivery
 from roquet.protocol.names import CLOSED_TOPICS
 from roquet.store.recovery.dispatch import value_of
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
-# Of the time that others had.
-_SHARE: Final = 0.2
 _REST_S: Final = 0.005
-_SLICE_S_MAX: Final = 0.005
 _RETRY_PAUSE_S: Final = 1.0
 _REAL_TOPIC: Final = b"\x02REAL_TOPIC\x01"
 _REAL_QUEUE_ID: Final = b"\x02REAL_QID\x01"
@@ -40,22 +37,21 @@ _CLOSED_TOPICS: Final = frozenset(topic.encode() for topic in CLOSED_TOPICS)
 async def deliver_delayed(broker: Broker) -> None:
     """Never returns."""
     clock = broker.clock
-    hand_over = partial(redeliver, broker)
+    refusals = ThrottledLog(log, clock.monotonic_s)
     ended_s = clock.monotonic_s()
     log_end = broker.store.log_end
     batch_max = BATCH_COUNT_MAX
     while True:
         await broker.delays.until_due()
-        # Nobody else wrote since the last slice.
+        # Nothing else was written since the last slice.
         is_alone = broker.store.log_end == log_end
         length_s = slice_length_s(clock.monotonic_s() - ended_s, is_alone=is_alone)
         try:
-            part = DeliverySlice(hand_over, clock, length_s=length_s, batch_max=batch_max)
-            broker.delays.deliver(part)
+            deliver_slice(broker, SliceBudget(clock, length_s=length_s, batch_max=batch_max))
             batch_max = BATCH_COUNT_MAX
+            refusals.clear("")
         except Refused as refused:
-            if batch_max > 1:
-                log.warning("delayed messages have to wait: %s", refused)
+            refusals.warning("", f"delayed messages are not delivered yet, retrying: {refused}")
             # What was stored of the batch will be stored again. That must not go on and on.
             batch_max = 1
             await asyncio.sleep(_RETRY_PAUSE_S)
@@ -64,21 +60,22 @@ async def deliver_delayed(broker: Broker) -> None:
         await asyncio.sleep(0 if is_alone else _REST_S)
 
 
-def slice_length_s(since_last_s: float, *, is_alone: bool) -> float:
-    """How long a slice may take that begins this long after the end of the last one."""
-    return _SLICE_S_MAX if is_alone else min(_SLICE_S_MAX, since_last_s * _SHARE)
+def deliver_slice(broker: Broker, budget: SliceBudget) -> None:
+    """Delivers what is due, within the budget. Raises Refused; the rest is due again then."""
+    for records in broker.delays.due(budget):
+        redeliver(broker, records)
 
 
 def save_progress(broker: Broker) -> None:
-    """To be called every now and then: what is safe by now may be said to be done."""
+    """To be called periodically: what is safe by now may be recorded as delivered."""
     broker.progress.confirm(broker.replication.safe_end)
 
 
 def redeliver(broker: Broker, records: Sequence[bytes]) -> None:
-    """Stores messages that waited where they belong.
+    """Stores delayed messages in their topics.
 
     Raises Refused when nothing can be stored now; some of them may be stored then. A message that
-    can never be stored is passed over, with a line in the log that says why.
+    can never be stored is skipped and logged.
     """
     by_place: dict[tuple[bytes, int], list[RecordDraft]] = {}
     has_checksum = broker.config.store.write_checksums
@@ -86,7 +83,7 @@ def redeliver(broker: Broker, records: Sequence[bytes]) -> None:
         try:
             draft = redelivery(record, has_checksum=has_checksum)
         except ProtocolError as error:
-            log.error("not delivered: %s", error)  # noqa: TRY400  It says it all.
+            log.error("delayed message is not delivered: %s", error)  # noqa: TRY400  It says it all.
         else:
             by_place.setdefault((draft.topic, draft.queue_id), []).append(draft)
     for (topic, _), drafts in by_place.items():
@@ -101,7 +98,7 @@ def _append_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> No
         if isinstance(error, Refused) and error.code is not ResponseCode.MESSAGE_ILLEGAL:
             raise
         if len(drafts) == 1:
-            log.error("not delivered: %s", error)  # noqa: TRY400  It says it all.
+            log.error("delayed message is not delivered: %s", error)  # noqa: TRY400  It says it all.
             return
         for draft in drafts:
             _append_all(broker, topic, [draft])
@@ -122,7 +119,9 @@ def any_redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:
     topic = value_of(properties, _REAL_TOPIC)
     queue_id = value_of(properties, _REAL_QUEUE_ID)
     if not topic or topic in _CLOSED_TOPICS or not topic.isascii() or not queue_id.isdigit():
-        raise BadMessage(f"the message at {message.physical_offset} belongs nowhere")
+        raise BadMessage(
+            f"the message at {message.physical_offset} has no valid REAL_TOPIC and REAL_QID"
+        )
     return RecordDraft(
         queue_id=int(queue_id),
         flag=message.flag,
@@ -134,7 +133,7 @@ def any_redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:
         topic=topic,
         properties=properties,
         reconsume_times=message.reconsume_times,
-        # Whoever stored it may have used the last byte that there is for properties.
+        # The properties may already have the largest size allowed.
         has_checksum=has_checksum and len(properties) + CHECKSUM_SIZE < PROPERTIES_SIZE_MAX,
     )
 

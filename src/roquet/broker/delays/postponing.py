@@ -1,4 +1,4 @@
-"""Messages that are not to be delivered at once: where they wait, and how they look there.
+"""Messages that are not to be delivered at once: where they are stored, and in which form.
 
     DELAY             a level: queue level - 1 of SCHEDULE_TOPIC_XXXX
     TIMER_DELAY_SEC   seconds from now                      } queue 0 of rmq_sys_wheel_timer, with
@@ -70,14 +70,14 @@ def append_waiting(broker: Broker, waiting: NewMessage) -> Appended:
     """Stores what `postponed` made. Raises Refused; then nothing was stored."""
     if waiting.topic == TIMER_TOPIC:
         broker.topics.find_or_create(TIMER_TOPIC, _TIMER_QUEUE_COUNT)
-    broker.delays.accept()
+    broker.delays.check_clock()
     appended = append_message(broker, waiting)
-    due_ms = appended.store_timestamp  # A timer has to be looked at soon.
+    due_ms = appended.store_timestamp  # A timer has to be indexed soon.
     if waiting.topic == SCHEDULE_TOPIC:
         due_ms += broker.config.store.delay_levels_ms[waiting.queue_id]
     # With sync flush it cannot be read, and so not be delivered, before it is safe.
     end = appended.physical_offset + appended.size
-    broker.safety.when_safe(end, lambda: broker.delays.ring(due_ms))
+    broker.safety.when_safe(end, lambda: broker.delays.wake_at(due_ms))
     return appended
 
 
@@ -101,7 +101,7 @@ def _level(properties: Mapping[str, str]) -> int:
 
 def _delivery_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
     """When a message wants to be delivered; None if at once."""
-    # A timer that was delivered, and now is tried again or dead, has its time behind it.
+    # A timer that was delivered, and is now retried or a dead letter, is not delayed again.
     if Property.TIMER_OUT_MS in properties:
         return None
     name = next((name for name in _TIMERS if name in properties), None)
@@ -122,4 +122,4 @@ def _delivery_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
 
 def _check_timer_count(broker: Broker) -> None:
     if broker.delays.timers.pending_count >= TIMER_COUNT_MAX:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"{TIMER_COUNT_MAX} messages wait already")
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"{TIMER_COUNT_MAX} timers are pending already")

@@ -2,25 +2,24 @@
 
 They wait in queue 0 of rmq_sys_wheel_timer, in the order they came, with the second before their
 delivery in TIMER_OUT_MS: Apache 5.x keeps them in the same way, and 4.9 shows them as messages of
-that topic. Which of them is due when is kept in memory only, and follows the queue: after the
-last message that was looked at come the new ones and, after a start, those that were not
-delivered yet. Of Apache's own files for this, only `config/timercheck` is read, once, to learn
+that topic. Which of them is due when is kept in memory only, in an index that follows the queue:
+it continues with the new messages and, after a start, with those that were not delivered yet. Of
+Apache's own files for this, only `config/timercheck` is read, once, to learn
 what Apache has delivered.
 
     config/timers.json   {"deliveredUntilS": 1700000000, "firstOffset": 15, "nextOffset": 40, ...}
 
     firstOffset       the first message that was not delivered
-    nextOffset        just past the last message that was looked at
+    nextOffset        just past the last message that was indexed
     deliveredUntilS   of those between the two, all that were due in this second or before it
                       are delivered
     trueAt, earlier   see `tables/durable_state.py`
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, final
 
-from roquet.broker.delays.clock_steps import ClockSteps
-from roquet.broker.delays.slice import DeliverySlice
+from roquet.broker.delays.due import ClockSteps, SliceBudget
 from roquet.broker.delays.timer_wheel import TimerWheel
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
@@ -36,9 +35,9 @@ from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult
 PRECISION_MS: Final = 1000
 TIMER_QUEUE_ID: Final = 0
 
-# At most this many are looked at in one slice, whatever else is done in it.
-_FOLLOW_COUNT_MAX: Final = 256
-_FOLLOW_SIZE_MAX: Final = 1 << 19
+# At most this many are indexed in one slice, whatever else is done in it.
+_INDEX_COUNT_MAX: Final = 256
+_INDEX_SIZE_MAX: Final = 1 << 19
 
 _TIMERCHECK_SIZE: Final = 56  # after that, the file is empty
 _OUT_MS: Final = Property.TIMER_OUT_MS.encode()
@@ -62,33 +61,34 @@ class Timers:
         self.state = state
         # By era, as `ClockSteps` has it: in each, times are by the clock as it was then.
         self._wheels: dict[int, TimerWheel] = {}
-        # What lies before it was looked at before the start, and partly delivered.
+        # What lies before it was indexed before the start, and partly delivered.
         self._loaded_end = min(state.value.next_offset, self._max_offset)
         self._delivered_until_s = state.value.delivered_until_s
-        # Just past the last message that was looked at.
+        # Just past the last message that was indexed.
         self._offset = min(state.value.first_offset, self._max_offset)
 
     @property
     def pending_count(self) -> int:
         return sum(map(len, self._wheels.values())) + self._max_offset - self._offset
 
-    def deliver(self, part: DeliverySlice) -> None:
-        """Hands over records that are due, and looks at new ones.
+    def due(self, budget: SliceBudget) -> Iterator[list[bytes]]:
+        """Indexes new records, then gives batches of those that are due.
 
-        What the receiver raises passes through, and the records it was raised for come again.
+        Asking for the next batch confirms the last one; one that is not confirmed is due again.
         """
-        self._follow()
+        self._index_new()
         now_ms = self._clock.now_ms()
-        while not part.is_over:
+        while not budget.is_spent:
             era = self._most_overdue(now_ms)
             if era is None:
                 break
             wheel = self._wheels[era]
-            offsets = wheel.due(self._second(era, now_ms), part.batch_count)
+            offsets = wheel.due(self._second(era, now_ms), budget.batch_count)
             first, count = offsets[0], _run_length(offsets)
-            result = self._read(first, count, part.size_left)
-            part.hand_over(result.records)
-            # An expired message is passed over, and perhaps others that are not in the run.
+            result = self._read(first, count, budget.size_left)
+            yield result.records
+            budget.spend(result.records)
+            # An expired message is skipped, and perhaps others that are not in the run.
             wheel.remove(max(1, min(count, result.next_offset - first)))
             if not wheel:
                 del self._wheels[era]
@@ -120,7 +120,7 @@ class Timers:
         return self.state.propose(progress, self._store.log_end)
 
     def _second(self, era: int, now_ms: int) -> int:
-        """What the clock would say now, had nobody set it since then."""
+        """What the clock would say now if it had not been set since then."""
         return (now_ms - self._steps.since(era)) // 1000
 
     def _most_overdue(self, now_ms: int) -> int | None:
@@ -133,10 +133,10 @@ class Timers:
         }
         return max(late_s, key=late_s.__getitem__, default=None)
 
-    def _follow(self) -> None:
-        """Looks at some messages that it has not looked at yet."""
-        end = min(self._offset + _FOLLOW_COUNT_MAX, self._max_offset)
-        size_left = _FOLLOW_SIZE_MAX
+    def _index_new(self) -> None:
+        """Adds some messages to the wheels that are not in them yet."""
+        end = min(self._offset + _INDEX_COUNT_MAX, self._max_offset)
+        size_left = _INDEX_SIZE_MAX
         while self._offset < end and size_left > 0:
             result = self._read(self._offset, end - self._offset, size_left)
             for record in result.records:
@@ -148,7 +148,7 @@ class Timers:
         head = peek_record(record)
         due_s = _due_second(record[head.properties_start : head.properties_end])
         if due_s is None:
-            return  # It was sent to this topic by hand, and waits for nothing.
+            return  # It was sent to this topic directly, and waits for nothing.
         is_old = head.queue_offset < self._loaded_end
         if not (is_old and due_s <= self._delivered_until_s):
             era = self._steps.era_of(head.physical_offset)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
-from roquet.broker.delays.slice import SLICE_SIZE_MAX, DeliverySlice
+from roquet.broker.delays.due import SLICE_SIZE_MAX, ClockSteps, SliceBudget
 from roquet.broker.tables.durable_state import DurableState
 from roquet.protocol.bodies.offset_table import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
@@ -16,7 +15,7 @@ from roquet.store.message_store import MessageStore
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.golden_state import golden_state
 from tests.support.stores import open_store
-from tests.support.waiting import NotNow, Receiver, put_delayed
+from tests.support.waiting import NotNow, Receiver, deliver_once, put_delayed
 
 DELAYS_MS = (1_000, 5_000, 10_000)
 
@@ -59,10 +58,10 @@ def test_a_message_is_due_when_its_level_says(
     put_delayed(store, b"5 s", level=2)
     assert levels.next_due_ms() == START_MS + 5_000
     clock.advance(4.999)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == []
     clock.advance(0.001)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"5 s"]
     assert levels.next_due_ms() is None
 
@@ -77,7 +76,7 @@ def test_messages_of_a_level_come_in_their_order_and_those_of_others_by_their_ti
     put_delayed(store, b"7 s, first", level=1)
     put_delayed(store, b"7 s, second", level=1)
     clock.advance(30)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"7 s, first", b"7 s, second", b"10 s", b"11 s"]
 
 
@@ -96,12 +95,12 @@ def test_many_come_in_batches_and_turns(
     for number in range(10):
         put_delayed(store, b"%d" % number)
     clock.advance(1)
-    levels.deliver(DeliverySlice(receiver, clock, count_max=7, batch_max=3))
+    deliver_once(levels, receiver, clock, count_max=7, batch_max=3)
     assert [len(batch) for batch in receiver.batches] == [3, 3, 1]
     next_due_ms = levels.next_due_ms()
     assert next_due_ms is not None
     assert next_due_ms <= clock.now_ms()
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"%d" % number for number in range(10)]
 
 
@@ -112,9 +111,9 @@ def test_large_messages_come_one_by_one(
     for _ in range(2):
         put_delayed(store, bytes(SLICE_SIZE_MAX))
     clock.advance(1)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert len(receiver.bodies) == 1
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert len(receiver.bodies) == 2
 
 
@@ -125,12 +124,12 @@ def test_what_cannot_be_taken_now_comes_again(
     for body in (b"1", b"2"):
         put_delayed(store, body)
     clock.advance(1)
-    levels.deliver(DeliverySlice(receiver, clock, count_max=1))
+    deliver_once(levels, receiver, clock, count_max=1)
     receiver.is_closed = True
     with pytest.raises(NotNow):
-        levels.deliver(DeliverySlice(receiver, clock))
+        deliver_once(levels, receiver, clock)
     receiver.is_closed = False
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"1", b"2"]
 
 
@@ -140,7 +139,7 @@ def test_a_start_goes_on_where_the_file_says(
     for number in range(4):
         put_delayed(store, b"%d" % number)
     clock.advance(1)
-    levels_of(store, clock, {1: 2}).deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels_of(store, clock, {1: 2}), receiver, clock)
     assert receiver.bodies == [b"2", b"3"]
 
 
@@ -154,7 +153,7 @@ def test_a_file_that_is_not_of_this_store_is_corrected(
     levels = levels_of(store, clock, {1: offset})
     put_delayed(store, b"new")
     clock.advance(1)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies[-1:] == [b"new"]
     assert len(receiver.bodies) == (4 if offset < 0 else 1)
 
@@ -169,7 +168,7 @@ def test_messages_that_expired_are_passed_over(
     assert queue is not None
     queue.min_offset = 2
     clock.advance(1)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"2"]
 
 
@@ -184,7 +183,7 @@ def test_a_damaged_message_is_passed_over(
     assert file is not None
     file.mapping[bad.physical_offset : bad.physical_offset + 8] = bytes(8)
     clock.advance(1)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"1", b"3"]
     assert levels.next_due_ms() is None
 
@@ -194,7 +193,7 @@ def test_a_message_without_a_level_is_due_at_once(
 ) -> None:
     put_delayed(store, DELAY="none")
     levels = levels_of(store, clock)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"late"]
 
 
@@ -204,7 +203,7 @@ def test_messages_of_a_level_that_is_not_set_up_any_more_are_delivered(
     put_delayed(store, b"10 s", level=3)
     levels = levels_of(store, clock, delays_ms=DELAYS_MS[:1])
     clock.advance(10)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"10 s"]
 
 
@@ -216,10 +215,10 @@ def test_with_sync_flush_nothing_is_delivered_before_it_is_on_disk(
     put_delayed(store)
     clock.advance(1)
     assert levels.next_due_ms() is None
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == []
     store.flush()
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"late"]
     store.close()
 
@@ -241,10 +240,10 @@ def test_when_the_clock_is_put_back_a_message_waits_once_more_but_not_longer(
     put_back(clock, 3_600)
     assert levels.next_due_ms() == clock.now_ms() + 5_000
     clock.advance(4.9)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == []
     clock.advance(0.1)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"1", b"2"]
 
 
@@ -258,7 +257,7 @@ def test_messages_that_came_after_the_clock_was_put_back_wait_for_their_time(
     clock.advance(3)
     put_delayed(store, b"after", level=2)
     clock.advance(2)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"before"]
     assert levels.next_due_ms() == clock.now_ms() + 3_000
 
@@ -269,7 +268,7 @@ def test_a_clock_that_is_put_forward_brings_delivery_forward(
     levels = levels_of(store, clock)
     put_delayed(store)
     put_back(clock, -3_600)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"late"]
 
 
@@ -282,7 +281,7 @@ def test_the_file_says_what_was_delivered_when_that_is_on_disk(
     levels = levels_of(store, clock, {18: 7})
     put_delayed(store, level=2)
     clock.advance(5)
-    levels.deliver(DeliverySlice(receiver, clock))
+    deliver_once(levels, receiver, clock)
     levels.propose()
     levels.state.confirm(store.synced_end)
     assert levels.state.value.offset_table == {18: 7}
@@ -310,7 +309,7 @@ def test_a_clock_that_is_set_changes_nothing_for_those_who_wait(
     put_delayed(store, b"before", level=2)
     clock.advance(2)
     clock.jump(seconds)
-    steps.look()
+    steps.check()
     put_delayed(store, b"behind", level=2)
     store.flush()
     for passed_s, bodies in (
@@ -320,7 +319,7 @@ def test_a_clock_that_is_set_changes_nothing_for_those_who_wait(
         (0.1, [b"before", b"behind"]),
     ):
         clock.advance(passed_s)
-        levels.deliver(DeliverySlice(receiver, clock))
+        deliver_once(levels, receiver, clock)
         assert receiver.bodies == bodies
     store.close()
 
@@ -333,6 +332,18 @@ def test_those_of_earlier_runs_go_by_the_clock(
     levels = levels_of(store, clock, steps=steps)
     put_delayed(store, b"of this run", level=2)
     clock.jump(10)
-    steps.look()
-    levels.deliver(DeliverySlice(receiver, clock))
+    steps.check()
+    deliver_once(levels, receiver, clock)
     assert receiver.bodies == [b"long ago"]
+
+
+def test_what_was_refused_does_not_count(
+    store: MessageStore, clock: FakeClock, receiver: Receiver
+) -> None:
+    put_delayed(store)
+    clock.advance(DELAYS_MS[0] / 1000)
+    budget = SliceBudget(clock, count_max=1)
+    receiver.is_closed = True
+    with pytest.raises(NotNow):
+        receiver(next(levels_of(store, clock).due(budget)))
+    assert not budget.is_spent

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.delays.clock_steps import ClockSteps
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
-from roquet.broker.delays.slice import DeliverySlice
+from roquet.broker.delays.due import ClockSteps
 from roquet.broker.delays.timers import Timers
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import SystemClock
@@ -17,7 +16,7 @@ from roquet.protocol.bodies.offset_table import DelayOffsetTable, TimerProgress
 from roquet.store.message_store import MessageStore
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.stores import open_store
-from tests.support.waiting import NotNow, Receiver, put_delayed, put_timer
+from tests.support.waiting import NotNow, Receiver, deliver_once, put_delayed, put_timer
 
 LEVELS_MS = (50, 60_000)
 # Far less than the minute that is slept otherwise.
@@ -76,11 +75,11 @@ async def test_a_message_that_is_due_before_all_others_wakes(
     put_delayed(store, level=2)
     task = asyncio.create_task(delays.until_due())
     await asyncio.sleep(0)
-    delays.ring(START_MS + 60_000)  # not before what it waits for already
+    delays.wake_at(START_MS + 60_000)  # not before what it waits for already
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not task.done()
-    delays.ring(START_MS + 59_999)
+    delays.wake_at(START_MS + 59_999)
     async with asyncio.timeout(PATIENT_S):
         await task
 
@@ -88,7 +87,7 @@ async def test_a_message_that_is_due_before_all_others_wakes(
 async def test_when_nothing_waits_everything_wakes(delays: Delays) -> None:
     task = asyncio.create_task(delays.until_due())
     await asyncio.sleep(0)
-    delays.ring(START_MS + 10**9)
+    delays.wake_at(START_MS + 10**9)
     async with asyncio.timeout(PATIENT_S):
         await task
 
@@ -125,7 +124,7 @@ async def test_neither_levels_nor_timers_hold_up_the_others(
     clock.advance(1)
     receiver = Receiver()
     for _ in range(6):
-        delays.deliver(DeliverySlice(receiver, clock, count_max=1))
+        deliver_once(delays, receiver, clock, count_max=1)
     assert set(receiver.bodies[:2]) == set(receiver.bodies[2:4]) == {b"level", b"timer"}
 
 
@@ -135,7 +134,7 @@ async def test_both_files_follow_the_disk(
     put_delayed(store)
     put_timer(store, START_MS + 1_000)
     clock.advance(1)
-    delays.deliver(DeliverySlice(Receiver(), clock))
+    deliver_once(delays, Receiver(), clock)
     delays.propose()
     store.flush()
     delays.levels.state.confirm(store.synced_end)
@@ -151,13 +150,13 @@ def test_a_clock_that_is_set_is_noticed_before_anything_is_delivered(
     put_delayed(store, b"a minute", level=2)
     put_timer(store, START_MS + 90_000)
     clock.jump(3600)
-    delays.deliver(DeliverySlice(receiver, clock))
+    deliver_once(delays, receiver, clock)
     assert receiver.bodies == []
     clock.advance(60)
-    delays.deliver(DeliverySlice(receiver, clock))
+    deliver_once(delays, receiver, clock)
     assert receiver.bodies == [b"a minute"]
     clock.advance(31)
-    delays.deliver(DeliverySlice(receiver, clock))
+    deliver_once(delays, receiver, clock)
     assert receiver.bodies == [b"a minute", b"timer"]
 
 
@@ -175,10 +174,10 @@ async def test_what_is_delivered_is_noted_once(
     delays: Delays, store: MessageStore, clock: FakeClock
 ) -> None:
     put_delayed(store)
-    delays.deliver(DeliverySlice(Receiver(), clock))
+    deliver_once(delays, Receiver(), clock)
     assert await is_noted(delays)
     clock.advance(1)
-    delays.deliver(DeliverySlice(Receiver(), clock))
+    deliver_once(delays, Receiver(), clock)
     assert not await is_noted(delays)
     delays.propose()
     assert await is_noted(delays)
@@ -190,7 +189,7 @@ async def test_what_is_delivered_while_the_disk_is_awaited_is_noted_later(
     for body in (b"first", b"second"):
         put_delayed(store, body)
         clock.advance(1)
-        delays.deliver(DeliverySlice(Receiver(), clock))
+        deliver_once(delays, Receiver(), clock)
         delays.propose()
     assert not await is_noted(delays)
     store.flush()
@@ -213,5 +212,5 @@ async def test_what_was_delivered_before_the_store_took_no_more_is_noted(
         receiver.is_closed = True
 
     with pytest.raises(NotNow):
-        delays.deliver(DeliverySlice(once, clock, batch_max=1))
+        deliver_once(delays, once, clock, batch_max=1)
     assert not await is_noted(delays)

@@ -5,7 +5,6 @@ import shutil
 import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import (
     deliver_delayed,
-    redeliver,
+    deliver_slice,
     save_progress,
-    slice_length_s,
 )
-from roquet.broker.delays.slice import BATCH_COUNT_MAX, DeliverySlice
+from roquet.broker.delays.due import BATCH_COUNT_MAX, SliceBudget, slice_length_s
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import SystemClock
 from roquet.disk import Disk
@@ -59,7 +57,7 @@ def deliver(broker: Broker) -> None:
     """All that is due now."""
     due_ms = broker.delays.next_due_ms
     while due_ms is not None and due_ms <= broker.clock.now_ms():
-        broker.delays.deliver(DeliverySlice(partial(redeliver, broker), broker.clock))
+        deliver_slice(broker, SliceBudget(broker.clock))
         due_ms = broker.delays.next_due_ms
 
 
@@ -190,7 +188,7 @@ async def test_the_service_delivers_in_time(tmp_path: Path) -> None:
         with running(broker):
             for number in range(5):
                 put_delayed(broker.store, b"%d" % number)
-                broker.delays.ring(broker.clock.now_ms() + 100)
+                broker.delays.wake_at(broker.clock.now_ms() + 100)
                 await asyncio.sleep(0.03)
             await eventually(lambda: len(bodies(broker.store)) == 5)
         waited = messages(broker.store, SCHEDULE_TOPIC)
@@ -209,11 +207,11 @@ async def test_the_service_goes_on_after_a_full_disk(
         bed.clock.advance(1)
         disk.is_full = True
         with running(bed.broker):
-            await eventually(lambda: "have to wait" in caplog.text)
+            await eventually(lambda: "not delivered yet" in caplog.text)
             disk.is_full = False
             bed.clock.advance(2)
             await eventually(lambda: len(set(bodies(bed.broker.store))) == 30)
-    assert caplog.text.count("have to wait") == 1
+    assert caplog.text.count("not delivered yet") == 1
 
 
 class BusyClock(FakeClock):
@@ -325,7 +323,7 @@ async def test_with_sync_flush_everything_is_delivered_too(tmp_path: Path) -> No
             put_delayed(bed.broker.store)
             await sync(bed.broker)
             bed.clock.advance(1)
-            bed.broker.delays.ring(START_MS + 1_000)
+            bed.broker.delays.wake_at(START_MS + 1_000)
             await eventually(lambda: bodies(bed.broker.store) == [b"late"])
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.delays.clock_steps import ClockSteps
-from roquet.broker.delays.slice import SLICE_SIZE_MAX, DeliverySlice
+from roquet.broker.delays.due import SLICE_SIZE_MAX, ClockSteps
 from roquet.broker.delays.timers import Timers, apache_progress, out_ms
 from roquet.broker.tables.durable_state import DurableState
 from roquet.protocol.bodies.offset_table import TimerProgress
@@ -16,7 +15,7 @@ from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.stores import open_store
-from tests.support.waiting import NotNow, Receiver, put_timer
+from tests.support.waiting import NotNow, Receiver, deliver_once, put_timer
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def deliver(timers: Timers, receiver: Receiver, clock: FakeClock) -> None:
     """All that is due now."""
     next_due_ms = timers.next_due_ms()
     while next_due_ms is not None and next_due_ms <= clock.now_ms():
-        timers.deliver(DeliverySlice(receiver, clock))
+        deliver_once(timers, receiver, clock)
         next_due_ms = timers.next_due_ms()
 
 
@@ -105,7 +104,7 @@ def test_new_messages_are_looked_at_soon(store: MessageStore, clock: FakeClock) 
     assert timers.next_due_ms() is None
     put_timer(store, START_MS + 90_000)
     assert timers.next_due_ms() == START_MS
-    timers.deliver(DeliverySlice(Receiver(), clock))
+    deliver_once(timers, Receiver(), clock)
     next_due_ms = timers.next_due_ms()
     assert next_due_ms is not None
     assert START_MS < next_due_ms <= START_MS + 90_000
@@ -129,7 +128,7 @@ def test_many_come_in_turns(store: MessageStore, clock: FakeClock, receiver: Rec
     for number in range(10):
         put_timer(store, START_MS + 1_000, b"%d" % number)
     clock.advance(1)
-    timers.deliver(DeliverySlice(receiver, clock, count_max=7, batch_max=3))
+    deliver_once(timers, receiver, clock, count_max=7, batch_max=3)
     assert [len(batch) for batch in receiver.batches] == [3, 3, 1]
     deliver(timers, receiver, clock)
     assert receiver.bodies == [b"%d" % number for number in range(10)]
@@ -142,8 +141,8 @@ def test_large_messages_come_one_by_one(
     for _ in range(2):
         put_timer(store, START_MS + 1_000, bytes(SLICE_SIZE_MAX))
     clock.advance(1)
-    timers.deliver(DeliverySlice(receiver, clock))  # looks at the first one
-    timers.deliver(DeliverySlice(receiver, clock))
+    deliver_once(timers, receiver, clock)  # indexes the first one
+    deliver_once(timers, receiver, clock)
     assert len(receiver.bodies) <= 2
     assert [len(batch) for batch in receiver.batches] == [1] * len(receiver.bodies)
     deliver(timers, receiver, clock)
@@ -158,7 +157,7 @@ def test_what_cannot_be_taken_now_comes_again(
     clock.advance(1)
     receiver.is_closed = True
     with pytest.raises(NotNow):
-        timers.deliver(DeliverySlice(receiver, clock))
+        deliver_once(timers, receiver, clock)
     receiver.is_closed = False
     deliver(timers, receiver, clock)
     assert receiver.bodies == [b"timer"]
@@ -184,7 +183,7 @@ def test_messages_that_expired_are_passed_over(
     timers = timers_of(store, clock)
     for number in range(3):
         put_timer(store, START_MS + 1_000, b"%d" % number)
-    timers.deliver(DeliverySlice(receiver, clock))
+    deliver_once(timers, receiver, clock)
     queue = store._queues.find(TIMER_TOPIC.encode(), 0)
     assert queue is not None
     queue.min_offset = 2
@@ -250,9 +249,9 @@ def test_a_file_is_not_replaced_before_all_that_it_speaks_of_was_looked_at(
         put_timer(store, START_MS + 900_000)
     progress = TimerProgress(first_offset=0, next_offset=300, delivered_until_s=START_MS // 1000)
     timers = timers_of(store, clock, progress)
-    timers.deliver(DeliverySlice(receiver, clock))
+    deliver_once(timers, receiver, clock)
     assert saved(timers, store) is progress
-    timers.deliver(DeliverySlice(receiver, clock))
+    deliver_once(timers, receiver, clock)
     assert saved(timers, store).delivered_until_s > progress.delivered_until_s
 
 
@@ -322,7 +321,7 @@ def test_a_clock_that_is_set_changes_nothing_for_those_who_wait(
     if is_followed:
         deliver(timers, receiver, clock)
     clock.jump(seconds)
-    steps.look()
+    steps.check()
     put_timer(store, clock.now_ms() + 12_000, b"behind")
     # What came in an earlier run goes by the clock on the wall.
     early = [b"of an earlier run"] if seconds > 0 else []
@@ -340,7 +339,7 @@ def test_what_waits_by_an_older_clock_is_not_said_to_be_delivered(
     timers = timers_of(store, clock, steps=steps)
     put_timer(store, START_MS + 600_000, b"before")
     clock.jump(3600)
-    steps.look()
+    steps.check()
     put_timer(store, clock.now_ms() + 1_000, b"behind")
     clock.advance(3)
     deliver(timers, receiver, clock)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from roquet.broker.delays.slice import DeliverySlice
 from roquet.broker.replication.replica_progress import Slave
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.kv_table import KvTable
@@ -28,7 +27,7 @@ from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.support.broker_bed import BedClient, BrokerBed
 from tests.support.fake_clock import START_MS
 from tests.support.stores import messages
-from tests.support.waiting import Receiver, put_delayed
+from tests.support.waiting import Receiver, deliver_once, put_delayed
 
 
 async def test_a_slave_is_told_what_the_disk_knows_and_no_more(
@@ -90,7 +89,7 @@ async def test_an_operator_sees_how_far_each_level_is(bed: BrokerBed, client: Be
     for _ in range(3):
         put_delayed(bed.broker.store, level=2)
     bed.clock.advance(5)
-    bed.broker.delays.deliver(DeliverySlice(Receiver(), bed.clock, count_max=2))
+    deliver_once(bed.broker.delays, Receiver(), bed.clock, count_max=2)
     reply = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields())
     table = read_body(KvTable, reply.body).table
     assert {name: value for name, value in table.items() if name.startswith("schedule")} == {
