@@ -1,49 +1,34 @@
-"""`roquet spark`: the jobs of the data pipeline, one module each.
+"""`roquet spark`: the jobs of the data pipeline, by kind.
 
-A module has `DESCRIPTION`, whose first line is shown in the list of commands, and `define`, which
-adds the options and sets `run`. Spark is loaded when a job runs, not before.
+A module has `COMMANDS`, by their names. Spark is loaded when a job runs, not before.
 """
 
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from types import ModuleType
+from functools import partial
 from typing import Final
 
-from roquet.cli.spark import (
-    audit,
-    backfill,
-    compact,
-    dlq_report,
-    export,
-    ingest,
-    lag,
-    package,
-    replay,
-    story,
-)
+from roquet.cli.spark import lake, messages, outcomes, without_spark
+from roquet.cli.spark.arguments import define_json
+from roquet.cli.spark.running import JobCommand, run_job
 
-_COMMANDS: Final[dict[str, ModuleType]] = {
-    "ingest": ingest,
-    "compact": compact,
-    "backfill": backfill,
-    "export": export,
-    "replay": replay,
-    "dlq-report": dlq_report,
-    "lag": lag,
-    "story": story,
-    "audit": audit,
-    "package": package,
+_COMMANDS: Final[dict[str, JobCommand]] = {
+    **lake.COMMANDS,
+    **messages.COMMANDS,
+    **outcomes.COMMANDS,
+    **without_spark.COMMANDS,
 }
 
 
 def define(parser: ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, module in _COMMANDS.items():
-        module.define(
-            commands.add_parser(
-                name,
-                help=module.DESCRIPTION.partition("\n")[0],
-                description=module.DESCRIPTION,
-                formatter_class=RawDescriptionHelpFormatter,
-                allow_abbrev=False,
-            )
+    for name, command in _COMMANDS.items():
+        defined = commands.add_parser(
+            name,
+            help=command.description.partition("\n")[0],
+            description=command.description,
+            formatter_class=RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
+        command.define(defined)
+        define_json(defined)
+        defined.set_defaults(run=partial(run_job, name, command.run))

@@ -1,33 +1,54 @@
-"""Arguments that several jobs have, and the options of format `rocketmq` that they stand for."""
+"""Arguments that several jobs share, and the options of format `rocketmq` that they stand for.
 
+Name servers, keys and TLS that are not given come from the environment, then from the file of the
+operators' commands. A secret is never an argument, which every user of the machine could read, nor
+part of a command that is printed to be run again: it is in a file or in the environment.
+"""
+
+import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from roquet.cli.operating.access import (
+    ACCESS_KEY_VARIABLE,
+    ADDRESS_DEFAULT,
+    SECRET_KEY_VARIABLE,
+    name_server_of,
+)
+from roquet.cli.operating.config_file import ConfigFile, TlsTable, config_path, read_config_file
+from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
+from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options import kinds
 from roquet.pipeline.options.declaring import Kind
+from roquet.reporting import MISUSED, Reporter
+
+if TYPE_CHECKING:
+    from roquet.pipeline.selection import Selection
+
+SECURITY_TOKEN_VARIABLE: Final = "ROQUET_SECURITY_TOKEN"  # noqa: S105
 
 
 def define_topics(parser: ArgumentParser) -> None:
     topics = parser.add_mutually_exclusive_group(required=True)
-    topics.add_argument("--topic", help="The topic.")
-    topics.add_argument("--topics", metavar="T,T", help="Several topics.")
+    topics.add_argument("--topic", help="The topic to read.")
+    topics.add_argument("--topics", metavar="T,T", help="The topics to read, comma-separated.")
     topics.add_argument(
-        "--topic-pattern", metavar="REGEX", help="All topics whose whole name matches."
+        "--topic-pattern", metavar="REGEX", help="Read all topics whose full name matches."
     )
 
 
 def define_cluster(parser: ArgumentParser) -> None:
-    """Where Spark runs, and what it needs there."""
+    """Where Spark runs, and with which settings."""
     parser.add_argument(
-        "--master", default="local[*]", help="Where Spark runs; this machine if left out."
+        "--master", default="local[*]", help="Where Spark runs; default: this machine."
     )
     parser.add_argument(
         "--archive",
         type=Path,
         metavar="FILE",
-        help="What 'roquet spark package' wrote, for executors whose Python has no roquet.",
+        help="Archive written by 'roquet spark package', for executors without roquet.",
     )
     parser.add_argument(
         "--conf",
@@ -35,12 +56,12 @@ def define_cluster(parser: ArgumentParser) -> None:
         default=[],
         type=_setting,
         metavar="NAME=VALUE",
-        help="A setting of Spark; may be given several times.",
+        help="A Spark setting; can be repeated.",
     )
 
 
 def define_json(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="Print one JSON object at the end.")
+    parser.add_argument("--json", action="store_true", help="Print the report as one JSON object.")
 
 
 def size(text: str) -> int:
@@ -55,7 +76,7 @@ def time_span(text: str) -> timedelta:
 
 
 def moment(text: str) -> str:
-    """The same text, which names a moment. Raises ArgumentTypeError."""
+    """The same text, checked to be a time. Raises ArgumentTypeError."""
     _read(kinds.moment_ms, text)
     return text
 
@@ -75,7 +96,7 @@ def _read(kind: Kind, text: str) -> Any:
 
 
 def options_of(**values: object) -> dict[str, str]:
-    """By the names that the format has for them, without those that were not given."""
+    """Options by the format's names for them, without those that were not given."""
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
@@ -84,4 +105,160 @@ def topic_options(given: Namespace) -> dict[str, str]:
         topic=given.topic,
         topics=given.topics,
         topicPattern=given.topic_pattern,
+    )
+
+
+def define_brokers(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "-n",
+        "--name-server",
+        metavar="HOST:PORT",
+        help="Name server; several are separated by semicolons. Default:"
+        f" ${ENVIRONMENT_NAME}, the file ~/.config/roquet.toml, or {ADDRESS_DEFAULT}.",
+    )
+    parser.add_argument(
+        "--access-key",
+        metavar="KEY",
+        help=f"Access key that signs requests; default: ${ACCESS_KEY_VARIABLE}, else unsigned.",
+    )
+    parser.add_argument(
+        "--secret-key-file",
+        type=Path,
+        metavar="FILE",
+        help="File with the secret key and nothing else;"
+        f" default: the secret in ${SECRET_KEY_VARIABLE}.",
+    )
+    parser.add_argument("--tls", action="store_true", help="Use TLS.")
+    parser.add_argument(
+        "--tls-ca-file",
+        "--tls-ca",
+        type=Path,
+        metavar="FILE",
+        help="CA certificates to verify servers with (PEM); default: the system's.",
+    )
+
+
+def broker_options(given: Namespace) -> dict[str, str]:
+    """Options of format `rocketmq` by which brokers are reached.
+
+    Raises BadOption, BadConfigFile and OSError.
+    """
+    file = read_config_file(os.environ)
+    if given.tls_ca_file is not None and not given.tls:
+        raise BadOption("tls-ca-file", "requires --tls")
+    return options_of(
+        nameServer=name_server_of(given.name_server, os.environ, file)[0],
+        **_signing(given, file),
+        **_encryption(given, file.tls),
+    )
+
+
+def _signing(given: Namespace, file: ConfigFile) -> dict[str, str | None]:
+    access_key = given.access_key or os.environ.get(ACCESS_KEY_VARIABLE) or None
+    secret_key = _secret_key(given.secret_key_file)
+    token = os.environ.get(SECURITY_TOKEN_VARIABLE) or None
+    kept = file.credentials
+    if kept is not None and not (access_key or secret_key or token):
+        access_key, secret_key, token = kept.access_key, kept.secret_key, kept.security_token
+    if access_key is None and (secret_key or token):
+        raise BadOption(
+            "access-key",
+            f"a secret key is set without an access key: give it, or set {ACCESS_KEY_VARIABLE}",
+        )
+    if access_key is not None and secret_key is None:
+        raise BadOption("access-key", f"requires --secret-key-file or {SECRET_KEY_VARIABLE}")
+    return {"accessKey": access_key, "secretKey": secret_key, "securityToken": token}
+
+
+def _encryption(given: Namespace, kept: TlsTable | None) -> dict[str, str | Path | None]:
+    if given.tls:
+        # Tasks run in directories of their own.
+        return {"tls": "true", "tlsCaFile": given.tls_ca_file and given.tls_ca_file.absolute()}
+    if kept is None:
+        return {}
+    if kept != TlsTable(ca_file=kept.ca_file):
+        raise BadOption(
+            "tls",
+            f"jobs support only ca_file of [tls] in {config_path(os.environ)}; give --tls instead",
+        )
+    return {"tls": "true", "tlsCaFile": kept.ca_file and Path(kept.ca_file).absolute()}
+
+
+def _secret_key(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(SECRET_KEY_VARIABLE) or None
+    try:
+        secret = file.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        secret = ""
+    if not secret or "\n" in secret:
+        raise BadOption(
+            "secret-key-file", f"{file} has no secret key in it: one line of text is expected"
+        )
+    return secret
+
+
+def define_selection(parser: ArgumentParser) -> None:
+    """Without the brokers that topics are read from: `define_brokers`."""
+    topics = parser.add_mutually_exclusive_group()
+    topics.add_argument("--topic", help="Select messages of this topic.")
+    topics.add_argument(
+        "--topics", metavar="T,T", help="Select messages of these topics, comma-separated."
+    )
+    topics.add_argument(
+        "--topic-pattern",
+        metavar="REGEX",
+        help="Select messages of all topics whose full name matches.",
+    )
+    parser.add_argument(
+        "--lake", type=Path, metavar="DIR", help="Read from this lake instead of brokers."
+    )
+    parser.add_argument(
+        "--start",
+        type=moment,
+        metavar="TIME",
+        help="Stored at or after: ms since 1970, or 2026-01-31T12:00:00Z (UTC without a zone).",
+    )
+    parser.add_argument("--end", type=moment, metavar="TIME", help="Stored before.")
+    parser.add_argument(
+        "--tags", metavar="EXPRESSION", help="Only messages with these tags: 'new || paid'."
+    )
+    parser.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="Only messages with this key; can be repeated.",
+    )
+    parser.add_argument(
+        "--where",
+        metavar="SQL",
+        help="Only messages that match this condition, in Spark SQL:"
+        " \"queueId = 0 AND properties['price'] > 3\".",
+    )
+    parser.add_argument(
+        "--ending-offsets",
+        metavar="JSON",
+        help='End offset of each queue, {"orders": {"broker-a": {"0": 23}}}; others are skipped.',
+    )
+
+
+def selection_of(reporter: Reporter, given: Namespace) -> "Selection":
+    """Ends the command if it selects nothing."""
+    from roquet.pipeline.selection import Selection, read_ends  # noqa: PLC0415
+
+    if given.lake is None and not (given.topic or given.topics or given.topic_pattern):
+        reporter.fail("no messages selected: give --topic, --topics or --topic-pattern", MISUSED)
+    source = topic_options(given)
+    if given.lake is None:
+        source |= broker_options(given)
+    return Selection(
+        source=source,
+        lake=given.lake,
+        start=given.start,
+        end=given.end,
+        tags=given.tags,
+        keys=tuple(given.key),
+        where=given.where,
+        ends=None if given.ending_offsets is None else read_ends(given.ending_offsets),
     )

@@ -1,12 +1,12 @@
-"""How a job is run: with Spark if it needs it, until its end or until somebody has seen enough."""
+"""How a job runs: with a Spark session if it needs one, to its end or until it is interrupted."""
 
 import signal
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from roquet.reporting import Reporter
 
@@ -14,8 +14,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run_job(name: str, given: Namespace, act: Callable[[Reporter], int]) -> int:
-    """The exit code. What keeps a job from its work is told in one line."""
+class JobCommand(NamedTuple):
+    """The first line of `description` is shown in the list of commands; `run` has the exit code."""
+
+    description: str
+    define: Callable[[ArgumentParser], None]
+    run: Callable[[Reporter, Namespace], int]
+
+
+def run_job(name: str, run: Callable[[Reporter, Namespace], int], given: Namespace) -> int:
+    """The exit code. An error is reported in one line."""
     reporter = Reporter(f"roquet spark {name}", as_json=given.json)
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         reporter.fail("Spark is not installed: pip install roquet[spark]")
@@ -23,16 +31,14 @@ def run_job(name: str, given: Namespace, act: Callable[[Reporter], int]) -> int:
 
     try:
         with reporter.failures_told():
-            return act(reporter)
+            return run(reporter, given)
     finally:
         close_readers()
 
 
 @contextmanager
 def session(reporter: Reporter, given: Namespace) -> "Iterator[SparkSession]":
-    """A session of Spark, whose start is said and waited for; `given` are the arguments of
-    `define_cluster`. Raises NoSession.
-    """
+    """A Spark session; `given` are the arguments of `define_cluster`. Raises NoSession."""
     from roquet.pipeline.session import spark_session  # noqa: PLC0415
 
     with ExitStack() as stack:
@@ -45,15 +51,15 @@ def session(reporter: Reporter, given: Namespace) -> "Iterator[SparkSession]":
 
 
 @contextmanager
-def stopped_by_signals(reporter: Reporter, last_words: str) -> Iterator[Event]:
-    """Set by the first signal that ends a process; the second one does not wait."""
+def stopped_by_signals(reporter: Reporter, message: str) -> Iterator[Event]:
+    """Set by the first SIGINT or SIGTERM; the second one ends the job at once."""
     stop = Event()
 
     def handle(number: int, frame: object) -> None:  # noqa: ARG001
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        reporter.say(last_words)
+        reporter.say(message)
 
     before = {each: signal.signal(each, handle) for each in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,4 +1,4 @@
-"""How jobs reach brokers: who asks, with what secret, and whether anybody can listen."""
+"""How jobs reach brokers: credentials, secrets and TLS."""
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from roquet import Admin, Message, Producer, TlsConfig
-from roquet.cli.spark.brokers import broker_options, define_brokers
+from roquet.cli.spark.arguments import broker_options, define_brokers
 from roquet.pipeline.errors import BadOption
 from tests.support.command_line import roquet
 from tests.support.our_cluster import OurCluster
@@ -76,7 +76,7 @@ def test_keys_and_authorities_are_found_in_the_file_of_operators_commands(
 
 def test_what_jobs_cannot_do_of_that_file_is_told(config_path: Path) -> None:
     config_path.write_text("[tls]\ncheck_host = false\n")
-    with pytest.raises(BadOption, match="jobs know only ca_file"):
+    with pytest.raises(BadOption, match="ca_file"):
         options()
 
 
@@ -109,7 +109,7 @@ def test_what_is_given_counts_more_than_the_environment(
 @pytest.mark.parametrize("content", [b"", b" \n", b"two\nlines", b"\xff\xfe"])
 def test_a_file_without_a_secret_is_named_and_not_shown(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "secret").write_bytes(content)
-    with pytest.raises(BadOption, match="secret has no secret in it"):
+    with pytest.raises(BadOption, match="secret has no secret key"):
         options("--access-key", "me", "--secret-key-file", tmp_path / "secret")
 
 
@@ -132,6 +132,10 @@ def test_half_of_what_is_needed_is_refused_with_the_other_half(
         monkeypatch.setenv(name, value)
     with pytest.raises(BadOption, match=reason):
         options(*words)
+
+
+def test_both_spellings_of_the_ca_file_are_known() -> None:
+    assert options("--tls", "--tls-ca", "/ca.pem")["tlsCaFile"] == "/ca.pem"
 
 
 def test_certificates_are_found_from_wherever_tasks_run() -> None:

@@ -1,19 +1,20 @@
-"""`roquet spark export` as far as it comes without Spark."""
+"""`roquet spark export` and `replay`, as far as they come without Spark."""
 
 from pathlib import Path
 
 import pytest
 
+from roquet.cli.spark.messages import without_option
 from tests.support.command_line import roquet
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-n", "localhost:9876"), "say which messages"),
+        (("-n", "localhost:9876"), "--topic-pattern"),
         (("--lake", "lake", "--topic", "a", "--topics", "b"), "not allowed with"),
-        (("--lake", "lake", "-n", "localhost:9876"), "--lake contradicts --name-server"),
-        (("--lake", "lake", "--body", "text"), "--body is for --format json or csv"),
+        (("--lake", "lake", "-n", "localhost:9876"), "--lake contradicts"),
+        (("--lake", "lake", "--body", "text"), "--body requires"),
     ],
 )
 def test_what_does_not_say_what_it_means_is_refused(
@@ -45,3 +46,17 @@ def test_a_time_that_is_none_is_told_at_once(tmp_path: Path) -> None:
     finished = roquet("spark", "export", *words, "--to", tmp_path / "files")
     assert finished.exit_code == 2
     assert "'yesterday' is not a moment" in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["a", "--x", "1", "b"], ["a", "b"]),
+        (["a", "--x=1", "b"], ["a", "b"]),
+        (["a", "--x"], ["a"]),
+        (["--xy", "1"], ["--xy", "1"]),
+        (["--x", "--x", "b"], ["b"]),
+    ],
+)
+def test_an_option_goes_with_its_value(words: list[str], left: list[str]) -> None:
+    assert without_option(words, "--x") == left

@@ -1,4 +1,4 @@
-"""`roquet spark lag`: how far groups are behind, once or as time goes by."""
+"""`roquet spark lag` and `package`, which need no session of Spark."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -9,13 +9,13 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.numbers import whole_number
-from roquet.cli.spark.arguments import define_json, time_span
-from roquet.cli.spark.brokers import broker_options, define_brokers
-from roquet.cli.spark.running import run_job, stopped_by_signals
+from roquet.cli.spark.arguments import broker_options, define_brokers, time_span
+from roquet.cli.spark.running import JobCommand, stopped_by_signals
 from roquet.client.errors import ClientError
 from roquet.reporting import (
     FINISHED,
     MISUSED,
+    Fact,
     JobProgress,
     Report,
     Reporter,
@@ -26,51 +26,59 @@ if TYPE_CHECKING:
     from roquet.client.blocking.admin import Admin
     from roquet.pipeline.jobs.lag import LagHistory, LagSample, LagTable
 
-DESCRIPTION: Final = """\
-Show how far consumer groups are behind in each queue, once or again and again.
+_LAG_DESCRIPTION: Final = """\
+Show the lag of consumer groups in each queue, once or repeatedly.
 
-With --watch it goes on until it is interrupted, and sums up at the end.
+With --watch it samples until it is interrupted, and prints a summary.
 --to adds all samples to a directory of Parquet files: sampled, group,
 topic, brokerName, queueId, committed, end, lag and lagMs. With --json,
-each sample is an object on a line of its own, and the last line sums up.
-It needs no Spark.
+each sample is an object on a line of its own, and the last line is the
+summary. Java is not required.
 """
 
 _INTERVAL_DEFAULT: Final = timedelta(seconds=10)
 
+_PACKAGE_DESCRIPTION: Final = """\
+Write an archive of roquet and its dependencies, for executors without them.
 
-def define(parser: ArgumentParser) -> None:
+Compiled modules cannot be imported from a zip, so '--py-files' cannot carry
+them. Spark unpacks archives; executors need the Python version of this
+machine, on the same platform.
+"""
+
+
+def _define_lag(parser: ArgumentParser) -> None:
     define_brokers(parser)
     parser.add_argument(
         "--group",
         action="append",
         default=[],
-        help="Of this group; may be repeated. All groups if left out.",
+        help="Only this group; can be repeated. Default: all groups.",
     )
-    parser.add_argument("--topic", help="In this topic only.")
+    parser.add_argument("--topic", help="Only this topic.")
     how_often = parser.add_mutually_exclusive_group()
-    how_often.add_argument("--once", action="store_true", help="One sample, as if left out.")
-    how_often.add_argument("--watch", action="store_true", help="Until it is interrupted.")
-    how_often.add_argument("--samples", type=whole_number(1), metavar="N", help="So many samples.")
+    how_often.add_argument("--once", action="store_true", help="Take one sample (default).")
+    how_often.add_argument("--watch", action="store_true", help="Take samples until interrupted.")
+    how_often.add_argument(
+        "--samples", type=whole_number(1), metavar="N", help="Take this many samples."
+    )
     parser.add_argument(
         "--interval",
         type=time_span,
         metavar="TIME",
-        help="Between two samples: 500ms, 10s (if left out), 5m.",
+        help="Time between samples: 500ms, 10s (default), 5m.",
     )
     parser.add_argument(
-        "--to", type=Path, metavar="DIR", help="Add the samples to the Parquet files there."
+        "--to", type=Path, metavar="DIR", help="Add the samples to Parquet files in this directory."
     )
-    define_json(parser)
-    parser.set_defaults(run=lambda given: run_job("lag", given, lambda it: _lag(it, given)))
 
 
-def _lag(reporter: Reporter, given: Namespace) -> int:
+def _run_lag(reporter: Reporter, given: Namespace) -> int:
     from roquet.pipeline.connections import cluster_admin  # noqa: PLC0415
     from roquet.pipeline.jobs.lag import LagHistory, LagTable  # noqa: PLC0415
 
     if given.interval is not None and not (given.watch or given.samples):
-        reporter.fail("--interval needs --watch or --samples", MISUSED)
+        reporter.fail("--interval requires --watch or --samples", MISUSED)
     history = LagHistory()
     table = None if given.to is None else LagTable(given.to)
     count = None if given.watch else given.samples or 1
@@ -81,19 +89,19 @@ def _lag(reporter: Reporter, given: Namespace) -> int:
         else:
             with (
                 reporter.progress("samples") as progress,
-                stopped_by_signals(reporter, "ending with what was sampled ...") as stop,
+                stopped_by_signals(reporter, "stopping after this sample ...") as stop,
             ):
                 watch = _Watch(reporter, given, progress)
                 watch.run(admin, history, table, count, stop)
             reporter.finish(_history_report(history))
     if table is not None:
         table.write()
-        reporter.say(f"{table.row_count} rows in {table.file_count} files added to {given.to}")
+        reporter.say(f"added {table.row_count} rows in {table.file_count} files to {given.to}")
     return FINISHED
 
 
 class _Watch:
-    """One sample after the other. A broker that is away costs a sample, not the watch."""
+    """Takes one sample after the other. An unreachable broker costs a sample, not the watch."""
 
     def __init__(self, reporter: Reporter, given: Namespace, progress: JobProgress) -> None:
         self._reporter = reporter
@@ -112,14 +120,14 @@ class _Watch:
             try:
                 samples = _sampled(admin, self._given, history, table)
             except ClientError as error:
-                self._reporter.say(f"no sample this time: {error}")
+                self._reporter.say(f"sample failed: {error}")
             else:
-                self._tell(samples, history)
+                self._report(samples, history)
             if history.sample_count == count:
                 return
             stop.wait((self._given.interval or _INTERVAL_DEFAULT).total_seconds())
 
-    def _tell(self, samples: "Sequence[LagSample]", history: "LagHistory") -> None:
+    def _report(self, samples: "Sequence[LagSample]", history: "LagHistory") -> None:
         lag = sum(each.lag or 0 for each in samples)
         waits_ms = max((each.lag_ms or 0 for each in samples), default=0)
         self._progress.show(history.sample_count, lag=lag, oldest=f"{waits_ms / 1000:.1f} s")
@@ -161,3 +169,48 @@ def _group_table(history: "LagHistory") -> ReportTable:
     from roquet.pipeline.jobs.lag import GroupLag  # noqa: PLC0415
 
     return ReportTable("groups", GroupLag._fields, history.groups())
+
+
+def _define_package(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "archive",
+        type=Path,
+        nargs="?",
+        default=Path("roquet-site.zip"),
+        metavar="FILE",
+        help="Archive to write; default: roquet-site.zip.",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="LIBRARY",
+        help="Leave out a library that executors have, such as pyarrow; can be repeated.",
+    )
+
+
+def _run_package(reporter: Reporter, given: Namespace) -> int:
+    from roquet.pipeline.jobs.package import package  # noqa: PLC0415
+
+    with reporter.waiting("writing the archive, which takes some seconds"):
+        made = package(given.archive, given.without)
+    facts: dict[str, Fact] = {
+        "path": str(made.path),
+        "bytes": made.bytes,
+        "unpacked_bytes": made.unpacked_bytes,
+        "python": made.python,
+        "platform": made.platform,
+    }
+    libraries = ReportTable("libraries", ("library", "version"), list(made.libraries.items()))
+    reporter.finish(Report(facts, [libraries]))
+    reporter.say(
+        f"use it with 'roquet spark ... --archive {made.path}', or with 'spark-submit --archives"
+        f" {made.path}#site --conf spark.executorEnv.PYTHONPATH=site ...'"
+    )
+    return FINISHED
+
+
+COMMANDS: Final = {
+    "lag": JobCommand(_LAG_DESCRIPTION, _define_lag, _run_lag),
+    "package": JobCommand(_PACKAGE_DESCRIPTION, _define_package, _run_package),
+}

@@ -1,4 +1,4 @@
-"""`roquet spark lag` as a person sees it."""
+"""`roquet spark lag` and `package` as a person sees them."""
 
 import json
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from roquet import Message, Producer, QueueRef, TopicReader
+from roquet.pipeline.jobs.package import LIBRARIES
 from roquet.testing.blocking import BlockingCluster
 from tests.support.command_line import roquet
 
@@ -62,3 +63,19 @@ def test_a_cluster_that_is_not_there_is_one_line() -> None:
     finished = roquet("spark", "lag", "-n", "127.0.0.1:1", "--group", "billing")
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1
+
+
+def test_an_archive_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    finished = roquet("spark", "package", tmp_path / "site.tar")
+    assert finished.exit_code == 1
+    assert finished.stderr.splitlines()[-1].endswith(
+        "has to end in .zip: Spark unpacks by the name"
+    )
+
+
+@pytest.mark.slow
+def test_a_package_says_how_it_is_used(tmp_path: Path) -> None:
+    without = [word for name in LIBRARIES for word in ("--without", name)]
+    finished = roquet("spark", "package", tmp_path / "site.zip", *without)
+    assert finished.exit_code == 0
+    assert f"--archives {tmp_path}/site.zip#site" in finished.stderr

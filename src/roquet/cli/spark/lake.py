@@ -1,0 +1,322 @@
+"""`roquet spark ingest`, `backfill` and `compact`: how a lake gets messages, and larger files."""
+
+import time
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from roquet.cli.numbers import whole_number
+from roquet.cli.spark.arguments import (
+    broker_options,
+    define_brokers,
+    define_cluster,
+    define_topics,
+    options_of,
+    size,
+    time_span,
+    topic_options,
+)
+from roquet.cli.spark.running import JobCommand, session, speed_of, stopped_by_signals
+from roquet.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
+
+if TYPE_CHECKING:
+    from roquet.pipeline.lake.entries import LakeEntry
+
+_INGEST_DESCRIPTION: Final = """\
+Ingest topics into a lake, a directory of Parquet files, each message exactly once.
+
+Files are partitioned by topic=/dt=/hour= of the store time (UTC), for any
+reader. The job can be killed and restarted, with other options or after the
+checkpoint was lost: what the lake has is not added again.
+"""
+
+_BACKFILL_DESCRIPTION: Final = """\
+Ingest the files of a broker into a lake, without the broker.
+
+What the lake has is not added again, and a later `ingest` adds only what is
+missing. The job can be killed and restarted.
+"""
+
+_COMPACT_DESCRIPTION: Final = """\
+Compact the small files of a lake into larger ones, for hours that are over.
+
+Messages do not change, and concurrent readers see each of them once. The job
+can be killed and restarted.
+"""
+
+
+def _define_ingest(parser: ArgumentParser) -> None:
+    define_brokers(parser)
+    define_topics(parser)
+    _define_ingest_source(parser)
+    _define_ingest_lake(parser)
+    define_cluster(parser)
+
+
+def _define_ingest_source(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--group", help="Consumer group whose offsets are committed as messages enter the lake."
+    )
+    parser.add_argument(
+        "--starting-offsets",
+        metavar="WHERE",
+        help="earliest (default), latest, group, or JSON of offsets.",
+    )
+    parser.add_argument(
+        "--tags", metavar="EXPRESSION", help="Only messages with these tags: 'new || paid'."
+    )
+    parser.add_argument(
+        "--properties",
+        choices=("none", "string", "map"),
+        help="Form of the properties column; default for a new lake: map.",
+    )
+    parser.add_argument(
+        "--max-offsets-per-trigger",
+        type=whole_number(1),
+        metavar="N",
+        help="Maximum number of messages of a micro-batch.",
+    )
+    parser.add_argument(
+        "--ignore-data-loss",
+        action="store_true",
+        help="Continue when messages are gone, or a topic was deleted and created again.",
+    )
+
+
+def _define_ingest_lake(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--lake",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="Directory of the lake; created if missing.",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="Spark's checkpoint directory.",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("parquet", "delta"),
+        help="Parquet files (default for a new lake), or a Delta table.",
+    )
+    parser.add_argument(
+        "--json-schema",
+        metavar="FILE|COLUMNS",
+        help="Decode JSON bodies into columns, 'id bigint, name string', or those of a file.",
+    )
+    parser.add_argument(
+        "--available-now",
+        action="store_true",
+        help="Stop when everything stored so far is in the lake; default: run until interrupted.",
+    )
+    parser.add_argument(
+        "--interval",
+        type=time_span,
+        metavar="TIME",
+        help="Time between micro-batches, such as 10s; default: none.",
+    )
+
+
+def _run_ingest(reporter: Reporter, given: Namespace) -> int:
+    if given.interval is not None and given.available_now:
+        reporter.fail("--interval contradicts --available-now: give only one", MISUSED)
+    from roquet.pipeline.jobs.ingest import (  # noqa: PLC0415
+        IngestPlan,
+        IngestProgress,
+        check_cluster,
+        check_plan,
+        ingest,
+    )
+
+    plan = IngestPlan(
+        source=_source_options(given),
+        lake=given.lake,
+        checkpoint=given.checkpoint,
+        available_now=given.available_now,
+        interval=given.interval,
+        format=given.format,
+        json_schema=given.json_schema,
+    )
+    check_plan(plan)
+    check_cluster(plan)
+    with (
+        session(reporter, given) as spark,
+        reporter.progress("messages") as progress,
+        stopped_by_signals(reporter, "stopping after what is published ...") as stop,
+    ):
+        progress.show(0)
+        started_s = time.monotonic()
+
+        def show(so_far: IngestProgress) -> None:
+            progress.show(so_far.messages, files=so_far.files, lag=so_far.lag)
+
+        report = ingest(spark, plan, show, stop)
+        elapsed_s = time.monotonic() - started_s
+    reporter.finish(Report(report._asdict() | speed_of(report.messages, elapsed_s)))
+    return FINISHED if report.is_complete or not given.available_now else INTERRUPTED
+
+
+def _source_options(given: Namespace) -> dict[str, str]:
+    chosen = options_of(
+        groupId=given.group,
+        startingOffsets=given.starting_offsets,
+        tagExpression=given.tags,
+        properties=given.properties,
+        maxOffsetsPerTrigger=given.max_offsets_per_trigger,
+        failOnDataLoss="false" if given.ignore_data_loss else None,
+    )
+    return broker_options(given) | topic_options(given) | chosen
+
+
+def _define_backfill(parser: ArgumentParser) -> None:
+    parser.add_argument("store", type=Path, metavar="STORE_DIR", help="The store directory.")
+    define_topics(parser)
+    parser.add_argument(
+        "--broker-name",
+        metavar="NAME",
+        help="Name of the broker that wrote them; required unless the lake has exactly one broker.",
+    )
+    parser.add_argument(
+        "--lake",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="Directory of the lake; created if missing.",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("parquet", "delta"),
+        help="Parquet files (default for a new lake), or a Delta table.",
+    )
+    parser.add_argument(
+        "--json-schema",
+        metavar="FILE|COLUMNS",
+        help="Decode JSON bodies into columns, 'id bigint, name string', or those of a file.",
+    )
+    parser.add_argument(
+        "--properties",
+        choices=("none", "string", "map"),
+        help="Form of the properties column; default for a new lake: map.",
+    )
+    parser.add_argument(
+        "--on-damage",
+        choices=("fail", "skip"),
+        default="fail",
+        help="Fail on damaged parts of the log, or skip them.",
+    )
+    parser.add_argument(
+        "--split-size", metavar="SIZE", help="Bytes of the log that one task reads, such as 64m."
+    )
+    parser.add_argument(
+        "--ignore-data-loss",
+        action="store_true",
+        help="Continue when a topic was deleted and created again since the last ingest.",
+    )
+    define_cluster(parser)
+
+
+def _run_backfill(reporter: Reporter, given: Namespace) -> int:
+    from roquet.pipeline.jobs.backfill import (  # noqa: PLC0415
+        BackfillPlan,
+        backfill,
+        check_backfill,
+    )
+
+    plan = BackfillPlan(
+        source=options_of(
+            path=given.store,
+            topic=given.topic,
+            topics=given.topics,
+            topicPattern=given.topic_pattern,
+            properties=given.properties,
+            onDamage=given.on_damage,
+            splitSize=given.split_size,
+        ),
+        lake=given.lake,
+        broker_name=given.broker_name,
+        ignore_data_loss=given.ignore_data_loss,
+        format=given.format,
+        json_schema=given.json_schema,
+    )
+    check_backfill(plan)
+    with (
+        session(reporter, given) as spark,
+        reporter.progress("messages") as progress,
+        stopped_by_signals(reporter, "stopping after what is published ...") as stop,
+    ):
+        progress.show(0)
+        started_s = time.monotonic()
+        done = 0
+
+        def show(entry: "LakeEntry", wanted: int) -> None:
+            nonlocal done
+            done += sum(piece.rows for piece in entry.added)
+            progress.show(done, wanted)
+
+        report = backfill(spark, plan, show, stop)
+        elapsed_s = time.monotonic() - started_s
+    reporter.finish(Report(report._asdict() | speed_of(report.messages, elapsed_s)))
+    return FINISHED if report.is_complete else INTERRUPTED
+
+
+def _define_compact(parser: ArgumentParser) -> None:
+    parser.add_argument("--lake", required=True, type=Path, metavar="DIR", help="The lake.")
+    parser.add_argument(
+        "--target-size",
+        type=size,
+        metavar="SIZE",
+        help="Maximum size of a compacted file, such as 64m; default: 256m.",
+    )
+    parser.add_argument(
+        "--grace",
+        type=time_span,
+        metavar="TIME",
+        help="Time after the end of an hour before it is compacted, such as 2h; default: 10m.",
+    )
+    define_cluster(parser)
+
+
+def _run_compact(reporter: Reporter, given: Namespace) -> int:
+    from roquet.pipeline.jobs.compact import (  # noqa: PLC0415
+        GRACE_DEFAULT,
+        TARGET_SIZE_DEFAULT,
+        CompactPlan,
+        check_compact,
+        compact,
+    )
+
+    plan = CompactPlan(
+        lake=given.lake,
+        target_size=given.target_size or TARGET_SIZE_DEFAULT,
+        grace=GRACE_DEFAULT if given.grace is None else given.grace,
+    )
+    check_compact(plan)
+    with (
+        session(reporter, given) as spark,
+        reporter.progress("files") as progress,
+        stopped_by_signals(reporter, "stopping after the files compacted so far ...") as stop,
+    ):
+        progress.show(0)
+        started_s = time.monotonic()
+        done = 0
+
+        def show(entry: "LakeEntry", wanted: int) -> None:
+            nonlocal done
+            done += sum(len(compaction.removed) for compaction in entry.compacted)
+            progress.show(done, wanted)
+
+        report = compact(spark, plan, show, stop)
+        elapsed_s = time.monotonic() - started_s
+    reporter.finish(Report(report._asdict() | {"seconds": round(elapsed_s, 3)}))
+    return FINISHED if report.is_complete else INTERRUPTED
+
+
+COMMANDS: Final = {
+    "ingest": JobCommand(_INGEST_DESCRIPTION, _define_ingest, _run_ingest),
+    "backfill": JobCommand(_BACKFILL_DESCRIPTION, _define_backfill, _run_backfill),
+    "compact": JobCommand(_COMPACT_DESCRIPTION, _define_compact, _run_compact),
+}

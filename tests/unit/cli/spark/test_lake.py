@@ -1,0 +1,188 @@
+"""`roquet spark ingest`, `backfill` and `compact` as a person sees them, without Spark."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.metadata import LakeSettings
+from roquet.testing.blocking import BlockingCluster
+from tests.support.command_line import Finished, roquet
+from tests.support.drafts import draft
+from tests.support.lake_rows import found_by_arrow, message_batch, publish_small_files, staged_rows
+from tests.support.ports import free_port
+from tests.support.stores import opened
+from tests.support.tasks_here import run_tasks_here
+
+
+def ingest(directory: Path, *more: str, name_server: str = "localhost:9876") -> Finished:
+    needed = ("-n", name_server, "--topic", "orders")
+    places = ("--lake", directory / "lake", "--checkpoint", directory / "checkpoint")
+    return roquet("spark", "ingest", *needed, *places, *more)
+
+
+def test_what_is_needed_is_said(tmp_path: Path) -> None:
+    finished = roquet("spark", "ingest", "--lake", tmp_path)
+    assert finished.exit_code == 2
+    assert "--checkpoint" in finished.stderr
+
+
+def test_an_interval_and_an_end_contradict_each_other(tmp_path: Path) -> None:
+    finished = ingest(tmp_path, "--available-now", "--interval", "10 seconds")
+    assert finished.exit_code == 2
+    assert "contradicts" in finished.stderr
+
+
+def test_a_bad_option_is_told_in_one_line_before_spark_starts(tmp_path: Path) -> None:
+    finished = ingest(tmp_path, "--starting-offsets", "soon")
+    assert finished.exit_code == 1
+    assert finished.stderr.count("\n") == 1
+    assert "earliest, latest, group" in finished.stderr
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_name_server_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+    finished = ingest(tmp_path, name_server=f"127.0.0.1:{free_port()}")
+    assert finished.exit_code == 1
+    assert finished.stderr.count("\n") == 1
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_topic_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+    with BlockingCluster() as cluster:
+        finished = ingest(tmp_path, name_server=cluster.name_server)
+    assert finished.exit_code == 1
+    assert finished.stderr.count("\n") == 1
+    assert "orders" in finished.stderr
+
+
+def test_a_machine_without_java_is_told_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with BlockingCluster() as cluster:
+        cluster.new_topic("orders")
+        finished = ingest(tmp_path, name_server=cluster.name_server)
+    assert finished.exit_code == 1
+    assert finished.stderr.splitlines()[-1].endswith(
+        "Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is"
+    )
+
+
+def test_a_python_without_spark_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roquet.cli.spark.running.find_spec", lambda _: None)
+    finished = ingest(tmp_path)
+    assert finished.exit_code == 1
+    assert "pip install roquet[spark]" in finished.stderr
+
+
+def test_a_setting_of_spark_has_a_name_and_a_value(tmp_path: Path) -> None:
+    finished = ingest(tmp_path, "--conf", "spark.executor.cores")
+    assert finished.exit_code == 2
+    assert "is not NAME=VALUE" in finished.stderr
+
+
+def test_an_interval_is_a_time_span(tmp_path: Path) -> None:
+    finished = ingest(tmp_path, "--interval", "soon")
+    assert finished.exit_code == 2
+    assert "'soon' is not a time span" in finished.stderr
+
+
+def backfill(directory: Path, *more: str) -> Finished:
+    places = (directory / "store", "--lake", directory / "lake")
+    return roquet("spark", "backfill", *places, "--topic", "TopicA", *more)
+
+
+def failed(finished: Finished) -> str:
+    assert finished.exit_code == 1
+    assert finished.stderr.count("\n") == 1
+    return finished.stderr
+
+
+def test_a_directory_that_is_no_store_is_told_before_spark_starts(tmp_path: Path) -> None:
+    assert "store" in failed(backfill(tmp_path, "--broker-name", "a"))
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_topic_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    with opened(tmp_path / "store") as store:
+        store.append(draft(b"x", topic="TopicB"))
+    assert "there are: TopicB" in failed(backfill(tmp_path, "--broker-name", "a"))
+
+
+def test_the_name_of_the_broker_is_asked_for_where_nobody_knows_it(tmp_path: Path) -> None:
+    with opened(tmp_path / "store") as store:
+        store.append(draft(b"x", topic="TopicA"))
+    assert "give --broker-name" in failed(backfill(tmp_path))
+    assert not (tmp_path / "lake").exists()
+
+
+def test_columns_that_cannot_be_are_told_before_spark_starts(tmp_path: Path) -> None:
+    assert "no type 'text'" in failed(backfill(tmp_path, "--json-schema", "name text"))
+
+
+def test_a_lake_with_a_choice_of_messages_is_refused(tmp_path: Path) -> None:
+    Lake.open(tmp_path / "lake", LakeSettings(tag_expression="paid")).close()
+    assert "has a choice of messages" in failed(backfill(tmp_path))
+
+
+def test_what_was_added_is_summed_up_and_nothing_is_added_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_tasks_here(monkeypatch, "backfill")
+    with opened(tmp_path / "store") as store:
+        for number in range(9):
+            store.append(draft(b"%d" % number, topic="TopicA", queue_id=number % 3))
+    first = backfill(tmp_path, "--broker-name", "a", "--json")
+    assert first.exit_code == 0, first.stderr
+    summary = json.loads(first.stdout)
+    assert (summary["messages"], summary["missing"], summary["is_complete"]) == (9, 0, True)
+    assert "9 of 9 messages" in first.stderr
+    # The lake knows the broker by now.
+    second = backfill(tmp_path, "--json")
+    assert json.loads(second.stdout)["messages"] == 0
+    assert len(found_by_arrow(tmp_path / "lake")) == 9
+
+
+def test_a_directory_that_is_no_lake_is_told_before_spark_starts(tmp_path: Path) -> None:
+    finished = roquet("spark", "compact", "--lake", tmp_path)
+    assert finished.exit_code == 1
+    assert finished.stderr.count("\n") == 1
+    assert "there is no lake" in finished.stderr
+
+
+@pytest.mark.parametrize("option", ["--target-size", "--grace"])
+def test_sizes_and_times_have_to_be_such(tmp_path: Path, option: str) -> None:
+    finished = roquet("spark", "compact", "--lake", tmp_path, option, "soon")
+    assert finished.exit_code == 2
+    assert f"argument {option}: 'soon' is not a" in finished.stderr
+
+
+def test_what_was_joined_is_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_tasks_here(monkeypatch, "compact")
+    with Lake.open(tmp_path / "lake", LakeSettings()) as lake:
+        # Long ago: the hours of these tests may not be over yet.
+        for offset in range(3):
+            lake.publish(staged_rows(lake, message_batch(0, [offset], hour=-24 * 365)))
+    finished = roquet("spark", "compact", "--lake", tmp_path / "lake", "--json")
+    assert finished.exit_code == 0, finished.stderr
+    summary = json.loads(finished.stdout)
+    assert (summary["hours"], summary["files_before"], summary["files_after"]) == (1, 3, 1)
+    assert (summary["messages"], summary["lake_files"], summary["is_complete"]) == (3, 1, True)
+    assert len(found_by_arrow(tmp_path / "lake")) == 3
+    assert "3 of 3 files" in finished.stderr
+
+
+def test_hours_that_are_not_over_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_tasks_here(monkeypatch, "compact")
+    with Lake.open(tmp_path / "lake", LakeSettings()) as lake:
+        publish_small_files(lake, hours=1, files=2, rows=2)
+    command = ("spark", "compact", "--lake", tmp_path / "lake")
+    finished = roquet(*command, "--grace", "9999999h")
+    assert finished.exit_code == 0, finished.stderr
+    assert "files before" in finished.stdout
+    assert len(list((tmp_path / "lake").glob("**/*.parquet"))) == 4
