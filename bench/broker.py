@@ -24,9 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, SubscriptionData
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.addressed import AddressedHeader
 from tests.support.blocking_peer import BlockingPeer

@@ -12,7 +12,7 @@ from statistics import median
 from roquet import Message, Producer
 from roquet.client.errors import ClientError
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode
 from tests.support.blocking_peer import BlockingPeer, PeerGone
 from tests.support.etcd import RealEtcd

@@ -17,7 +17,10 @@ from roquet.protocol.command import Command, decode_command, encode_command, rep
 from roquet.protocol.fields import fields_of, header_reader
 from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
 from roquet.protocol.frame_decoder import FrameDecoder
-from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
+from roquet.protocol.headers.messages import (
+    SendMessageHeaderV2,
+    SendMessageReplyHeader,
+)
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.properties import parse_properties, properties_text

@@ -34,7 +34,7 @@ from bench.broker import (
 from bench.outages import measure_outages, report_outages
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.ports import free_port

@@ -20,7 +20,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import encode_command
 from tests.support.blocking_peer import BlockingPeer

@@ -13,7 +13,7 @@ from roquet.access.own_account import request_of
 from roquet.net.errors import NetError
 from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.addressed import NoFields
 from tests.faults.history import History

@@ -9,14 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData
-from roquet.protocol.bodies.lock import QueueLockRequest
-from roquet.protocol.bodies.queue_table import MessageQueue
-from roquet.protocol.bodies.registration import BrokerRegistration
-from roquet.protocol.bodies.route import QueueData, TopicRoute
-from roquet.protocol.bodies.subscription_data import SubscriptionData
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.body import MessageQueue, write_body
+from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, ProducerData, SubscriptionData
+from roquet.protocol.bodies.groups import QueueLockRequest
+from roquet.protocol.bodies.name_server import BrokerRegistration, QueueData, TopicRoute
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of, fields_text

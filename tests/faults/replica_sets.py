@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.route import ClusterInfo
+from roquet.protocol.bodies.name_server import ClusterInfo, KvTable
 from roquet.protocol.codes import RequestCode
 from tests.support.blocking_peer import BlockingPeer, PeerGone
 from tests.support.etcd_members import EtcdMember, loopback_etcd

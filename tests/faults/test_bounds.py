@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command
 from tests.support.our_cluster import OurBroker

@@ -13,7 +13,7 @@ import pytest
 from roquet import Admin, Message, Producer
 from roquet.client.errors import ClientError
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from tests.support.blocking_peer import BlockingPeer, PeerGone
 from tests.support.etcd import RealEtcd

@@ -15,7 +15,7 @@ import pytest
 
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.fields import read_header
-from roquet.protocol.headers.pulling import PullMessageReplyHeader
+from roquet.protocol.headers.messages import PullMessageReplyHeader
 from roquet.protocol.messages.record import split_records
 from tests.support.eventually import eventually
 from tests.support.our_cluster import OurBroker

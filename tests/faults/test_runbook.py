@@ -10,8 +10,8 @@ import pytest
 from roquet import Message, Producer
 from roquet.client.errors import NotYetSafe, SendFailed
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+from roquet.protocol.bodies.name_server import KvTable
+from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
 from tests.support.blocking_peer import BlockingPeer, PeerGone

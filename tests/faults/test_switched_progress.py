@@ -20,11 +20,11 @@ from roquet import AsyncTransactionProducer, ReceivedMessage, TransactionState
 from roquet.clock import SystemClock
 from roquet.net.peers import split_address
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+from roquet.protocol.bodies.name_server import KvTable
+from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.messages import EndTransactionHeader
 from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
-from roquet.protocol.headers.transactions import EndTransactionHeader
 from roquet.protocol.messages.message_id import parse_offset_id
 from roquet.protocol.messages.record import split_records
 from roquet.protocol.names import HALF_TOPIC

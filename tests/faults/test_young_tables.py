@@ -13,9 +13,9 @@ import pytest
 from roquet import Admin
 from roquet.client.admin.groups import GroupSettings
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
+from roquet.protocol.bodies.name_server import KvTable
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.topics import DeleteTopicHeader
 from tests.support.blocking_peer import BlockingPeer, PeerGone

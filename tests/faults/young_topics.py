@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable
+from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import AddressedHeader
 from tests.faults.findings import Findings

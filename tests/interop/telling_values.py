@@ -10,8 +10,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from roquet.protocol.bodies.body import Body
-from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
+from roquet.protocol.bodies.body import Body, MessageQueue, QueueTable
 
 B = TypeVar("B", bound=Body)
 

@@ -9,7 +9,7 @@ from roquet import Message, Producer, QueueRef, ReceivedMessage, reply_to
 from roquet.client.errors import NoReply
 from roquet.client.received import received_messages
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until

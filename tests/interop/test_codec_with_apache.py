@@ -6,25 +6,41 @@ from zlib import crc32
 
 import pytest
 
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.connection import ConsumerConnections
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.heartbeat import (
+from roquet.protocol.bodies.body import DataVersion, read_body, write_body
+from roquet.protocol.bodies.clients import (
     ConsumeFromWhere,
+    ConsumerConnections,
     ConsumerData,
     ConsumeType,
     Heartbeat,
     MessageModel,
+    SubscriptionData,
 )
-from roquet.protocol.bodies.registration import BrokerRegistration, write_compressed_registration
-from roquet.protocol.bodies.route import BrokerData, QueueData, TopicRoute
-from roquet.protocol.bodies.subscription_data import SubscriptionData
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.name_server import (
+    BrokerData,
+    BrokerRegistration,
+    QueueData,
+    TopicRoute,
+    write_compressed_registration,
+)
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import VERSION_OURS, PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, read_header
 from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
-from roquet.protocol.headers.clients import ConsumerConnectionsHeader
+from roquet.protocol.headers.groups import ConsumerConnectionsHeader
+from roquet.protocol.headers.messages import (
+    PullMessageHeader,
+    PullMessageReplyHeader,
+    SendMessageHeader,
+    SendMessageHeaderV2,
+    SendMessageReplyHeader,
+)
+from roquet.protocol.headers.name_server import (
+    GetRouteHeader,
+    RegisterBrokerHeader,
+    UnregisterBrokerHeader,
+)
 from roquet.protocol.headers.offsets import (
     GetMaxOffsetHeader,
     GetMinOffsetHeader,
@@ -32,14 +48,6 @@ from roquet.protocol.headers.offsets import (
     QueryConsumerOffsetHeader,
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
-)
-from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
-from roquet.protocol.headers.registration import RegisterBrokerHeader, UnregisterBrokerHeader
-from roquet.protocol.headers.routes import GetRouteHeader
-from roquet.protocol.headers.sending import (
-    SendMessageHeader,
-    SendMessageHeaderV2,
-    SendMessageReplyHeader,
 )
 from roquet.protocol.host import pack_host
 from roquet.protocol.java_hash import java_hash

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.routes import GetRouteHeader
+from roquet.protocol.headers.name_server import GetRouteHeader
 from tests.support.apache import CLUSTER_NAME, HOST, ApacheBroker
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.eventually import wait_until

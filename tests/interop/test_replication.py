@@ -12,8 +12,8 @@ import pytest
 
 from roquet import Message, Producer, PullConsumer, StartFrom
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
+from roquet.protocol.bodies.name_server import KvTable
+from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import RequestCode
 from tests.support.apache import ApacheBroker
 from tests.support.blocking_peer import BlockingPeer

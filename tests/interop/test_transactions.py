@@ -8,7 +8,7 @@ from typing import Unpack
 import pytest
 
 from roquet.protocol.codes import PullFlag, RequestCode
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import split_records
 from tests.support.apache import ApacheBroker

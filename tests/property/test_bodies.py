@@ -7,18 +7,16 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from roquet.protocol.bodies.body import Body, read_body, write_body
-from roquet.protocol.bodies.consume_stats import ConsumeStatsList
-from roquet.protocol.bodies.group_config import GroupConfigTable
-from roquet.protocol.bodies.heartbeat import Heartbeat
-from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
-from roquet.protocol.bodies.registration import (
+from roquet.protocol.bodies.body import Body, MessageQueue, QueueTable, read_body, write_body
+from roquet.protocol.bodies.clients import ConsumerRunningInfo, Heartbeat
+from roquet.protocol.bodies.groups import GroupConfigTable
+from roquet.protocol.bodies.name_server import (
     BrokerRegistration,
+    TopicRoute,
     read_registration,
     write_compressed_registration,
 )
-from roquet.protocol.bodies.route import TopicRoute
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo
+from roquet.protocol.bodies.offsets import ConsumeStatsList
 from roquet.protocol.codes import VERSION_5_0_0
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.lenient_json import strict_json, with_bare_integer_keys

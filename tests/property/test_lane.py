@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.tally import Tally
 from roquet.net.limits import ConnectionLimits
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.frame import Frame
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.store.config import FlushMode, StoreConfig

@@ -22,8 +22,7 @@ from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import RequestRoute, Router
 from roquet.net.watch import Watch
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData
-from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, ProducerData, SubscriptionData
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.fields import Header, fields_of

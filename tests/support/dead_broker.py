@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.registration import RegisterBrokerHeader
+from roquet.protocol.headers.name_server import RegisterBrokerHeader
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.names import two_topics
 from tests.support.ports import free_port

@@ -33,8 +33,8 @@ from roquet.broker.replication.in_sync import AckPolicy, AckRule, Replica, is_in
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.versions import changed, gives_way, in_part, is_later, led
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.body import DataVersion
+from roquet.protocol.bodies.offsets import DelayOffsetTable
 from roquet.store.config import StoreConfig
 
 TTL_S = 4.0

@@ -3,7 +3,7 @@
 from typing import NamedTuple, Self
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode
 from tests.support.blocking_peer import BlockingPeer
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roquet.namesrv.name_server import NameServer
-from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.registration import BrokerRegistration
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.body import DataVersion, write_body
+from roquet.protocol.bodies.name_server import BrokerRegistration
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import VERSION_OURS, RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_text

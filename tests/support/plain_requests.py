@@ -3,8 +3,11 @@
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of, read_header
-from roquet.protocol.headers.pulling import PullMessageHeader
-from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
+from roquet.protocol.headers.messages import (
+    PullMessageHeader,
+    SendMessageHeaderV2,
+    SendMessageReplyHeader,
+)
 from tests.support.blocking_peer import BlockingPeer
 
 

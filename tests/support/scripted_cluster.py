@@ -10,15 +10,23 @@ from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, Router, on
 from roquet.net.serving import Server
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.heartbeat import Heartbeat
-from roquet.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRoute
+from roquet.protocol.bodies.clients import Heartbeat
+from roquet.protocol.bodies.name_server import (
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicRoute,
+)
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.headers.clients import UnregisterClientHeader
-from roquet.protocol.headers.routes import GetRouteHeader
-from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
+from roquet.protocol.headers.messages import (
+    SendMessageHeaderV2,
+    SendMessageReplyHeader,
+)
+from roquet.protocol.headers.name_server import GetRouteHeader
 
 Script = Callable[["ScriptedBroker", Request[SendMessageHeaderV2]], Answer]
 

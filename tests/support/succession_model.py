@@ -12,9 +12,9 @@ from roquet.broker.replication import succession
 from roquet.broker.replication.other_brokers import OtherBroker
 from roquet.namesrv.errors import RegistrationRefused
 from roquet.namesrv.route_table import BrokerIdentity, BrokerTraits, RouteTable
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.registration import BrokerRegistration
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.body import DataVersion
+from roquet.protocol.bodies.name_server import BrokerRegistration
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from tests.support.fake_clock import FakeClock
 
 # Longer than answers are trusted.

@@ -1,7 +1,7 @@
 """Topics made as operators make them: by telling a broker, which tells its name servers."""
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.topic_config import TopicConfigTable
+from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.frame import SERIALIZER_JSON

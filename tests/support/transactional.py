@@ -6,8 +6,12 @@ from typing import Any
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import read_header
-from roquet.protocol.headers.sending import SendMessageHeaderV2, SendMessageReplyHeader
-from roquet.protocol.headers.transactions import CheckTransactionHeader, EndTransactionHeader
+from roquet.protocol.headers.messages import (
+    CheckTransactionHeader,
+    EndTransactionHeader,
+    SendMessageHeaderV2,
+    SendMessageReplyHeader,
+)
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.message_id import parse_offset_id
 from tests.support.broker_bed import BedClient, BrokerBed

@@ -20,7 +20,7 @@ from roquet.access.rules_text import RulesDocument, read_document, rules_of, wri
 from roquet.clock import Clock
 from roquet.disk import Disk, make_safe_directory
 from roquet.net.threads import to_its_end
-from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.body import DataVersion
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from roquet.access.addresses import Addresses, read_addresses
 from roquet.access.errors import BadRules
 from roquet.protocol.acl_rights import Right, read_right
 from roquet.protocol.bodies.accounts import PlainAccount
-from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.body import DataVersion
 from roquet.protocol.errors import BadRight
 from roquet.protocol.names import retry_topic
 

@@ -57,7 +57,7 @@ from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import Services
 from roquet.net.tls.contexts import ServerTls
-from roquet.protocol.bodies.topic_config import TopicConfigTable
+from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.message import Property
 from roquet.protocol.prepared.send_reply import SendReplyTemplate

@@ -31,7 +31,7 @@ from roquet.net.connection import Connection
 from roquet.net.crowd import Crowd
 from roquet.net.service import Services
 from roquet.net.tls.contexts import ServerTls
-from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.body import DataVersion
 from roquet.protocol.prepared.send_reply import SendReplyTemplate
 from roquet.settings.changes import ChangedSettings
 from roquet.store.message_store import MessageStore

@@ -16,7 +16,7 @@ from roquet.broker.tables.saving import SavedTable
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.process_limits import is_near, kept_limit
-from roquet.protocol.bodies.offset_table import TimerProgress
+from roquet.protocol.bodies.offsets import TimerProgress
 from roquet.state_file import BadStateFile, StateFile
 from roquet.store.checksummed import NO_END
 from roquet.store.message_store import MessageStore

@@ -10,7 +10,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.notices import tell_members_changed
 from roquet.broker.tables.clients import SILENCE_S_MAX
 from roquet.net.connection import Connection
-from roquet.protocol.bodies.group_config import GroupConfig
+from roquet.protocol.bodies.groups import GroupConfig
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from roquet.net.connection import Connection
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
-from roquet.protocol.headers.clients import ConsumersChangedHeader
+from roquet.protocol.headers.groups import ConsumersChangedHeader
 
 
 def tell(connections: Iterable[Connection], command: Command) -> None:

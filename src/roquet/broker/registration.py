@@ -20,12 +20,11 @@ from roquet.errors import RoquetError
 from roquet.net.errors import NetError
 from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.registration import BrokerRegistration
-from roquet.protocol.bodies.topic_config import TopicConfigTable
+from roquet.protocol.bodies.name_server import BrokerRegistration, KvTable
+from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import header_reader
-from roquet.protocol.headers.registration import (
+from roquet.protocol.headers.name_server import (
     RegisterBrokerHeader,
     RegisterBrokerReplyHeader,
     UnregisterBrokerHeader,

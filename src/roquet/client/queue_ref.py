@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from roquet.protocol.bodies.offset_table import ResetOffset
-from roquet.protocol.bodies.queue_table import MessageQueue
+from roquet.protocol.bodies.body import MessageQueue
+from roquet.protocol.bodies.offsets import ResetOffset
 
 
 class QueueRef(NamedTuple):

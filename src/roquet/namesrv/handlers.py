@@ -18,39 +18,37 @@ from roquet.namesrv.route_table import (
 )
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.names import TopicList
-from roquet.protocol.bodies.registration import read_registration
-from roquet.protocol.bodies.route import BrokerMemberGroupReply, TopicRoute
+from roquet.protocol.bodies.body import DataVersion, read_body, write_body
+from roquet.protocol.bodies.name_server import (
+    BrokerMemberGroupReply,
+    KvTable,
+    TopicRoute,
+    read_registration,
+)
+from roquet.protocol.bodies.topics import TopicList
 from roquet.protocol.codes import VERSION_4_9_4, RequestCode as Code, ResponseCode
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.kv_config import (
-    DeleteKvConfigHeader,
-    GetKvConfigHeader,
-    GetKvConfigReplyHeader,
-    ListKvConfigHeader,
-    PutKvConfigHeader,
-)
-from roquet.protocol.headers.registration import (
+from roquet.protocol.headers.name_server import (
     AddWritePermissionHeader,
     AddWritePermissionReplyHeader,
     BrokerHeartbeatHeader,
     BrokerMemberGroupHeader,
+    DeleteKvConfigHeader,
+    DeleteTopicFromNameServerHeader,
+    GetKvConfigHeader,
+    GetKvConfigReplyHeader,
+    GetRouteHeader,
+    ListKvConfigHeader,
+    PutKvConfigHeader,
     QueryDataVersionHeader,
     QueryDataVersionReplyHeader,
     RegisterBrokerHeader,
     RegisterBrokerReplyHeader,
+    RegisterTopicHeader,
+    TopicsByClusterHeader,
     UnregisterBrokerHeader,
     WipeWritePermissionHeader,
     WipeWritePermissionReplyHeader,
-)
-from roquet.protocol.headers.routes import (
-    DeleteTopicFromNameServerHeader,
-    GetRouteHeader,
-    RegisterTopicHeader,
-    TopicsByClusterHeader,
 )
 from roquet.protocol.lenient_json import with_bare_integer_keys
 from roquet.protocol.names import ORDER_NAMESPACE

@@ -20,16 +20,16 @@ import msgspec
 from roquet.clock import Clock
 from roquet.namesrv.errors import RegistrationRefused
 from roquet.net.errors import TableFull
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.registration import BrokerRegistration
-from roquet.protocol.bodies.route import (
+from roquet.protocol.bodies.body import DataVersion
+from roquet.protocol.bodies.name_server import (
     BrokerData,
     BrokerMemberGroup,
+    BrokerRegistration,
     ClusterInfo,
     QueueData,
     TopicRoute,
 )
-from roquet.protocol.bodies.topic_config import QueueMapping, TopicConfig
+from roquet.protocol.bodies.topics import QueueMapping, TopicConfig
 from roquet.protocol.codes import Permission
 
 V = TypeVar("V")

@@ -12,7 +12,7 @@ from roquet.errors import RoquetError
 from roquet.net.errors import NetError
 from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.offset_table import ConsumerStatus
+from roquet.protocol.bodies.offsets import ConsumerStatus
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of

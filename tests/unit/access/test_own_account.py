@@ -6,7 +6,7 @@ from roquet.access.own_account import OwnAccount, read_own_account, request_of
 from roquet.protocol.acl_signature import has_valid_signature
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.routes import GetRouteHeader
+from roquet.protocol.headers.name_server import GetRouteHeader
 
 ACCOUNT = OwnAccount("broker-a", "12345678")
 

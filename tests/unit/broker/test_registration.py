@@ -16,8 +16,8 @@ from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.server import serve_names
 from roquet.net.peers import Peers
 from roquet.net.router import Router
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.body import DataVersion
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.ports import free_port

@@ -9,7 +9,11 @@ from roquet.broker.server import serve_broker
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.offsets import transaction_progress_of
 from roquet.clock import SystemClock
-from roquet.protocol.bodies.offset_table import AllProgress, TimerProgress, TransactionProgress
+from roquet.protocol.bodies.offsets import (
+    AllProgress,
+    TimerProgress,
+    TransactionProgress,
+)
 from roquet.protocol.names import HALF_TOPIC
 from tests.support.broker_bed import broker_bed
 from tests.support.drafts import draft

@@ -21,14 +21,13 @@ from roquet.broker.transactions.check_back import check_transactions
 from roquet.broker.upkeep import start_upkeep
 from roquet.disk import Space
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
-from roquet.protocol.bodies.subscription_data import SubscriptionCheck, SubscriptionData
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.clients import SubscriptionCheck, SubscriptionData
+from roquet.protocol.bodies.offsets import DelayOffsetTable
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.pulling import PullMessageHeader
-from roquet.protocol.headers.sending import SendMessageHeaderV2
+from roquet.protocol.headers.messages import PullMessageHeader, SendMessageHeaderV2
 from roquet.protocol.messages.record import split_records
 from roquet.protocol.names import RETRY_PREFIX
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed

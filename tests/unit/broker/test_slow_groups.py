@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.slow_groups import disable_slow_groups, size_behind
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from tests.support.broker_bed import BrokerBed, broker_bed
 
 TOPIC = "TopicA"

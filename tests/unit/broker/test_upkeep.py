@@ -10,7 +10,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.registration import Registered
 from roquet.broker.upkeep import _save_offsets, _scrub, learn, start_upkeep
 from roquet.net.service import OnFailure
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import broker_bed
 from tests.support.descriptors import open_below

@@ -17,8 +17,8 @@ from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.compression import Compression, compress
 from roquet.protocol.fields import fields_of, fields_text
 from roquet.protocol.frame import SERIALIZER_BINARY, encode_frame
-from roquet.protocol.headers.pulling import PullMessageReplyHeader
-from roquet.protocol.headers.routes import GetRouteHeader
+from roquet.protocol.headers.messages import PullMessageReplyHeader
+from roquet.protocol.headers.name_server import GetRouteHeader
 from roquet.protocol.messages.batch import BatchItem
 from roquet.protocol.messages.batch_writing import encode_batch
 from tests.support.command_line import Finished, roquet

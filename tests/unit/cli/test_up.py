@@ -6,7 +6,7 @@ import pytest
 
 from roquet.net.own_addresses import reachable_host
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.route import ClusterInfo
+from roquet.protocol.bodies.name_server import ClusterInfo
 from roquet.protocol.codes import RequestCode
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.command_line import roquet

@@ -9,17 +9,14 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.names import TopicList
-from roquet.protocol.bodies.registration import BrokerRegistration
-from roquet.protocol.bodies.route import TopicRoute
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.body import DataVersion, write_body
+from roquet.protocol.bodies.name_server import BrokerRegistration, TopicRoute
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable, TopicList
 from roquet.protocol.catalog import decode_reply
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_of
-from roquet.protocol.headers.registration import RegisterBrokerHeader
+from roquet.protocol.headers.name_server import RegisterBrokerHeader
 from tests.support.golden_frames import GoldenFrame, golden_frames
 from tests.support.raw_peer import RawPeer
 

@@ -12,11 +12,13 @@ from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.handlers import ROUTES
 from roquet.namesrv.name_server import NameServer
 from roquet.net.router import Reply, RequestRoute
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.registration import write_compressed_registration
-from roquet.protocol.bodies.route import QueueData, TopicRoute
+from roquet.protocol.bodies.body import DataVersion, read_body, write_body
+from roquet.protocol.bodies.name_server import (
+    KvTable,
+    QueueData,
+    TopicRoute,
+    write_compressed_registration,
+)
 from roquet.protocol.catalog import CATALOG
 from roquet.protocol.codes import (
     VERSION_3_0_11,

@@ -15,10 +15,13 @@ from roquet.namesrv.route_table import (
     RouteTable,
 )
 from roquet.net.errors import TableFull
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.registration import BrokerRegistration
-from roquet.protocol.bodies.route import QueueData
-from roquet.protocol.bodies.topic_config import QueueMapping, TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.body import DataVersion
+from roquet.protocol.bodies.name_server import BrokerRegistration, QueueData
+from roquet.protocol.bodies.topics import (
+    QueueMapping,
+    TopicConfig,
+    TopicConfigTable,
+)
 from tests.support.fake_clock import FakeClock
 
 MASTER = BrokerIdentity("c", "a", 0, "10.0.0.1:10911")

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.registration import BrokerRegistration, write_compressed_registration
-from roquet.protocol.bodies.timer import TimerCheckpoint, write_timer_checkpoint
+from roquet.protocol.bodies.brokers import TimerCheckpoint, write_timer_checkpoint
+from roquet.protocol.bodies.name_server import (
+    BrokerRegistration,
+    write_compressed_registration,
+)
 from roquet.protocol.catalog import DecodedCommand, decode_reply, decode_request
 from roquet.protocol.codes import RequestCode as Code
 from roquet.protocol.command import Command, encode_command

@@ -17,7 +17,7 @@ from typing import final
 from roquet.broker.delays.due import ClockSteps, SliceBudget, due_count, due_first
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.offsets import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.message_store import MessageStore
 from roquet.store.queue_entry import QueueEntry

@@ -23,8 +23,8 @@ from roquet.broker.delays.due import ClockSteps, SliceBudget
 from roquet.broker.delays.timer_wheel import TimerWheel
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
-from roquet.protocol.bodies.offset_table import TimerProgress
-from roquet.protocol.bodies.timer import read_timer_checkpoint
+from roquet.protocol.bodies.brokers import read_timer_checkpoint
+from roquet.protocol.bodies.offsets import TimerProgress
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.record import peek_record

@@ -19,13 +19,13 @@ from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.accounts import PlainAccount, PlainAccounts
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.auth import (
+from roquet.protocol.headers.accounts import (
     AccountsVersionReplyHeader,
     DeleteAccountHeader,
     GlobalWhiteAddressesHeader,
     PutAccountHeader,
 )
+from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.host import unpack_host
 
 log = logging.getLogger(__name__)

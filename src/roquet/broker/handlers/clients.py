@@ -19,17 +19,15 @@ from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
-from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
-from roquet.protocol.bodies.names import ConsumerIds
-from roquet.protocol.bodies.subscription_data import SubscriptionCheck
+from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, SubscriptionCheck
+from roquet.protocol.bodies.groups import ConsumerIds, LockedQueues, QueueLockRequest
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.headers.clients import (
-    ConsumerListHeader,
     HeartbeatReplyHeader,
     UnregisterClientHeader,
 )
+from roquet.protocol.headers.groups import ConsumerListHeader
 from roquet.protocol.names import is_name, retry_topic
 
 log = logging.getLogger(__name__)

@@ -6,11 +6,12 @@ from roquet.broker.tables.clients import Client
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Reply, Request, on
-from roquet.protocol.bodies import connection as bodies
+from roquet.protocol.bodies import clients as bodies
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.clients import ConsumerConnectionsHeader, ProducerConnectionsHeader
+from roquet.protocol.headers.clients import ProducerConnectionsHeader
+from roquet.protocol.headers.groups import ConsumerConnectionsHeader
 
 
 def get_consumers(broker: Broker, request: Request[ConsumerConnectionsHeader]) -> Reply:

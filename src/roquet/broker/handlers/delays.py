@@ -4,9 +4,12 @@ from roquet.access.needs import EVERYTHING
 from roquet.broker.broker import Broker
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.offsets import DelayOffsetTable
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.replicas import AllOffsetsHeader, AllProgressReplyHeader
+from roquet.protocol.headers.brokers import (
+    AllOffsetsHeader,
+    AllProgressReplyHeader,
+)
 
 
 def get_all_delay_offsets(broker: Broker, request: Request[AllOffsetsHeader]) -> Reply:

@@ -12,7 +12,7 @@ from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.membership import group_settings
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigList
+from roquet.protocol.bodies.groups import GroupConfig, GroupConfigList
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.addressed import AddressedHeader
 from roquet.protocol.headers.groups import (

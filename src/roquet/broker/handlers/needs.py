@@ -9,13 +9,15 @@ from roquet.broker.messages.stored_record import stored_record
 from roquet.net.router import Need, Needs, Request
 from roquet.protocol.acl_rights import Right
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.heartbeat import Heartbeat
-from roquet.protocol.bodies.lock import QueueLockRequest
-from roquet.protocol.bodies.subscription_data import SubscriptionCheck
+from roquet.protocol.bodies.clients import Heartbeat, SubscriptionCheck
+from roquet.protocol.bodies.groups import QueueLockRequest
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
-from roquet.protocol.headers.pulling import ViewMessageHeader
-from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeader
-from roquet.protocol.headers.transactions import EndTransactionHeader
+from roquet.protocol.headers.messages import (
+    EndTransactionHeader,
+    SendBackHeader,
+    SendMessageHeader,
+    ViewMessageHeader,
+)
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, reply_topic

@@ -19,7 +19,7 @@ from roquet.broker.replication.secret import SharedSecret
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.replicas import (
+from roquet.protocol.headers.brokers import (
     DemoteBrokerHeader,
     PromoteBrokerHeader,
     PromoteBrokerReplyHeader,

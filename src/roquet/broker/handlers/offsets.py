@@ -11,8 +11,12 @@ from roquet.broker.handlers.refusals import check_is_master, invalid
 from roquet.net.errors import Refused, TableFull
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.offset_table import CorrectionOffsets
+from roquet.protocol.bodies.offsets import CorrectionOffsets
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
+from roquet.protocol.headers.brokers import (
+    AllOffsetsHeader,
+    AllOffsetsReplyHeader,
+)
 from roquet.protocol.headers.offsets import (
     CloneGroupOffsetHeader,
     CorrectionOffsetHeader,
@@ -25,7 +29,6 @@ from roquet.protocol.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
-from roquet.protocol.headers.replicas import AllOffsetsHeader, AllOffsetsReplyHeader
 from roquet.protocol.names import is_name
 from roquet.store.reading.time_search import Boundary
 

@@ -2,8 +2,7 @@
 
 from typing import TypeVar
 
-from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.body import DataVersion, read_body
 
 T = TypeVar("T")
 

@@ -7,24 +7,25 @@ from roquet.access.needs import any_topic, reading, sub_group, sub_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
 from roquet.net.router import Reply, Request, on
-from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.consume_stats import (
+from roquet.protocol.bodies.body import MessageQueue, QueueTable, write_body
+from roquet.protocol.bodies.clients import GroupSubscription
+from roquet.protocol.bodies.groups import GroupList
+from roquet.protocol.bodies.offsets import (
     ConsumeOffsets,
     ConsumeStats,
     ConsumeStatsList,
     ConsumeTimeSpan,
     ConsumeTimeSpans,
 )
-from roquet.protocol.bodies.names import GroupList, TopicList
-from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
-from roquet.protocol.bodies.subscription_data import GroupSubscription
-from roquet.protocol.bodies.topic_config import TopicConfig
-from roquet.protocol.bodies.topic_stats import TopicOffsets, TopicStats
+from roquet.protocol.bodies.topics import TopicConfig, TopicList, TopicOffsets, TopicStats
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.admin import BrokerConsumeStatsHeader
-from roquet.protocol.headers.groups import ConsumeStatsHeader, SubscriptionByConsumerHeader
-from roquet.protocol.headers.topics import (
+from roquet.protocol.headers.groups import SubscriptionByConsumerHeader
+from roquet.protocol.headers.offsets import (
+    BrokerConsumeStatsHeader,
+    ConsumeStatsHeader,
     ConsumeTimeSpanHeader,
+)
+from roquet.protocol.headers.topics import (
     TopicConsumersHeader,
     TopicsByConsumerHeader,
     TopicStatsHeader,

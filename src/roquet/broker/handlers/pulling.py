@@ -12,7 +12,7 @@ from roquet.broker.messages.pulls import answer_pull
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Request, on
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.store.reading.queue_reading import QueueReadLimits
 
 _READ: Final = int(Permission.READ)

@@ -10,9 +10,9 @@ from roquet.broker.messages.appending import refusal
 from roquet.broker.messages.stored_record import stored_record
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.consume_queue import ConsumeQueueEntry, ConsumeQueueView
+from roquet.protocol.bodies.topics import ConsumeQueueEntry, ConsumeQueueView
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.pulling import (
+from roquet.protocol.headers.messages import (
     QueryMessageHeader,
     QueryMessageReplyHeader,
     ViewMessageHeader,

@@ -10,14 +10,16 @@ from roquet.broker.messages.stored_record import stored_record
 from roquet.net.connection import Connection
 from roquet.net.errors import CallTimedOut, NetError, Refused
 from roquet.net.router import Parked, Reply, Request, on
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.offset_table import ConsumerStatus
-from roquet.protocol.bodies.queue_table import QueueTable
+from roquet.protocol.bodies.body import QueueTable, read_body, write_body
+from roquet.protocol.bodies.offsets import ConsumerStatus
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import BadBody
 from roquet.protocol.fields import fields_of
-from roquet.protocol.headers.clients import ConsumeDirectlyHeader, RunningInfoHeader
+from roquet.protocol.headers.clients import (
+    ConsumeDirectlyHeader,
+    RunningInfoHeader,
+)
 from roquet.protocol.headers.offsets import ConsumerStatusHeader
 from roquet.protocol.messages.message_id import parse_offset_id
 

@@ -3,7 +3,11 @@
 from roquet.broker.broker import Broker
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.replicas import HaStatus, MasterConnection, SlaveConnection
+from roquet.protocol.bodies.brokers import (
+    HaStatus,
+    MasterConnection,
+    SlaveConnection,
+)
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.addressed import NoFields
 

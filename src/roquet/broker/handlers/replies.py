@@ -18,7 +18,7 @@ from roquet.net.router import Owed, Parked, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
-from roquet.protocol.headers.sending import (
+from roquet.protocol.headers.messages import (
     PushReplyHeader,
     SendMessageHeader,
     SendMessageHeaderV2,

@@ -17,10 +17,13 @@ from roquet.broker.handlers.refusals import check_is_master, invalid
 from roquet.broker.notices import tell
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Parked, Reply, Request, on
-from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.offset_table import ResetOffset, ResetOffsetList, ResetOffsets
-from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.body import MessageQueue, QueueTable, write_body
+from roquet.protocol.bodies.offsets import (
+    ResetOffset,
+    ResetOffsetList,
+    ResetOffsets,
+)
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import VERSION_5_0_0, Language, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of

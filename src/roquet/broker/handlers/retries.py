@@ -21,9 +21,9 @@ from roquet.broker.messages.stored_record import stored_record
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
-from roquet.protocol.headers.sending import SendBackHeader
+from roquet.protocol.headers.messages import SendBackHeader
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import dlq_topic, retry_topic

@@ -18,10 +18,13 @@ from roquet.broker.settings.apache_keys import (
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import VERSION_OURS, RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.admin import BrokerConfigReplyHeader, BrokerStatsHeader
+from roquet.protocol.headers.brokers import (
+    BrokerConfigReplyHeader,
+    BrokerStatsHeader,
+)
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 from roquet.settings.log_level import obey_log_level

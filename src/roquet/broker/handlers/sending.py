@@ -22,11 +22,11 @@ from roquet.broker.tables.topics import TopicFlag
 from roquet.broker.transactions.phases import begins_transaction, prepare
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
+from roquet.protocol.bodies.topics import TopicConfig, TopicFilterType
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
-from roquet.protocol.headers.sending import (
+from roquet.protocol.headers.messages import (
     SendMessageHeader,
     SendMessageHeaderV2,
     SendMessageReplyHeader,

@@ -14,8 +14,7 @@ from roquet.broker.tables.attributes import read_attribute_changes
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.names import TopicList
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigList
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicList
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.headers.topics import (

@@ -12,7 +12,10 @@ from roquet.broker.transactions.phases import append_half, commit, open_copy, ro
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.transactions import EndTransactionHeader, ResumeCheckHeader
+from roquet.protocol.headers.messages import (
+    EndTransactionHeader,
+    ResumeCheckHeader,
+)
 from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.message_id import parse_offset_id
 from roquet.protocol.messages.record import read_record

@@ -11,10 +11,10 @@ from roquet.broker.messages.batch_properties import batch_properties
 from roquet.broker.messages.pull_limits import limits_of_pull
 from roquet.broker.settings.config import BrokerConfig
 from roquet.net.errors import Refused
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicFilterType
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.bodies.topics import TopicConfig, TopicFilterType
 from roquet.protocol.codes import Permission
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX

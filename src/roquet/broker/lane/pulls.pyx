@@ -24,7 +24,7 @@ from roquet.broker.lane.decisions import plain_limits
 from roquet.broker.messages.pulls import answer_pull
 from roquet.net.router import Request, answer_by
 from roquet.protocol.command import Command
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 
 cdef enum:
     _COMMIT_OFFSET = 1

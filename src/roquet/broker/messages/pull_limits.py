@@ -5,8 +5,8 @@ from typing import Any, Final
 from roquet.broker.messages.subscriptions import filter_of_pull
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import ConsumerGroup
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.store.reading.queue_reading import QueueReadLimits
 
 # What Java's 5.x consumers name in every pull, whatever their program wants: push consumers the

@@ -13,7 +13,10 @@ from roquet.broker.replication.decisions import MASTER_ID, suggested_broker
 from roquet.net.router import Answer, Parked, Reply, Request
 from roquet.protocol.codes import PullFlag, ResponseCode
 from roquet.protocol.frame import SERIALIZER_JSON
-from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
+from roquet.protocol.headers.messages import (
+    PullMessageHeader,
+    PullMessageReplyHeader,
+)
 from roquet.protocol.prepared.pull_reply import found_reply
 from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult, ReadStatus
 

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from roquet.broker.messages.new_message import NewMessage
-from roquet.protocol.bodies.group_config import GroupConfig
+from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.codes import VERSION_3_4_9
 from roquet.protocol.command import Command
 from roquet.protocol.messages.message import Property, StoredMessage

@@ -24,12 +24,11 @@ from roquet.broker.errors import (
 )
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import ConsumerGroup
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.heartbeat import MessageModel
-from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.bodies.clients import MessageModel, SubscriptionData
+from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.codes import PullFlag
 from roquet.protocol.errors import BadExpression, TooLarge
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.properties import parse_properties, property_of
 from roquet.protocol.messages.record import peek_record

@@ -12,7 +12,7 @@ from roquet.broker.replication.errors import (
 )
 from roquet.broker.replication.handshake import Admission, Registration
 from roquet.broker.replication.in_sync import AckRule
-from roquet.protocol.bodies.group_config import GroupConfig
+from roquet.protocol.bodies.groups import GroupConfig
 
 MASTER_ID: Final = 0
 

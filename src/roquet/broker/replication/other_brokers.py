@@ -16,19 +16,17 @@ from roquet.broker.replication.replica_progress import do_nothing
 from roquet.broker.settings.config import BrokerRole
 from roquet.errors import RoquetError
 from roquet.net.peers import Peers
-from roquet.protocol.bodies.body import Body, read_body, write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.route import ClusterInfo, TopicRoute
+from roquet.protocol.bodies.body import Body, DataVersion, read_body, write_body
+from roquet.protocol.bodies.name_server import ClusterInfo, KvTable, TopicRoute
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, header_reader
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.registration import (
+from roquet.protocol.headers.name_server import (
+    GetRouteHeader,
     QueryDataVersionHeader,
     QueryDataVersionReplyHeader,
 )
-from roquet.protocol.headers.routes import GetRouteHeader
 
 _TIMEOUT_S: Final = 1.0
 _MASTER_ID: Final = 0

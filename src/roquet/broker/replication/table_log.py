@@ -28,10 +28,9 @@ from roquet.broker.errors import TableNotWritten
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.topics import TopicTable
-from roquet.protocol.bodies.body import Body, read_body, write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.body import Body, DataVersion, read_body, write_body
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.errors import BadBody, TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import read_record

@@ -30,25 +30,25 @@ from roquet.broker.tables.topics import TopicTable
 from roquet.errors import RoquetError
 from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import Body, read_body
-from roquet.protocol.bodies.group_config import GroupConfigTable
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.offset_table import (
+from roquet.protocol.bodies.groups import GroupConfigTable
+from roquet.protocol.bodies.name_server import KvTable
+from roquet.protocol.bodies.offsets import (
     AllProgress,
     ConsumerOffsetTable,
     TransactionProgress,
 )
-from roquet.protocol.bodies.topic_config import TopicConfigTable
+from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import BadBody
 from roquet.protocol.fields import Header, header_reader
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
-from roquet.protocol.headers.replicas import (
+from roquet.protocol.headers.brokers import (
     AllOffsetsHeader,
     AllOffsetsReplyHeader,
     AllProgressReplyHeader,
 )
+from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
 
 log = logging.getLogger(__name__)
 

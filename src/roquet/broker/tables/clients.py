@@ -13,8 +13,7 @@ import msgspec
 
 from roquet.broker.errors import BadClientName, TooManyGroups
 from roquet.net.errors import TableFull
-from roquet.protocol.bodies.heartbeat import ConsumerData
-from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.bodies.clients import ConsumerData, SubscriptionData
 
 C = TypeVar("C", bound=Hashable)
 

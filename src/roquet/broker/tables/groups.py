@@ -24,9 +24,8 @@ from roquet.broker.tables.topics import QUEUE_COUNT_MAX, write_nothing
 from roquet.broker.tables.versions import changed, gives_way, in_part, is_later, led
 from roquet.clock import Clock
 from roquet.protocol import names
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable
+from roquet.protocol.bodies.body import DataVersion, read_body, write_body
+from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
 
 
 @final

@@ -34,7 +34,10 @@ from roquet.broker.errors import BadOffset
 from roquet.broker.tables.durable_state import DurableState
 from roquet.net.errors import TableFull
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, TransactionProgress
+from roquet.protocol.bodies.offsets import (
+    ConsumerOffsetTable,
+    TransactionProgress,
+)
 from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP, is_name
 
 OFFSET_COUNT_MAX: Final = 500_000

@@ -13,7 +13,7 @@ import msgspec
 
 from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.offsets import OffsetTable
-from roquet.protocol.bodies.offset_table import (
+from roquet.protocol.bodies.offsets import (
     AllProgress,
     DelayOffsetTable,
     TimerProgress,

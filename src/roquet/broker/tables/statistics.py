@@ -20,7 +20,7 @@ import msgspec
 
 from roquet.broker.tables.tally import Tally, Ways
 from roquet.clock import Clock
-from roquet.protocol.bodies.consume_stats import BrokerStats, BrokerStatsItem
+from roquet.protocol.bodies.brokers import BrokerStats, BrokerStatsItem
 
 K = TypeVar("K", bound=Hashable)
 

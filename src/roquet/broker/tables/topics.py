@@ -29,9 +29,8 @@ from roquet.broker.tables.versions import (
 )
 from roquet.clock import Clock
 from roquet.protocol import names
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.body import DataVersion, read_body, write_body
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import Permission
 
 # Reports about a topic go through all its queues, so their count has an end.

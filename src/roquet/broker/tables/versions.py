@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.body import DataVersion
 
 # In place of the time of a version.
 IN_PART: Final = 0

@@ -38,7 +38,7 @@ from roquet.net.errors import Refused
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
-from roquet.protocol.headers.transactions import CheckTransactionHeader
+from roquet.protocol.headers.messages import CheckTransactionHeader
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC

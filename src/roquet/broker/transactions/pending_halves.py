@@ -20,7 +20,7 @@ import msgspec
 
 from roquet.broker.tables.offsets import HALF_QUEUE_ID, OffsetTable
 from roquet.broker.transactions.offset_set import OffsetSet
-from roquet.protocol.bodies.offset_table import TransactionProgress
+from roquet.protocol.bodies.offsets import TransactionProgress
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record

@@ -19,7 +19,7 @@ from roquet.broker.messages.new_message import NewMessage, append_message
 from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_queue
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
-from roquet.protocol.headers.sending import SendMessageHeader
+from roquet.protocol.headers.messages import SendMessageHeader
 from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, property_of
 from roquet.protocol.messages.record import read_record

@@ -10,8 +10,8 @@ from roquet.client.admin.servers import AdminServers
 from roquet.client.cluster.brokers import reply_body
 from roquet.protocol.bodies.accounts import PlainAccount, PlainAccounts
 from roquet.protocol.codes import RequestCode
+from roquet.protocol.headers.accounts import DeleteAccountHeader, PutAccountHeader
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.auth import DeleteAccountHeader, PutAccountHeader
 
 _NO_RIGHT = "DENY"
 

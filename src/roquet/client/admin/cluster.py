@@ -12,21 +12,21 @@ from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
 from roquet.client.moments import moment_of
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.kv_config import (
+from roquet.protocol.headers.brokers import (
+    DemoteBrokerHeader,
+    PromoteBrokerHeader,
+    PromoteBrokerReplyHeader,
+)
+from roquet.protocol.headers.name_server import (
     DeleteKvConfigHeader,
     GetKvConfigHeader,
     GetKvConfigReplyHeader,
     ListKvConfigHeader,
     PutKvConfigHeader,
-)
-from roquet.protocol.headers.replicas import (
-    DemoteBrokerHeader,
-    PromoteBrokerHeader,
-    PromoteBrokerReplyHeader,
 )
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 

@@ -13,21 +13,24 @@ from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused
 from roquet.client.names import check_group
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.connection import (
+from roquet.protocol.bodies.clients import (
     ConnectionInfo,
     ConsumerConnections,
+    ConsumerRunningInfo,
     ProducerConnections,
 )
-from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo
+from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import AddressedHeader
 from roquet.protocol.headers.clients import (
-    ConsumerConnectionsHeader,
     ProducerConnectionsHeader,
     RunningInfoHeader,
 )
-from roquet.protocol.headers.groups import AllGroupConfigsHeader, DeleteGroupHeader
+from roquet.protocol.headers.groups import (
+    AllGroupConfigsHeader,
+    ConsumerConnectionsHeader,
+    DeleteGroupHeader,
+)
 from roquet.protocol.names import BUILT_IN_GROUPS, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 
 # A broker gives the client ten seconds.

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from roquet.client.admin.servers import AdminServers
 from roquet.client.moments import moment_of
 from roquet.client.queue_ref import QueueRef
-from roquet.protocol.bodies.running_info import (
+from roquet.protocol.bodies.clients import (
     ConsumerRunningInfo,
     ConsumeStatus,
     ProcessQueueInfo,

@@ -29,7 +29,7 @@ from roquet.client.received import (
 from roquet.clock import Clock
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import BadMessage, ProtocolError
-from roquet.protocol.headers.pulling import QueryMessageHeader, ViewMessageHeader
+from roquet.protocol.headers.messages import QueryMessageHeader, ViewMessageHeader
 from roquet.protocol.messages.message import Message
 from roquet.protocol.messages.message_id import OffsetId, parse_offset_id, parse_unique_id
 from roquet.protocol.names import DLQ_PREFIX

@@ -22,18 +22,16 @@ from roquet.client.errors import GroupNotFound
 from roquet.client.moments import moment_of
 from roquet.client.queue_ref import QueueRef, queue_ref
 from roquet.clock import Clock
-from roquet.protocol.bodies.connection import ConsumerConnections
-from roquet.protocol.bodies.consume_stats import (
+from roquet.protocol.bodies.body import MessageQueue
+from roquet.protocol.bodies.clients import ConsumeFromWhere, ConsumerConnections
+from roquet.protocol.bodies.offsets import (
     ConsumeOffsets,
     ConsumeStats,
     ConsumeTimeSpan,
     ConsumeTimeSpans,
 )
-from roquet.protocol.bodies.heartbeat import ConsumeFromWhere
-from roquet.protocol.bodies.queue_table import MessageQueue
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.groups import ConsumeStatsHeader
-from roquet.protocol.headers.topics import ConsumeTimeSpanHeader
+from roquet.protocol.headers.offsets import ConsumeStatsHeader, ConsumeTimeSpanHeader
 
 # The time of a message that is not there is -1, which makes an age of half a century of it.
 _PLAUSIBLE_MS: Final = 20 * 366 * 24 * 3600 * 1000

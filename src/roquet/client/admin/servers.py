@@ -22,7 +22,7 @@ from roquet.client.errors import (
 from roquet.client.group.pulling import Puller
 from roquet.client.names import unwrapped, wrapped
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.route import ClusterInfo
+from roquet.protocol.bodies.name_server import ClusterInfo
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError

@@ -11,23 +11,26 @@ from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound
 from roquet.client.moments import moment_of
 from roquet.client.names import check_topic, is_system_name
 from roquet.client.queue_ref import QueueRef
-from roquet.protocol.bodies.names import GroupList, TopicList
-from roquet.protocol.bodies.route import TopicRoute
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable, TopicFilterType
-from roquet.protocol.bodies.topic_stats import TopicStats
+from roquet.protocol.bodies.groups import GroupList
+from roquet.protocol.bodies.name_server import TopicRoute
+from roquet.protocol.bodies.topics import (
+    TopicConfig,
+    TopicConfigTable,
+    TopicFilterType,
+    TopicList,
+    TopicStats,
+)
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.kv_config import PutKvConfigHeader
-from roquet.protocol.headers.registration import (
+from roquet.protocol.headers.name_server import (
     AddWritePermissionHeader,
     AddWritePermissionReplyHeader,
-    WipeWritePermissionHeader,
-    WipeWritePermissionReplyHeader,
-)
-from roquet.protocol.headers.routes import (
     DeleteTopicFromNameServerHeader,
     GetRouteHeader,
+    PutKvConfigHeader,
     TopicsByClusterHeader,
+    WipeWritePermissionHeader,
+    WipeWritePermissionReplyHeader,
 )
 from roquet.protocol.headers.topics import (
     AllTopicConfigsHeader,

@@ -12,7 +12,7 @@ from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import ClientError, NoNameServer, RequestRefused
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.route import ClusterInfo
+from roquet.protocol.bodies.name_server import ClusterInfo
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import BadBody
 from roquet.protocol.headers.addressed import NoFields

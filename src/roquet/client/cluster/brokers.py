@@ -17,16 +17,15 @@ from roquet.client.group.subscriptions import subscription_data
 from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
 from roquet.net.errors import NetError
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
-from roquet.protocol.bodies.names import ConsumerIds
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable
-from roquet.protocol.bodies.subscription_data import SubscriptionCheck
+from roquet.protocol.bodies.clients import SubscriptionCheck
+from roquet.protocol.bodies.groups import ConsumerIds, LockedQueues, QueueLockRequest
+from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
 from roquet.protocol.command import OUR_LANGUAGE, Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import Header, read_header
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
-from roquet.protocol.headers.clients import ConsumerListHeader
+from roquet.protocol.headers.groups import ConsumerListHeader
 from roquet.protocol.headers.offsets import (
     EarliestStoreTimeHeader,
     EarliestStoreTimeReplyHeader,

@@ -9,7 +9,7 @@ from roquet.client.cluster.requests import Requests
 from roquet.net.connection import Connection
 from roquet.net.errors import NetError
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.heartbeat import Heartbeat
+from roquet.protocol.bodies.clients import Heartbeat
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
 from roquet.protocol.command import OUR_LANGUAGE
 from roquet.protocol.headers.addressed import AddressedHeader

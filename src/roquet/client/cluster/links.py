@@ -27,7 +27,7 @@ from roquet.net.connection import Connection
 from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
-from roquet.protocol.bodies.heartbeat import Heartbeat
+from roquet.protocol.bodies.clients import Heartbeat
 from roquet.protocol.codes import CommandFlag
 from roquet.protocol.command import Command, decode_command
 from roquet.protocol.frame import Frame

@@ -15,10 +15,10 @@ from roquet.client.cluster.name_servers import NameServers
 from roquet.client.errors import NoNameServer, TopicNotFound
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.route import QueueData, TopicRoute
+from roquet.protocol.bodies.name_server import QueueData, TopicRoute
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import BadBody
-from roquet.protocol.headers.routes import GetRouteHeader
+from roquet.protocol.headers.name_server import GetRouteHeader
 from roquet.protocol.names import TEMPLATE_TOPIC
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 from roquet.client.errors import NotOpen
 from roquet.clock import SystemClock
-from roquet.protocol.bodies.heartbeat import Heartbeat
+from roquet.protocol.bodies.clients import Heartbeat
 
 T = TypeVar("T")
 

@@ -9,18 +9,27 @@ from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.net.errors import Refused
 from roquet.net.router import Parked, Reply, Request, RequestRoute, on
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.offset_table import ConsumerStatus, ResetOffsetList, ResetOffsets
-from roquet.protocol.bodies.queue_table import QueueTable
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo, DirectConsumeResult
+from roquet.protocol.bodies.body import QueueTable, read_body, write_body
+from roquet.protocol.bodies.clients import (
+    ConsumerRunningInfo,
+    DirectConsumeResult,
+)
+from roquet.protocol.bodies.offsets import (
+    ConsumerStatus,
+    ResetOffsetList,
+    ResetOffsets,
+)
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import BadBody
 from roquet.protocol.headers.clients import (
     ConsumeDirectlyHeader,
-    ConsumersChangedHeader,
     RunningInfoHeader,
 )
-from roquet.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
+from roquet.protocol.headers.groups import ConsumersChangedHeader
+from roquet.protocol.headers.offsets import (
+    ConsumerStatusHeader,
+    ResetOffsetHeader,
+)
 
 
 class Asked(Protocol):

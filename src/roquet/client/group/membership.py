@@ -27,7 +27,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
 from roquet.net.router import Router
 from roquet.net.service import OnFailure
-from roquet.protocol.bodies.heartbeat import ConsumeType
+from roquet.protocol.bodies.clients import ConsumeType
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
 

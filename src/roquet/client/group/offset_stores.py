@@ -14,9 +14,8 @@ from roquet.client.cluster.brokers import Brokers
 from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
 from roquet.disk import SystemDisk
 from roquet.net.threads import to_its_end
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.offset_table import ResetOffsets
-from roquet.protocol.bodies.queue_table import QueueTable
+from roquet.protocol.bodies.body import QueueTable, read_body, write_body
+from roquet.protocol.bodies.offsets import ResetOffsets
 from roquet.state_file import StateFile, StateNotSaved
 
 FILE_NAME: Final = "offsets.json"

@@ -20,7 +20,10 @@ from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import header_reader
-from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
+from roquet.protocol.headers.messages import (
+    PullMessageHeader,
+    PullMessageReplyHeader,
+)
 from roquet.protocol.prepared.pull_request import PullTemplate
 from roquet.protocol.subscription import ExpressionType, Subscription
 

@@ -9,7 +9,7 @@ from roquet.client.group.config import MemberConfig
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.clock import Clock
-from roquet.protocol.bodies.heartbeat import (
+from roquet.protocol.bodies.clients import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,

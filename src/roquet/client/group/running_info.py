@@ -8,8 +8,8 @@ from typing import Final
 
 from roquet.client.group.membership import Membership
 from roquet.client.queue_ref import QueueRef, wire_queue
-from roquet.protocol.bodies.queue_table import QueueTable
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo, ProcessQueueInfo
+from roquet.protocol.bodies.body import QueueTable
+from roquet.protocol.bodies.clients import ConsumerRunningInfo, ProcessQueueInfo
 
 # Tools look the version up by its name.
 _CLIENT_VERSION: Final = "V4_9_8"

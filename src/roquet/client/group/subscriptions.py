@@ -6,7 +6,7 @@ from typing import Final, final
 from roquet.client.arguments import bad, check_text
 from roquet.client.errors import BadArgument
 from roquet.client.names import check_topic, wrapped
-from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.bodies.clients import SubscriptionData
 from roquet.protocol.errors import BadExpression, TooLarge
 from roquet.protocol.subscription import (
     ALL_TAGS,

@@ -42,7 +42,7 @@ from roquet.client.user_code import gathered
 from roquet.clock import SystemClock
 from roquet.net.errors import NetError
 from roquet.net.router import Router
-from roquet.protocol.bodies.heartbeat import Heartbeat, ProducerData
+from roquet.protocol.bodies.clients import Heartbeat, ProducerData
 from roquet.protocol.command import Command
 from roquet.protocol.messages.message import Message
 from roquet.protocol.names import TRACE_TOPIC

@@ -16,7 +16,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.compression import compress
 from roquet.protocol.errors import BadMessage, ProtocolError
-from roquet.protocol.headers.sending import SendMessageHeaderV2
+from roquet.protocol.headers.messages import SendMessageHeaderV2
 from roquet.protocol.messages.batch import decode_batch
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property, SysFlag
 from roquet.protocol.messages.properties import (

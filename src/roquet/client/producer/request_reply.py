@@ -26,7 +26,7 @@ from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.sending import PushReplyHeader
+from roquet.protocol.headers.messages import PushReplyHeader
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Message, Property

@@ -52,7 +52,7 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import header_reader
-from roquet.protocol.headers.sending import SendMessageReplyHeader
+from roquet.protocol.headers.messages import SendMessageReplyHeader
 from roquet.protocol.prepared.send_request import SendTemplate
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)

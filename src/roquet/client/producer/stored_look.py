@@ -11,7 +11,7 @@ from roquet.client.received import received_messages
 from roquet.net.errors import NetError
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
-from roquet.protocol.headers.pulling import QueryMessageHeader
+from roquet.protocol.headers.messages import QueryMessageHeader
 
 _FIRST_MS: Final = 0
 _LAST_MS: Final = 2**63 - 1

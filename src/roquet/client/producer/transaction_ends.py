@@ -20,7 +20,10 @@ from roquet.net.router import Reply, Request, Router, on
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
-from roquet.protocol.headers.transactions import CheckTransactionHeader, EndTransactionHeader
+from roquet.protocol.headers.messages import (
+    CheckTransactionHeader,
+    EndTransactionHeader,
+)
 from roquet.protocol.messages.message import Message, Property
 from roquet.protocol.messages.message_id import parse_offset_id
 

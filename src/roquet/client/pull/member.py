@@ -23,9 +23,9 @@ from roquet.client.user_code import tell
 from roquet.clock import Clock
 from roquet.errors import RoquetError
 from roquet.net.router import Router
-from roquet.protocol.bodies.heartbeat import ConsumeType
-from roquet.protocol.bodies.running_info import (
+from roquet.protocol.bodies.clients import (
     ConsumerRunningInfo,
+    ConsumeType,
     DirectConsumeResult,
     ProcessQueueInfo,
 )

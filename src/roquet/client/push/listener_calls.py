@@ -15,7 +15,7 @@ from roquet.client.push.outcome import NotDone, TooSlow
 from roquet.client.received import ReceivedMessage
 from roquet.client.user_code import Surroundings, error_of, tell
 from roquet.clock import Clock
-from roquet.protocol.bodies.running_info import ConsumeResult, DirectConsumeResult
+from roquet.protocol.bodies.clients import ConsumeResult, DirectConsumeResult
 
 _RESULTS: Final[Mapping[ConsumeOutcome, ConsumeResult]] = {
     ConsumeOutcome.SUCCESS: ConsumeResult.SUCCESS,

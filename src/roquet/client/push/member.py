@@ -39,8 +39,11 @@ from roquet.client.user_code import is_coroutine_function
 from roquet.clock import Clock
 from roquet.net.router import Router
 from roquet.net.service import OnFailure
-from roquet.protocol.bodies.heartbeat import ConsumeType
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo, DirectConsumeResult
+from roquet.protocol.bodies.clients import (
+    ConsumerRunningInfo,
+    ConsumeType,
+    DirectConsumeResult,
+)
 from roquet.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.orderly import QueueLocks
 from roquet.client.push.statistics import ConsumerCounters, PushProgress
 from roquet.client.queue_ref import QueueRef
-from roquet.protocol.bodies.running_info import ConsumeStatus, ProcessQueueInfo
+from roquet.protocol.bodies.clients import ConsumeStatus, ProcessQueueInfo
 
 _MEGABYTE: Final = 1024 * 1024
 

@@ -17,7 +17,7 @@ from roquet.client.push.outcome import AT_ONCE_DEAD
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
-from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeaderV2
+from roquet.protocol.headers.messages import SendBackHeader, SendMessageHeaderV2
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.properties import properties_text
 from roquet.protocol.names import RETRY_PREFIX, TEMPLATE_TOPIC

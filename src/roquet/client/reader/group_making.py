@@ -9,7 +9,7 @@ from typing import final
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.routes import RouteBook
 from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.heartbeat import (
+from roquet.protocol.bodies.clients import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,

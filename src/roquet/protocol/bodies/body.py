@@ -1,4 +1,4 @@
-"""How a JSON body is declared, read and written.
+"""How a JSON body is declared, read and written, and the values that many bodies share.
 
     class ConsumeOffsets(Body, kw_only=True):
         broker_offset: Int64 = always(0)  # written even when it holds its default
@@ -9,17 +9,25 @@ Wire names are the attribute names in camel case, unless a `name` is given. Memb
 declared in the alphabetical order of their wire names, because that is the order in
 which Java writes them. Defaults are Java's, so an absent member means the same on both
 sides. Java's sets travel as arrays and are lists here.
+
+Tables keyed by queue are the one thing in bodies that JSON cannot hold:
+
+    {"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:17, ...}}
+
+Java writes the key as a bare object, and old Java clients read no other form. When a body is
+read, `lenient_json` has turned the key into a text that holds the object.
 """
 
 import copy
+from collections import UserDict
 from collections.abc import Hashable
 from functools import cache, partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 
-from roquet.protocol.bodies.queue_table import queue_table_text, read_queue_table
 from roquet.protocol.errors import BadBody
+from roquet.protocol.fields import Int32, Int64
 from roquet.protocol.lenient_json import JSON_ERRORS, has_reference, strict_json
 
 T = TypeVar("T")
@@ -62,6 +70,65 @@ def read_body(body_type: type[T], data: bytes) -> T:
 def write_body(body: object) -> bytes:
     """JSON as every Java peer reads it; strict but for tables keyed by queue."""
     return _encode(body)
+
+
+class DataVersion(Body, kw_only=True):
+    """Two versions are the same when all members are equal; there is no order among them."""
+
+    counter: Int64 = always(0)
+    state_version: Int64 = 0  # epoch of the master that made the change, in 5.x
+    timestamp: Int64 = always(0)
+
+
+V = TypeVar("V")
+
+
+class MessageQueue(msgspec.Struct, rename="camel", kw_only=True, frozen=True, gc=False):
+    """One queue of a topic on one broker."""
+
+    broker_name: str
+    queue_id: Int32
+    topic: str
+
+    def __lt__(self, other: "MessageQueue") -> bool:
+        """Java's order; all members of a group must agree on it to share out their queues."""
+        return (self.topic, self.broker_name, self.queue_id) < (
+            other.topic,
+            other.broker_name,
+            other.queue_id,
+        )
+
+
+class QueueTable(UserDict[MessageQueue, V]):
+    """A dict keyed by queue. A class of its own, so that msgspec asks us how to read and write it.
+
+    `QueueTable[V]` is the type of a member, `QueueTable({queue: value})` its value.
+    """
+
+
+def read_queue_table(table_type: Any, table: Any) -> "QueueTable[Any]":
+    """msgspec calls this for every member it does not know: there are only these tables."""
+    if not isinstance(table, dict):
+        raise TypeError("Expected `object`")
+    (value_type,) = get_args(table_type)
+    return QueueTable(
+        {
+            _read_queue(key): msgspec.convert(value, value_type, strict=False)
+            for key, value in table.items()
+        }
+    )
+
+
+def queue_table_text(table: object) -> msgspec.Raw:
+    """msgspec calls this for every value it cannot write: there are only these tables."""
+    if not isinstance(table, QueueTable):
+        raise TypeError(f"{type(table).__name__} has no place in a body")
+    encode = msgspec.json.encode
+    entries = [b"%b:%b" % (encode(queue), encode(value)) for queue, value in table.items()]
+    return msgspec.Raw(b"{%b}" % b",".join(entries))
+
+
+_read_queue: Final = msgspec.json.Decoder(MessageQueue, strict=False).decode
 
 
 _encode: Final = msgspec.json.Encoder(enc_hook=queue_table_text).encode

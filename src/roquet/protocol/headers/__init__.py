@@ -1,4 +1,4 @@
-"""Every request and reply header, one module per subject.
+"""Request and reply headers, one module per subject, named as in `bodies`.
 
 An attribute is the wire name in snake case, so whoever knows one knows the other; names that say
 nothing (`bname`, one-letter ones) or shout (`MSG_REGION`) get a word and keep theirs in `field`.

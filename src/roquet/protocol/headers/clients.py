@@ -1,4 +1,4 @@
-"""Headers about clients: heartbeats, group members, connections, and what a consumer is doing."""
+"""Headers about clients: heartbeats, connections, and what a consumer is doing."""
 
 from msgspec import field
 
@@ -17,18 +17,6 @@ class UnregisterClientHeader(AddressedHeader):
     client_id: str = field(name="clientID")
     producer_group: str | None = None
     consumer_group: str | None = None
-
-
-class ConsumerListHeader(AddressedHeader):
-    consumer_group: str
-
-
-class ConsumersChangedHeader(AddressedHeader):
-    consumer_group: str
-
-
-class ConsumerConnectionsHeader(AddressedHeader):
-    consumer_group: str
 
 
 class ProducerConnectionsHeader(AddressedHeader):

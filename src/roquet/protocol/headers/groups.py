@@ -1,7 +1,19 @@
-"""Headers of administration by consumer group."""
+"""Headers about consumer groups: their members and their settings."""
 
 from roquet.protocol.fields import Header, Int32
 from roquet.protocol.headers.addressed import AddressedHeader, TopicAddressedHeader
+
+
+class ConsumerListHeader(AddressedHeader):
+    consumer_group: str
+
+
+class ConsumersChangedHeader(AddressedHeader):
+    consumer_group: str
+
+
+class ConsumerConnectionsHeader(AddressedHeader):
+    consumer_group: str
 
 
 class AllGroupConfigsHeader(Header):
@@ -35,9 +47,3 @@ class GroupForbiddenHeader(TopicAddressedHeader):
 class SubscriptionByConsumerHeader(TopicAddressedHeader):
     group: str
     topic: str
-
-
-class ConsumeStatsHeader(TopicAddressedHeader):
-    consumer_group: str
-    topic: str | None = None
-    topic_list: str | None = None  # 5.x: names, each followed by ";"

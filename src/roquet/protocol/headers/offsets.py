@@ -1,4 +1,4 @@
-"""Headers about positions in queues: read, commit, search, reset, copy."""
+"""Headers about offsets: read, commit, search, reset, clone; how far a group is with its queues."""
 
 from roquet.protocol.fields import Header, Int32, Int64
 from roquet.protocol.headers.addressed import TopicAddressedHeader
@@ -79,3 +79,18 @@ class CorrectionOffsetHeader(TopicAddressedHeader):
     compare_group: str
     topic: str
     filter_groups: str | None = None
+
+
+class ConsumeStatsHeader(TopicAddressedHeader):
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None  # 5.x: names, each followed by ";"
+
+
+class ConsumeTimeSpanHeader(TopicAddressedHeader):
+    topic: str
+    group: str
+
+
+class BrokerConsumeStatsHeader(Header):
+    is_order: bool

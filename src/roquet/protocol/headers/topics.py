@@ -49,11 +49,6 @@ class TopicsByConsumerHeader(AddressedHeader):
     group: str
 
 
-class ConsumeTimeSpanHeader(TopicAddressedHeader):
-    topic: str
-    group: str
-
-
 class QueryConsumeQueueHeader(TopicAddressedHeader):
     topic: str
     queue_id: Int32

@@ -12,7 +12,7 @@ from roquet.protocol.binary cimport (
     uint8_t,
 )
 
-from roquet.protocol.headers.pulling import PullMessageReplyHeader
+from roquet.protocol.headers.messages import PullMessageReplyHeader
 from roquet.protocol.prepared.reply_pieces import reply_pieces
 
 cdef enum:

@@ -15,7 +15,7 @@ from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.fields import fields_of
 from roquet.protocol.frame import PREFIX_SIZE, SERIALIZER_JSON, encode_frame
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 
 # A number that stands where a value goes; it is looked for with the name before it.
 _MARK: Final = 1_999_999_999

@@ -14,7 +14,7 @@ from roquet.protocol.binary cimport (
     decimal_size, int64_t, put_bytes, put_decimal, put_hex, put_int32, uint8_t,
 )
 
-from roquet.protocol.headers.sending import SendMessageReplyHeader
+from roquet.protocol.headers.messages import SendMessageReplyHeader
 from roquet.protocol.prepared.reply_pieces import reply_pieces
 
 cdef enum:

@@ -1,5 +1,5 @@
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.sending import SendMessageHeaderV2
+from roquet.protocol.headers.messages import SendMessageHeaderV2
 
 class SendTemplate:
     def __init__(self, code: RequestCode, header: SendMessageHeaderV2) -> None: ...

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from roquet.disk import Disk
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.group_config import GroupConfigTable
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, DelayOffsetTable
-from roquet.protocol.bodies.topic_config import TopicConfigTable
+from roquet.protocol.bodies.groups import GroupConfigTable
+from roquet.protocol.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
+from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.errors import BadBody
 from roquet.state_file import DamagedState, unsealed
 from roquet.store.damage import Fault

@@ -8,7 +8,7 @@ import pytest
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.due import SLICE_SIZE_MAX, ClockSteps, SliceBudget
 from roquet.broker.tables.durable_state import DurableState
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.offsets import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore

@@ -12,7 +12,7 @@ from roquet.broker.delays.due import ClockSteps
 from roquet.broker.delays.timers import Timers
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import SystemClock
-from roquet.protocol.bodies.offset_table import DelayOffsetTable, TimerProgress
+from roquet.protocol.bodies.offsets import DelayOffsetTable, TimerProgress
 from roquet.store.message_store import MessageStore
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.stores import open_store

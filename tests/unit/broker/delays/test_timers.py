@@ -8,7 +8,7 @@ import pytest
 from roquet.broker.delays.due import SLICE_SIZE_MAX, ClockSteps
 from roquet.broker.delays.timers import Timers, apache_progress, out_ms
 from roquet.broker.tables.durable_state import DurableState
-from roquet.protocol.bodies.offset_table import TimerProgress
+from roquet.protocol.bodies.offsets import TimerProgress
 from roquet.protocol.errors import BadBody
 from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore

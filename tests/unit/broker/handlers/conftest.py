@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 
 

@@ -14,7 +14,7 @@ from roquet.protocol.bodies.body import read_body
 from roquet.protocol.codes import RequestCode as Code, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.auth import (
+from roquet.protocol.headers.accounts import (
     DeleteAccountHeader,
     GlobalWhiteAddressesHeader,
     PutAccountHeader,

@@ -12,22 +12,23 @@ from roquet.broker.settings.config import BrokerRole
 from roquet.broker.tables.queue_locks import LOCK_TIME_S
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
-from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
-from roquet.protocol.bodies.lock import LockedQueues, QueueLockRequest
-from roquet.protocol.bodies.names import ConsumerIds
-from roquet.protocol.bodies.queue_table import MessageQueue
-from roquet.protocol.bodies.subscription_data import SubscriptionCheck, SubscriptionData
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.body import MessageQueue, read_body
+from roquet.protocol.bodies.clients import (
+    ConsumerData,
+    Heartbeat,
+    SubscriptionCheck,
+    SubscriptionData,
+)
+from roquet.protocol.bodies.groups import ConsumerIds, GroupConfig, LockedQueues, QueueLockRequest
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.catalog import decode_request
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.addressed import AddressedHeader
-from roquet.protocol.headers.clients import (
+from roquet.protocol.headers.clients import UnregisterClientHeader
+from roquet.protocol.headers.groups import (
     ConsumerListHeader,
     ConsumersChangedHeader,
-    UnregisterClientHeader,
 )
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import FakeClock

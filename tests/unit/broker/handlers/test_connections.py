@@ -1,7 +1,7 @@
 """Reports of who is connected."""
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.connection import (
+from roquet.protocol.bodies.clients import (
     ConnectionInfo,
     ConsumerConnections,
     ProducerConnections,
@@ -9,7 +9,8 @@ from roquet.protocol.bodies.connection import (
     ProducerTable,
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.clients import ConsumerConnectionsHeader, ProducerConnectionsHeader
+from roquet.protocol.headers.clients import ProducerConnectionsHeader
+from roquet.protocol.headers.groups import ConsumerConnectionsHeader
 from tests.support.broker_bed import VERSION_4_9_7, BedClient, BrokerBed
 from tests.support.fake_clock import START_MS
 

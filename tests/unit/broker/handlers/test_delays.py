@@ -4,8 +4,8 @@ import pytest
 
 from roquet.broker.replication.replica_progress import Slave
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.offset_table import (
+from roquet.protocol.bodies.name_server import KvTable
+from roquet.protocol.bodies.offsets import (
     AllProgress,
     DelayOffsetTable,
     TimerProgress,
@@ -15,8 +15,11 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import read_header
 from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.replicas import AllOffsetsHeader, AllProgressReplyHeader
-from roquet.protocol.headers.sending import (
+from roquet.protocol.headers.brokers import (
+    AllOffsetsHeader,
+    AllProgressReplyHeader,
+)
+from roquet.protocol.headers.messages import (
     SendMessageHeader,
     SendMessageHeaderV2,
     SendMessageReplyHeader,

@@ -17,15 +17,17 @@ from roquet.broker.handlers import ROUTES, pulling, sending
 from roquet.broker.tables.clients import Client
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.topics import TopicTable
-from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.connection import ConsumerConnections, ProducerTable
-from roquet.protocol.bodies.consume_stats import ConsumeOffsets, ConsumeStats, ConsumeStatsList
-from roquet.protocol.bodies.group_config import GroupConfigTable
-from roquet.protocol.bodies.heartbeat import ConsumerData
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, ConsumerStatus
-from roquet.protocol.bodies.queue_table import MessageQueue
-from roquet.protocol.bodies.topic_config import TopicConfigTable
-from roquet.protocol.bodies.topic_stats import TopicStats
+from roquet.protocol.bodies.body import MessageQueue, write_body
+from roquet.protocol.bodies.clients import ConsumerConnections, ConsumerData, ProducerTable
+from roquet.protocol.bodies.groups import GroupConfigTable
+from roquet.protocol.bodies.offsets import (
+    ConsumeOffsets,
+    ConsumerOffsetTable,
+    ConsumerStatus,
+    ConsumeStats,
+    ConsumeStatsList,
+)
+from roquet.protocol.bodies.topics import TopicConfigTable, TopicStats
 from roquet.protocol.catalog import decode_reply
 from roquet.protocol.codes import RequestCode as Code, ResponseCode
 from roquet.protocol.command import Command

@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigList, GroupConfigTable
+from roquet.protocol.bodies.groups import (
+    GroupConfig,
+    GroupConfigList,
+    GroupConfigTable,
+)
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.addressed import AddressedHeader

@@ -14,17 +14,23 @@ from msgspec.structs import replace
 from roquet.broker.broker import Broker
 from roquet.broker.handlers import ROUTES
 from roquet.net.router import Reply, Request, RequestRoute
-from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
-from roquet.protocol.bodies.lock import QueueLockRequest
-from roquet.protocol.bodies.queue_table import MessageQueue
-from roquet.protocol.bodies.subscription_data import SubscriptionCheck, SubscriptionData
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.body import MessageQueue, write_body
+from roquet.protocol.bodies.clients import (
+    ConsumerData,
+    Heartbeat,
+    SubscriptionCheck,
+    SubscriptionData,
+)
+from roquet.protocol.bodies.groups import QueueLockRequest
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import RequestCode as Code, ResponseCode
 from roquet.protocol.fields import Header
-from roquet.protocol.headers.pulling import ViewMessageHeader
-from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeader
-from roquet.protocol.headers.transactions import EndTransactionHeader
+from roquet.protocol.headers.messages import (
+    EndTransactionHeader,
+    SendBackHeader,
+    SendMessageHeader,
+    ViewMessageHeader,
+)
 from roquet.protocol.names import HALF_TOPIC, TRACE_TOPIC, reply_topic, retry_topic
 from tests.support.accounts import (
     GROUP,

@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, CorrectionOffsets
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.bodies.offsets import ConsumerOffsetTable, CorrectionOffsets
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, field_texts, read_header
+from roquet.protocol.headers.brokers import (
+    AllOffsetsHeader,
+    AllOffsetsReplyHeader,
+)
 from roquet.protocol.headers.offsets import (
     CloneGroupOffsetHeader,
     CorrectionOffsetHeader,
@@ -22,7 +26,6 @@ from roquet.protocol.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
-from roquet.protocol.headers.replicas import AllOffsetsHeader, AllOffsetsReplyHeader
 from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0, BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import START_MS
 from tests.support.stores import small_config

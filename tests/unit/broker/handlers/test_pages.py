@@ -3,7 +3,7 @@
 import pytest
 
 from roquet.broker.handlers.pages import page
-from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.body import DataVersion
 from roquet.protocol.errors import BadBody
 
 TABLE = {"b": 2, "d": 4, "a": 1, "c": 3}

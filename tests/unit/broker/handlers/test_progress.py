@@ -2,25 +2,25 @@
 
 import pytest
 
-from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.consume_stats import (
+from roquet.protocol.bodies.body import MessageQueue, read_body
+from roquet.protocol.bodies.clients import GroupSubscription
+from roquet.protocol.bodies.groups import GroupConfig, GroupList
+from roquet.protocol.bodies.offsets import (
     ConsumeOffsets,
     ConsumeStats,
     ConsumeStatsList,
     ConsumeTimeSpans,
 )
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.names import GroupList, TopicList
-from roquet.protocol.bodies.queue_table import MessageQueue
-from roquet.protocol.bodies.subscription_data import GroupSubscription
-from roquet.protocol.bodies.topic_config import TopicConfig
-from roquet.protocol.bodies.topic_stats import TopicOffsets, TopicStats
+from roquet.protocol.bodies.topics import TopicConfig, TopicList, TopicOffsets, TopicStats
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
-from roquet.protocol.headers.admin import BrokerConsumeStatsHeader
-from roquet.protocol.headers.groups import ConsumeStatsHeader, SubscriptionByConsumerHeader
-from roquet.protocol.headers.pulling import PullMessageHeader
-from roquet.protocol.headers.topics import (
+from roquet.protocol.headers.groups import SubscriptionByConsumerHeader
+from roquet.protocol.headers.messages import PullMessageHeader
+from roquet.protocol.headers.offsets import (
+    BrokerConsumeStatsHeader,
+    ConsumeStatsHeader,
     ConsumeTimeSpanHeader,
+)
+from roquet.protocol.headers.topics import (
     TopicConsumersHeader,
     TopicsByConsumerHeader,
     TopicStatsHeader,

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import Permission, PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import read_header
-from roquet.protocol.headers.pulling import PullMessageHeader, PullMessageReplyHeader
+from roquet.protocol.headers.messages import (
+    PullMessageHeader,
+    PullMessageReplyHeader,
+)
 from roquet.protocol.messages.record import split_records
 from roquet.store.config import FlushMode, StoreConfig
 from tests.support.broker_bed import VERSION_5_5_0, BedClient, BrokerBed, broker_bed

@@ -6,11 +6,11 @@ import pytest
 
 from roquet.broker.handlers.queries import ENTRY_COUNT_MAX, UNIQUE_KEY_COUNT_MAX
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.consume_queue import ConsumeQueueView
+from roquet.protocol.bodies.topics import ConsumeQueueView
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.pulling import QueryMessageHeader, ViewMessageHeader
+from roquet.protocol.headers.messages import QueryMessageHeader, ViewMessageHeader
 from roquet.protocol.headers.topics import QueryConsumeQueueHeader
 from roquet.protocol.java_hash import java_hash
 from roquet.protocol.messages.record import split_records

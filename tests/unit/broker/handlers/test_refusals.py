@@ -6,14 +6,17 @@ import pytest
 
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.settings.config import BrokerRole
-from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigList
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigList
+from roquet.protocol.bodies.groups import GroupConfig, GroupConfigList
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigList
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header
 from roquet.protocol.headers.addressed import AddressedHeader
 from roquet.protocol.headers.groups import DeleteGroupHeader
-from roquet.protocol.headers.offsets import CloneGroupOffsetHeader, ResetOffsetHeader
+from roquet.protocol.headers.offsets import (
+    CloneGroupOffsetHeader,
+    ResetOffsetHeader,
+)
 from roquet.protocol.headers.topics import CreateTopicHeader, DeleteTopicHeader
 from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0, broker_bed
 

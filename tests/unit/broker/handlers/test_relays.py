@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.offset_table import ConsumerStatus
-from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
+from roquet.protocol.bodies.body import MessageQueue, QueueTable, read_body, write_body
+from roquet.protocol.bodies.offsets import ConsumerStatus
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, reply_to
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.clients import ConsumeDirectlyHeader, RunningInfoHeader
+from roquet.protocol.headers.clients import (
+    ConsumeDirectlyHeader,
+    RunningInfoHeader,
+)
 from roquet.protocol.headers.offsets import ConsumerStatusHeader
 from roquet.protocol.messages.message_id import offset_id
 from tests.support.broker_bed import BedClient, BrokerBed

@@ -7,9 +7,9 @@ import pytest
 from roquet.broker.replication.replica_progress import Slave
 from roquet.broker.settings.config import BrokerRole
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.replicas import HaStatus, SlaveConnection
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.brokers import HaStatus, SlaveConnection
+from roquet.protocol.bodies.name_server import KvTable
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
 from tests.support.broker_bed import (

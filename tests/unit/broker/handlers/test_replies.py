@@ -9,7 +9,7 @@ from roquet.broker.handlers import replies
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_of, read_header
-from roquet.protocol.headers.sending import (
+from roquet.protocol.headers.messages import (
     PushReplyHeader,
     SendMessageHeader,
     SendMessageHeaderV2,

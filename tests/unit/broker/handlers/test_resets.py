@@ -6,8 +6,8 @@ import pytest
 
 from roquet.broker.messages.arrivals import QueueName, Sleeper
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.offset_table import ResetOffsetList, ResetOffsets
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.bodies.offsets import ResetOffsetList, ResetOffsets
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts

@@ -10,10 +10,10 @@ from msgspec.structs import replace, replace as changed
 from roquet.broker.broker import Broker
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.limits import ConnectionLimits
-from roquet.protocol.bodies.group_config import GroupConfig
+from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.headers.sending import SendBackHeader, SendMessageHeader
+from roquet.protocol.headers.messages import SendBackHeader, SendMessageHeader
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.config import FlushMode

@@ -8,13 +8,12 @@ import pytest
 
 from roquet.broker.settings.apache_keys import config_texts
 from roquet.disk import Space
-from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.consume_stats import BrokerStats
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.body import DataVersion, read_body
+from roquet.protocol.bodies.brokers import BrokerStats
+from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.admin import BrokerStatsHeader
+from roquet.protocol.headers.brokers import BrokerStatsHeader
 from roquet.protocol.properties_text import read_properties_text
 from roquet.state_file import unsealed
 from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0, BedClient, BrokerBed, broker_bed

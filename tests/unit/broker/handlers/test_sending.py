@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from roquet.net.limits import ConnectionLimits
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import CommandFlag, Permission, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_of, read_header
-from roquet.protocol.headers.sending import (
+from roquet.protocol.headers.messages import (
     SendMessageHeader,
     SendMessageHeaderV2,
     SendMessageReplyHeader,

@@ -8,8 +8,12 @@ from roquet.broker.tables.topics import QUEUE_COUNT_MAX
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.names import TopicList
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigList, TopicConfigTable
+from roquet.protocol.bodies.topics import (
+    TopicConfig,
+    TopicConfigList,
+    TopicConfigTable,
+    TopicList,
+)
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts

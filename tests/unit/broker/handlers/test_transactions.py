@@ -13,7 +13,10 @@ from roquet.broker.transactions.check_back import check_transactions
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
-from roquet.protocol.headers.transactions import EndTransactionHeader, ResumeCheckHeader
+from roquet.protocol.headers.messages import (
+    EndTransactionHeader,
+    ResumeCheckHeader,
+)
 from roquet.store.config import FlushMode
 from roquet.store.errors import SyncFailed
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed

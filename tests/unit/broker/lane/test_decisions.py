@@ -13,10 +13,10 @@ from roquet.broker.lane.decisions import (
     plain_limits,
     plain_queue_count,
 )
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import Permission, PullFlag
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.names import CLOSED_TOPICS
 from tests.support.broker_bed import BrokerBed, broker_bed
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.frame_decoder import FrameDecoder
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.lane_traffic import command, frame_of
 

@@ -9,7 +9,7 @@ from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.settings.apache_keys import read_config
 from roquet.net.errors import Refused
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.sending import SendBackHeader
+from roquet.protocol.headers.messages import SendBackHeader
 from tests.support.broker_bed import broker_bed
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock

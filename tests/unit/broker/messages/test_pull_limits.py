@@ -7,9 +7,9 @@ import pytest
 from roquet.broker.errors import NotSubscribed
 from roquet.broker.messages.pull_limits import limits_of_pull
 from roquet.broker.settings.config import BrokerConfig
-from roquet.protocol.bodies.group_config import GroupConfig
+from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.codes import PullFlag
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.stores import small_config
 

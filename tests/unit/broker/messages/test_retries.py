@@ -3,7 +3,7 @@
 import pytest
 
 from roquet.broker.messages.retries import next_level, retry_count_max, sent_back
-from roquet.protocol.bodies.group_config import GroupConfig
+from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.codes import VERSION_3_4_9, RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.messages.message import StoredMessage

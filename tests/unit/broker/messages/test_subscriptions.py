@@ -21,11 +21,10 @@ from roquet.broker.messages.subscriptions import (
 )
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import ConsumerGroup
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.heartbeat import ConsumerData, MessageModel
-from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.bodies.clients import ConsumerData, MessageModel, SubscriptionData
+from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.codes import PullFlag, ResponseCode
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.java_hash import java_hash
 from roquet.protocol.subscription import EXPRESSION_SIZE_MAX
 from roquet.store.config import StoreConfig

@@ -17,7 +17,7 @@ from roquet.broker.replication.errors import (
     SlaveBehind,
 )
 from roquet.broker.replication.handshake import Registration
-from roquet.protocol.bodies.group_config import GroupConfig
+from roquet.protocol.bodies.groups import GroupConfig
 
 
 @pytest.mark.parametrize(

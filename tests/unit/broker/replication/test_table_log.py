@@ -18,10 +18,9 @@ from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.topics import TopicTable
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.errors import RequestRefused
-from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.group_config import GroupConfig
-from roquet.protocol.bodies.topic_config import TopicConfig
+from roquet.protocol.bodies.body import DataVersion, read_body
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.names import TABLES_TOPIC
 from roquet.store.log_copy import Grown

@@ -20,16 +20,16 @@ from roquet.net.peers import Peers
 from roquet.net.router import Reply, Request, RequestRoute, Router, on
 from roquet.net.serving import Server
 from roquet.protocol.bodies.body import Body, write_body
-from roquet.protocol.bodies.group_config import GroupConfigTable
-from roquet.protocol.bodies.kv_table import KvTable
-from roquet.protocol.bodies.offset_table import (
+from roquet.protocol.bodies.groups import GroupConfigTable
+from roquet.protocol.bodies.name_server import KvTable
+from roquet.protocol.bodies.offsets import (
     AllProgress,
     ConsumerOffsetTable,
     DelayOffsetTable,
     TimerProgress,
     TransactionProgress,
 )
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.names import HALF_TOPIC, TRANSACTION_GROUP

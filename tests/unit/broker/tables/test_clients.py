@@ -12,8 +12,7 @@ from roquet.broker.tables.clients import (
     subscription_cost,
 )
 from roquet.net.errors import TableFull
-from roquet.protocol.bodies.heartbeat import ConsumerData
-from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.bodies.clients import ConsumerData, SubscriptionData
 
 
 def client(client_id: str, heard_s: float = 0.0) -> Client:

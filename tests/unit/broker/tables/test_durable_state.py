@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.tables.durable_state import KNOWN_COUNT_MAX, DurableState, with_newest
-from roquet.protocol.bodies.offset_table import DelayOffsetTable
+from roquet.protocol.bodies.offsets import DelayOffsetTable
 from roquet.protocol.errors import BadBody
 
 

@@ -16,9 +16,8 @@ from roquet.broker.errors import (
 )
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX
-from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.group_config import GroupConfig, GroupConfigTable
+from roquet.protocol.bodies.body import DataVersion, read_body
+from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadBody
 from roquet.protocol.lenient_json import strict_json

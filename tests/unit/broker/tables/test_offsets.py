@@ -10,7 +10,10 @@ from roquet.broker.errors import BadOffset
 from roquet.broker.tables import offsets as offset_tables
 from roquet.broker.tables.offsets import OffsetTable, OwnOffset, transaction_progress_of
 from roquet.net.errors import TableFull
-from roquet.protocol.bodies.offset_table import ConsumerOffsetTable, TransactionProgress
+from roquet.protocol.bodies.offsets import (
+    ConsumerOffsetTable,
+    TransactionProgress,
+)
 from roquet.protocol.errors import BadBody
 from roquet.protocol.lenient_json import strict_json
 from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP

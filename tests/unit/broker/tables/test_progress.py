@@ -5,7 +5,7 @@ import pytest
 from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.progress import ProgressTables
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.offset_table import (
+from roquet.protocol.bodies.offsets import (
     AllProgress,
     DelayOffsetTable,
     TimerProgress,

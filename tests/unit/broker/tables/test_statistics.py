@@ -9,8 +9,8 @@ import pytest
 from roquet.broker.tables import statistics
 from roquet.broker.tables.statistics import Statistics
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.consume_stats import BrokerStats, BrokerStatsItem
-from roquet.protocol.bodies.kv_table import KvTable
+from roquet.protocol.bodies.brokers import BrokerStats, BrokerStatsItem
+from roquet.protocol.bodies.name_server import KvTable
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.golden_frames import golden_frames
 

@@ -17,9 +17,12 @@ from roquet.broker.errors import (
 )
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.topics import QUEUE_COUNT_MAX, TopicFlag, TopicTable, built_in_topics
-from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.topic_config import TopicConfig, TopicConfigTable, TopicFilterType
+from roquet.protocol.bodies.body import DataVersion, read_body
+from roquet.protocol.bodies.topics import (
+    TopicConfig,
+    TopicConfigTable,
+    TopicFilterType,
+)
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadBody
 from roquet.protocol.lenient_json import strict_json

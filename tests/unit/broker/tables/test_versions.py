@@ -3,7 +3,7 @@
 import pytest
 
 from roquet.broker.tables.versions import changed, gives_way, in_part, is_later, is_of_epoch, led
-from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.body import DataVersion
 
 
 def version(epoch: int, counter: int, timestamp: int = 1) -> DataVersion:

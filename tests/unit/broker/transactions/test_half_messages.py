@@ -19,7 +19,7 @@ from roquet.broker.transactions.half_messages import (
 )
 from roquet.net.errors import Refused
 from roquet.protocol.fields import read_header
-from roquet.protocol.headers.transactions import CheckTransactionHeader
+from roquet.protocol.headers.messages import CheckTransactionHeader
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.properties import parse_properties

@@ -7,7 +7,7 @@ import pytest
 
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.transactions.pending_halves import PendingHalves, half_offsets_of
-from roquet.protocol.bodies.offset_table import TransactionProgress
+from roquet.protocol.bodies.offsets import TransactionProgress
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.store.message_store import MessageStore

@@ -14,8 +14,11 @@ from roquet.broker.transactions.phases import begins_transaction
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of, read_header
-from roquet.protocol.headers.pulling import PullMessageHeader
-from roquet.protocol.headers.sending import SendMessageHeader, SendMessageReplyHeader
+from roquet.protocol.headers.messages import (
+    PullMessageHeader,
+    SendMessageHeader,
+    SendMessageReplyHeader,
+)
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record, split_records
 from roquet.store.config import FlushMode

@@ -34,12 +34,14 @@ from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
 from roquet.net.address_server import read_source
 from roquet.net.router import Reply, Request, Router, on
-from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.consume_stats import ConsumeTimeSpan
-from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
-from roquet.protocol.bodies.queue_table import MessageQueue
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo
-from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.bodies.body import MessageQueue, write_body
+from roquet.protocol.bodies.clients import (
+    ConsumerData,
+    ConsumerRunningInfo,
+    Heartbeat,
+    SubscriptionData,
+)
+from roquet.protocol.bodies.offsets import ConsumeTimeSpan
 from roquet.protocol.codes import Permission, RequestCode
 from roquet.protocol.headers.clients import RunningInfoHeader
 from roquet.protocol.messages.message import Message

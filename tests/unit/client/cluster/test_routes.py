@@ -13,7 +13,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
 from roquet.net.peers import Peers
 from roquet.net.router import Router
-from roquet.protocol.bodies.route import BrokerData, QueueData, TopicRoute
+from roquet.protocol.bodies.name_server import BrokerData, QueueData, TopicRoute
 from tests.support.eventually import eventually
 from tests.support.scripted_cluster import ScriptedCluster, scripted_cluster
 

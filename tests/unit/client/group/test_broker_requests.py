@@ -18,21 +18,29 @@ from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
 from roquet.net.peers import Peers
 from roquet.net.router import Router
-from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.heartbeat import ConsumeType
-from roquet.protocol.bodies.offset_table import (
+from roquet.protocol.bodies.body import MessageQueue, QueueTable, read_body, write_body
+from roquet.protocol.bodies.clients import (
+    ConsumerRunningInfo,
+    ConsumeType,
+    DirectConsumeResult,
+)
+from roquet.protocol.bodies.offsets import (
     ConsumerStatus,
     ResetOffset,
     ResetOffsetList,
     ResetOffsets,
 )
-from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
-from roquet.protocol.bodies.running_info import ConsumerRunningInfo, DirectConsumeResult
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, fields_of
-from roquet.protocol.headers.clients import ConsumeDirectlyHeader, RunningInfoHeader
-from roquet.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
+from roquet.protocol.headers.clients import (
+    ConsumeDirectlyHeader,
+    RunningInfoHeader,
+)
+from roquet.protocol.headers.offsets import (
+    ConsumerStatusHeader,
+    ResetOffsetHeader,
+)
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 

@@ -15,7 +15,7 @@ from roquet.client.group.readiness import Readiness
 from roquet.client.group.rebalance import Rebalance, share_of
 from roquet.clock import SystemClock
 from roquet.net.address_server import read_source
-from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat
+from roquet.protocol.bodies.clients import ConsumerData, Heartbeat
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 

@@ -19,7 +19,7 @@ from roquet.client.group.start_offset import Start, start_offset
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
 from roquet.net.address_server import read_source
-from roquet.protocol.bodies.heartbeat import Heartbeat
+from roquet.protocol.bodies.clients import Heartbeat
 from roquet.testing import Cluster
 from tests.support.drafts import draft
 from tests.support.eventually import eventually

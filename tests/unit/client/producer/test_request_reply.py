@@ -22,7 +22,7 @@ from roquet.net.peers import Peers
 from roquet.net.router import Reply, Request, Router
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.fields import read_header
-from roquet.protocol.headers.sending import PushReplyHeader
+from roquet.protocol.headers.messages import PushReplyHeader
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.properties import property_of
 from tests.support.echo_server import running_echo_server

@@ -1,8 +1,14 @@
 import msgspec
 import pytest
 
-from roquet.protocol.bodies.body import Body, always, read_body, write_body
-from roquet.protocol.bodies.queue_table import MessageQueue, QueueTable
+from roquet.protocol.bodies.body import (
+    Body,
+    MessageQueue,
+    QueueTable,
+    always,
+    read_body,
+    write_body,
+)
 from roquet.protocol.errors import BadBody
 from roquet.protocol.fields import Int32
 

@@ -3,14 +3,17 @@ from struct import pack
 
 import pytest
 
-from roquet.protocol.bodies.body import write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.registration import (
+from roquet.protocol.bodies.body import DataVersion, write_body
+from roquet.protocol.bodies.name_server import (
     BrokerRegistration,
     read_registration,
     write_compressed_registration,
 )
-from roquet.protocol.bodies.topic_config import QueueMapping, TopicConfig, TopicConfigTable
+from roquet.protocol.bodies.topics import (
+    QueueMapping,
+    TopicConfig,
+    TopicConfigTable,
+)
 from roquet.protocol.codes import VERSION_3_0_11, VERSION_4_9_4, VERSION_5_0_0
 from roquet.protocol.compression import DECOMPRESSED_SIZE_MAX
 from roquet.protocol.errors import BadBody, TooLarge

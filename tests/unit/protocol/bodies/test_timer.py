@@ -1,7 +1,7 @@
 import pytest
 
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.timer import (
+from roquet.protocol.bodies.body import DataVersion
+from roquet.protocol.bodies.brokers import (
     TimerCheckpoint,
     read_timer_checkpoint,
     write_timer_checkpoint,

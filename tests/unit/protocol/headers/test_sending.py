@@ -1,5 +1,8 @@
 from roquet.protocol.fields import fields_text, header_texts, read_header
-from roquet.protocol.headers.sending import SendMessageHeader, SendMessageHeaderV2
+from roquet.protocol.headers.messages import (
+    SendMessageHeader,
+    SendMessageHeaderV2,
+)
 
 LONG_TEXTS = {
     "producerGroup": "group",

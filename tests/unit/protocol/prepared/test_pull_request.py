@@ -5,7 +5,7 @@ from hypothesis import example, given, strategies as st
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.fields import fields_of
-from roquet.protocol.headers.pulling import PullMessageHeader
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.prepared.pull_request import PullTemplate
 
 OFFSETS = st.integers(0, 2**63 - 1)

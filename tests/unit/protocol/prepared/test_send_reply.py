@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from roquet.protocol.command import Command, encode_command, reply_to
-from roquet.protocol.headers.sending import SendMessageReplyHeader
+from roquet.protocol.headers.messages import SendMessageReplyHeader
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.prepared.send_reply import SendReplyTemplate

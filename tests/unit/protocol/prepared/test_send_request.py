@@ -7,7 +7,7 @@ from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command, decode_command, encode_command
 from roquet.protocol.fields import fields_of, read_header
 from roquet.protocol.frame_decoder import FrameDecoder
-from roquet.protocol.headers.sending import SendMessageHeaderV2
+from roquet.protocol.headers.messages import SendMessageHeaderV2
 from roquet.protocol.prepared.send_request import SendTemplate
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

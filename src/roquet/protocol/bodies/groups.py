@@ -1,9 +1,8 @@
-"""Settings of consumer groups (200, 201, 225, 352, 353)."""
+"""Consumer groups: settings (200, 201, 225, 352, 353), members (38, 300), queue locks (41, 42)."""
 
 from msgspec import field
 
-from roquet.protocol.bodies.body import Body, always
-from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.body import Body, DataVersion, MessageQueue, always
 from roquet.protocol.fields import Int32, Int64
 
 
@@ -74,3 +73,30 @@ class GroupForbidden(Body, kw_only=True):
     group: str | None = None
     readable: bool | None = None
     topic: str | None = None
+
+
+class GroupList(Body, kw_only=True):
+    """Reply to 300: the groups that consume a topic."""
+
+    group_list: list[str] = always([])
+
+
+class ConsumerIds(Body, kw_only=True):
+    """Reply to 38: the client ids of a consumer group."""
+
+    consumer_id_list: list[str] = always([])
+
+
+class QueueLockRequest(Body, kw_only=True):
+    """Requests 41 and 42."""
+
+    client_id: str
+    consumer_group: str
+    mq_set: list[MessageQueue] = always([])
+    only_this_broker: bool = False
+
+
+class LockedQueues(Body, kw_only=True):
+    """Reply to 41: those of the asked queues that the client now holds."""
+
+    queues: list[MessageQueue] = always([], name="lockOKMQSet")

@@ -1,24 +1,15 @@
-"""Headers between the replicas of one broker name (5.x): who leads, who holds what."""
+"""Headers of administration of a whole broker, and between the replicas of one broker name."""
 
 from roquet.protocol.fields import Header, Int64
 
 
-class AddBrokerHeader(Header):
-    config_path: str | None = None
+class BrokerConfigReplyHeader(Header):
+    version: str  # a DataVersion as JSON
 
 
-class RemoveBrokerHeader(Header):
-    broker_name: str
-    broker_cluster_name: str
-    broker_id: Int64
-
-
-class MinBrokerIdChangedHeader(Header):
-    min_broker_id: Int64 | None = None
-    broker_name: str | None = None
-    min_broker_addr: str | None = None
-    offline_broker_addr: str | None = None
-    ha_broker_addr: str | None = None
+class BrokerStatsHeader(Header):
+    stats_name: str
+    stats_key: str
 
 
 class ExchangeReplicaInfoHeader(Header):
@@ -31,10 +22,6 @@ class ExchangeReplicaInfoReplyHeader(Header):
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None
     master_address: str | None = None
-
-
-class ResetMasterFlushOffsetHeader(Header):
-    master_flush_offset: Int64
 
 
 class AllOffsetsHeader(Header):

@@ -1,6 +1,7 @@
-"""The topics of a broker, as it tells them to a name server (103).
+"""What a name server stores: routes (105, 217), clusters (106, 901), registrations (103), and its
+key-value configs (219).
 
-Usually JSON. Compressed it is one zlib stream of
+A registration is usually JSON. Compressed it is one zlib stream of
 
     int32 size, data version as JSON
     int32 count, of topics; for each: int32 size, text
@@ -8,7 +9,7 @@ Usually JSON. Compressed it is one zlib stream of
     int32 size, list of filter servers as JSON
     int32 count, of queue mappings; for each: int32 size, JSON      (from 5.x on)
 
-and the topics lose `order` and `topicSysFlag` on the way.
+and its topics lose `order` and `topicSysFlag`.
 """
 
 from collections.abc import Iterator
@@ -16,13 +17,70 @@ from struct import Struct
 from typing import Final, final
 
 import msgspec
+from msgspec import field
 
-from roquet.protocol.bodies.body import Body, always, read_body, write_body
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.topic_config import QueueMapping, TopicConfig, TopicConfigTable
-from roquet.protocol.codes import VERSION_3_0_11, VERSION_5_0_0
+from roquet.protocol.bodies.body import Body, DataVersion, always, read_body, write_body
+from roquet.protocol.bodies.topics import (
+    QueueMapping,
+    TopicConfig,
+    TopicConfigTable,
+)
+from roquet.protocol.codes import VERSION_3_0_11, VERSION_5_0_0, Permission
 from roquet.protocol.compression import Compression, compress, decompress
 from roquet.protocol.errors import BadBody, BadMessage
+from roquet.protocol.fields import Int32, Int64
+
+
+class BrokerData(Body, kw_only=True):
+    """The brokers that share one name: a master, whose id is 0, and its slaves."""
+
+    broker_addrs: dict[Int64, str] = always({})
+    broker_name: str
+    cluster: str | None = None
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+class QueueData(Body, kw_only=True):
+    """How many queues of a topic a broker name has, and what may be done with them."""
+
+    broker_name: str
+    perm: Int32 = always(Permission.READ | Permission.WRITE)
+    read_queue_nums: Int32
+    topic_sys_flag: Int32 = always(0)
+    write_queue_nums: Int32
+
+
+class TopicRoute(Body, kw_only=True):
+    broker_datas: list[BrokerData] = always([])
+    filter_server_table: dict[str, list[str]] = always({})
+    order_topic_conf: str | None = None  # such as "broker-a:4;broker-b:4"
+    queue_datas: list[QueueData] = always([])
+    topic_queue_mapping_by_broker: dict[str, QueueMapping] = field(default_factory=dict)
+
+
+class ClusterInfo(Body, kw_only=True):
+    """Reply to 106."""
+
+    broker_addr_table: dict[str, BrokerData] = always({})
+    cluster_addr_table: dict[str, list[str]] = always({})
+
+
+class BrokerMemberGroup(Body, kw_only=True):
+    broker_addrs: dict[Int64, str] = always({})
+    broker_name: str
+    cluster: str
+
+
+class BrokerMemberGroupReply(Body, kw_only=True):
+    """Reply to 901."""
+
+    broker_member_group: BrokerMemberGroup | None = None
+
+
+class KvTable(Body, kw_only=True):
+    table: dict[str, str] = always({})
+
 
 _INT32: Final = Struct(">i")
 _ZLIB_FIRST_BYTE: Final = b"x"

@@ -1,8 +1,27 @@
-"""Headers between brokers and the name server: register, heartbeat, members, permissions."""
+"""Headers of requests to a name server: routes, registrations, permissions, key-value configs."""
 
 from msgspec import field
 
 from roquet.protocol.fields import Header, Int32, Int64
+from roquet.protocol.headers.addressed import TopicAddressedHeader
+
+
+class GetRouteHeader(TopicAddressedHeader):
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+class TopicsByClusterHeader(Header):
+    cluster: str
+
+
+class DeleteTopicFromNameServerHeader(TopicAddressedHeader):
+    topic: str
+    cluster_name: str | None = None
+
+
+class RegisterTopicHeader(TopicAddressedHeader):
+    topic: str
 
 
 class RegisterBrokerHeader(Header):
@@ -78,3 +97,27 @@ class AddWritePermissionHeader(Header):
 
 class AddWritePermissionReplyHeader(Header):
     add_topic_count: Int32
+
+
+class PutKvConfigHeader(Header):
+    namespace: str
+    key: str
+    value: str
+
+
+class GetKvConfigHeader(Header):
+    namespace: str
+    key: str
+
+
+class GetKvConfigReplyHeader(Header):
+    value: str | None = None
+
+
+class DeleteKvConfigHeader(Header):
+    namespace: str
+    key: str
+
+
+class ListKvConfigHeader(Header):
+    namespace: str

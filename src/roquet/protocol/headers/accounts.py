@@ -1,4 +1,4 @@
-"""Headers of account management: plain accounts of 4.x, users and policies of 5.x."""
+"""Headers of account management: accounts of 4.x, users and policies of 5.x."""
 
 from roquet.protocol.fields import Header
 

@@ -1,8 +1,7 @@
 import pytest
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.heartbeat import ConsumerData, Heartbeat, ProducerData
-from roquet.protocol.bodies.subscription_data import SubscriptionData
+from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, ProducerData, SubscriptionData
 
 
 def test_a_heartbeat_of_a_cpp_client_lacks_empty_sets_and_has_numbers_as_texts() -> None:

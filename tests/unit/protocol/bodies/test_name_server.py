@@ -1,5 +1,5 @@
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.route import BrokerData, QueueData, TopicRoute
+from roquet.protocol.bodies.name_server import BrokerData, QueueData, TopicRoute
 from roquet.protocol.lenient_json import with_bare_integer_keys
 
 ROUTE = TopicRoute(

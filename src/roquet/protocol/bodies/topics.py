@@ -1,15 +1,15 @@
-"""Settings of topics, and the queues of a topic that are spread over brokers by a plan.
+"""Topics: their settings (18, 21, 351), their names, what their queues hold (202, 321, 354).
 
-Such a plan ("static topic") exists in 5.x only. We carry it so that nothing is lost on
-the way from one Java peer to another.
+Queues of a "static topic" are spread over brokers by a queue mapping. Only 5.x has them; they
+are declared so that nothing is lost between one Java peer and another.
 """
 
 from enum import StrEnum
 
 from msgspec import field
 
-from roquet.protocol.bodies.body import Body, always
-from roquet.protocol.bodies.data_version import DataVersion
+from roquet.protocol.bodies.body import Body, DataVersion, QueueTable, always
+from roquet.protocol.bodies.clients import SubscriptionData
 from roquet.protocol.codes import Permission
 from roquet.protocol.fields import Int32, Int64
 
@@ -90,3 +90,50 @@ class TopicConfigList(Body, kw_only=True):
     """Request 18."""
 
     topic_config_list: list[TopicConfig] = always([])
+
+
+class TopicOffsets(Body, kw_only=True):
+    last_update_timestamp: Int64 = always(0)
+    max_offset: Int64 = always(0)
+    min_offset: Int64 = always(0)
+
+
+class TopicStats(Body, kw_only=True):
+    """Reply to 202."""
+
+    offset_table: QueueTable[TopicOffsets] = always(QueueTable())
+    topic_put_tps: float = 0.0
+
+
+class TopicList(Body, kw_only=True):
+    """Reply to 206, 224, 304, 305, 311-313, 343."""
+
+    broker_addr: str | None = None
+    topic_list: list[str] = always([])
+
+
+class ConsumeQueueEntry(Body, kw_only=True):
+    bit_map: str | None = None
+    eval: bool = always(False)  # whether the group's filter lets it pass
+    extend_data_json: str | None = None
+    msg: str | None = None
+    physic_offset: Int64
+    physic_size: Int32
+    tags_code: Int64
+
+
+class ConsumeQueueView(Body, kw_only=True):
+    """Reply to 321."""
+
+    filter_data: str | None = None
+    max_queue_index: Int64 = always(0)
+    min_queue_index: Int64 = always(0)
+    queue_data: list[ConsumeQueueEntry] = always([])
+    subscription_data: SubscriptionData | None = None
+
+
+class QueueCopyCheck(Body, kw_only=True):
+    """Reply to 354."""
+
+    check_result: str | None = None
+    check_status: Int32 = always(0)

@@ -1,16 +1,15 @@
-"""Positions of consumers, as a broker keeps them and an operator moves them; and how far a broker
-is with messages that wait: for their time, or for the end of their transaction.
+"""Offsets: those of consumers, as brokers store them and operators reset them, and how far a
+group is with each queue (208, 303, 317); the progress of a broker with delayed messages and
+transactions.
 
-How far a broker has come is true only for a log that has what it stored meanwhile. So `true_at`
+The progress of a broker is valid only for a log that has what it stored meanwhile. So `true_at`
 goes with it, an extension of ours: the physical offset that a log has to reach. Apache ignores it,
 and what Apache wrote has none.
 """
 
 from msgspec import field
 
-from roquet.protocol.bodies.body import Body, always
-from roquet.protocol.bodies.data_version import DataVersion
-from roquet.protocol.bodies.queue_table import QueueTable
+from roquet.protocol.bodies.body import Body, DataVersion, MessageQueue, QueueTable, always
 from roquet.protocol.fields import Int32, Int64
 
 
@@ -90,3 +89,40 @@ class CorrectionOffsets(Body, kw_only=True):
     """Reply to 308."""
 
     correction_offsets: dict[Int32, Int64] = always({})
+
+
+class ConsumeOffsets(Body, kw_only=True):
+    broker_offset: Int64 = always(0)
+    consumer_offset: Int64 = always(0)
+    last_timestamp: Int64 = always(0)
+    pull_offset: Int64 = 0
+
+
+class ConsumeStats(Body, kw_only=True):
+    """Reply to 208."""
+
+    consume_tps: float = always(0.0)
+    offset_table: QueueTable[ConsumeOffsets] = always(QueueTable())
+
+
+class ConsumeStatsList(Body, kw_only=True):
+    """Reply to 317: for each group the statistics of each of its topics."""
+
+    broker_addr: str | None = None
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = always([])
+    total_diff: Int64 = always(0)
+    total_inflight_diff: Int64 = 0
+
+
+class ConsumeTimeSpan(Body, kw_only=True):
+    consume_time_stamp: Int64 = always(0)
+    delay_time: Int64 = always(0)
+    max_time_stamp: Int64 = always(0)
+    message_queue: MessageQueue
+    min_time_stamp: Int64 = always(0)
+
+
+class ConsumeTimeSpans(Body, kw_only=True):
+    """Reply to 303."""
+
+    consume_time_span_set: list[ConsumeTimeSpan] = always([])

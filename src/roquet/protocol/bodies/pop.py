@@ -1,0 +1,73 @@
+"""POP consumption of 5.x: queues that the broker assigns (400-402), batched acks (200151)."""
+
+from enum import StrEnum
+
+import msgspec
+
+from roquet.protocol.bodies.body import Body, MessageQueue, always
+from roquet.protocol.fields import Int32, Int64
+
+
+class MessageRequestMode(StrEnum):
+    PULL = "PULL"
+    POP = "POP"
+
+
+class AssignmentQuery(Body, kw_only=True):
+    """Request 400."""
+
+    client_id: str
+    consumer_group: str
+    message_model: str | None = None
+    strategy_name: str | None = None
+    topic: str
+
+
+class QueueAssignment(Body, kw_only=True):
+    attachments: dict[str, str] | None = None
+    message_queue: MessageQueue
+    mode: str = always(MessageRequestMode.PULL)
+
+
+class QueueAssignments(Body, kw_only=True):
+    """Reply to 400."""
+
+    message_queue_assignments: list[QueueAssignment] = always([])
+
+
+class RequestModeSetting(Body, kw_only=True):
+    """Request 401."""
+
+    consumer_group: str
+    mode: str = always(MessageRequestMode.PULL)
+    pop_share_queue_num: Int32 = always(0)
+    topic: str
+
+
+class RequestModeTable(Body, kw_only=True):
+    """Reply to 402: topic -> group -> setting."""
+
+    message_request_mode_map: dict[str, dict[str, RequestModeSetting]] = always({})
+
+
+class BatchAck(Body, kw_only=True):
+    """Messages that were popped together."""
+
+    # Bit n of byte n // 8, lowest first, says that the message at `start_offset + n` is done.
+    acked: bytes = msgspec.field(name="b")
+    broker_name: str | None = msgspec.field(name="bn", default=None)
+    consumer_group: str = msgspec.field(name="c")
+    invisible_time: Int64 = msgspec.field(name="it")
+    pop_time: Int64 = msgspec.field(name="pt")
+    queue_id: Int32 = msgspec.field(name="q")
+    retry: str = always("0", name="r")  # "1" on the retry topic
+    revive_queue_id: Int32 = msgspec.field(name="rq")
+    start_offset: Int64 = msgspec.field(name="so")
+    topic: str = msgspec.field(name="t")
+
+
+class BatchAckRequest(Body, kw_only=True):
+    """Request 200151."""
+
+    acks: list[BatchAck] = always([])
+    broker_name: str | None = None
