@@ -87,9 +87,8 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from roquet.client.producer.producer import AsyncProducer
-    from roquet.client.producer.receipt import BatchReceipt, SendReceipt
+    from roquet.client.producer.receipt import BatchReceipt, ProducerStatistics, SendReceipt
     from roquet.client.producer.request_reply import reply_to
-    from roquet.client.producer.statistics import ProducerStatistics
     from roquet.client.producer.transaction_producer import (
         AsyncTransactionProducer,
         PreparedMessage,
@@ -300,7 +299,7 @@ _HOMES: Final = {
     "PreparedMessage": "roquet.client.producer.transaction_producer",
     "Producer": "roquet.client.blocking.producer",
     "ProducerConfig": "roquet.client.config",
-    "ProducerStatistics": "roquet.client.producer.statistics",
+    "ProducerStatistics": "roquet.client.producer.receipt",
     "PullConsumer": "roquet.client.blocking.consumers",
     "PullConsumerConfig": "roquet.client.pull.config",
     "PullProgress": "roquet.client.pull.consumer",

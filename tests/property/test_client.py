@@ -6,8 +6,8 @@ import string
 from hypothesis import given, settings, strategies as st
 
 from roquet.client.config import ProducerConfig
-from roquet.client.producer.batching import cut_to_size, size_of
-from roquet.client.producer.outgoing import RESERVED_NAMES, Ready, outgoing_batch, property_text
+from roquet.client.producer.batching import cut_to_size, outgoing_batch, size_of
+from roquet.client.producer.outgoing import RESERVED_NAMES, Ready, property_text
 from roquet.client.producer.queue_choice import FaultTable, out_time_s, pick_queue, queue_of_key
 from roquet.client.producer.window import Window
 from roquet.client.queue_ref import QueueRef

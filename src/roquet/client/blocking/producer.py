@@ -9,11 +9,10 @@ from roquet.client.arguments import bad, check_timeout
 from roquet.client.blocking.submissions import Submissions
 from roquet.client.blocking.twin import BlockingTwin, described_by, sharing_key
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
-from roquet.client.producer.delay import Delay
+from roquet.client.producer.outgoing import Delay
 from roquet.client.producer.producer import REQUEST_TIMEOUT_S, AsyncProducer
 from roquet.client.producer.queue_choice import OrderKey
-from roquet.client.producer.receipt import BatchReceipt, SendReceipt
-from roquet.client.producer.statistics import ProducerStatistics
+from roquet.client.producer.receipt import BatchReceipt, ProducerStatistics, SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.messages.message import Message

@@ -7,10 +7,10 @@ from typing import Unpack, final
 from roquet.client.blocking.twin import BlockingTwin, described_by, sharing_key
 from roquet.client.config import TIMEOUT_S, ProducerOptions
 from roquet.client.hooks import TransactionState
-from roquet.client.producer.statistics import ProducerStatistics
-from roquet.client.producer.transaction_ends import Check
+from roquet.client.producer.receipt import ProducerStatistics
 from roquet.client.producer.transaction_producer import (
     AsyncTransactionProducer,
+    Check,
     PreparedMessage,
     Transaction,
 )

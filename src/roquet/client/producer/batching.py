@@ -1,4 +1,4 @@
-"""Messages that share a request: cut to size, or gathered while they wait for each other."""
+"""Messages that share a request: which may, cut to size, written as one body, gathered."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -6,24 +6,127 @@ from contextlib import nullcontext
 from copy import copy
 from typing import Final, final
 
-from roquet.client.errors import ClientError, NotYetSafe, SendUnknown
-from roquet.client.producer.gathered import Gathered
-from roquet.client.producer.outgoing import BATCH_COUNT_MAX, Ready
+from roquet.client.config import ProducerConfig
+from roquet.client.errors import BadArgument, ClientError, NotYetSafe, SendUnknown
+from roquet.client.names import wrapped
+from roquet.client.producer.fast_batches import OpenBatch, batch_body
+from roquet.client.producer.outgoing import (
+    BATCH,
+    GATHERED_COUNT_MAX,
+    ITEM_SIZE,
+    Outgoing,
+    Ready,
+)
+from roquet.client.producer.queue_choice import ANYWHERE, Target
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import ANYWHERE, Target
+from roquet.client.producer.request_reply import ReplyMessage
 from roquet.net.service import Services
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.messages.batch import decode_batch
+from roquet.protocol.messages.message import Message, Property
+from roquet.protocol.messages.properties import properties_text, property_of_bytes
+from roquet.protocol.names import RETRY_PREFIX
 
-# Beyond this a larger request saves nothing more.
-GATHERED_COUNT_MAX: Final = 1000
+# A broker takes no more in one request.
+BATCH_COUNT_MAX: Final = 65_000
+# Beyond this a larger request of gathered messages saves nothing more.
 GATHERED_SIZE_MAX: Final = 256 * 1024
-
-# Sizes of a message in a batch, besides its body and its properties.
-ITEM_SIZE: Final = 22
+_BATCH_PROPERTIES: Final = properties_text({Property.WAIT: "true"})
+# A broker looks for these in messages that come alone.
+_NOT_IN_BATCHES: Final = tuple(
+    name.encode()
+    for name in (
+        Property.DELAY,
+        Property.TIMER_DELAY_S,
+        Property.TIMER_DELAY_MS,
+        Property.TIMER_DELIVER_MS,
+        Property.TRANSACTION_PREPARED,
+    )
+)
 
 SendResult = SendReceipt | ClientError
 
 # Messages, target and deadline of one request, to a receipt for each; raises ClientError.
 SendTogether = Callable[[Sequence[Ready], Target, float], Awaitable[Sequence[SendReceipt]]]
+
+
+class _Destination:
+    """Messages of one topic and target, which may share a request."""
+
+    __slots__ = ("batch", "timer", "topic", "turn")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.batch = OpenBatch()
+        self.timer: asyncio.TimerHandle | None = None
+        self.turn = asyncio.Lock()
+
+
+@final
+class Batcher:
+    """Collects messages for up to `linger_s`, then sends them together. Belongs to the loop."""
+
+    def __init__(
+        self, send: SendTogether, services: Services, linger_s: float, size_max: int
+    ) -> None:
+        self._send = send
+        self._services = services
+        self._linger_s = linger_s
+        self.size_max = min(size_max, GATHERED_SIZE_MAX)
+        # What waits for more, by topic: of messages for any queue.
+        self.open_batches: dict[str, OpenBatch] = {}
+        self._loop = asyncio.get_running_loop()
+        self._destinations: dict[tuple[str, Target], _Destination] = {}
+
+    def add(self, message: Ready, target: Target, deadline_s: float) -> asyncio.Future[SendReceipt]:
+        """The receipt to come, or a SendError."""
+        topic = message.message.topic
+        key = (topic, target)
+        size = size_of(message)
+        to = self._destinations.get(key)
+        if to is None:
+            to = self._destinations[key] = _Destination(topic)
+        if to.batch.size + size > self.size_max:
+            self._flush(to, target)
+        waiting: asyncio.Future[SendReceipt] = self._loop.create_future()
+        batch = to.batch
+        batch.add(message, waiting, size, deadline_s)
+        if len(batch.messages) >= GATHERED_COUNT_MAX:
+            self._flush(to, target)
+        elif to.timer is None:
+            to.timer = self._loop.call_later(self._linger_s, self._flush, to, target)
+            if target is ANYWHERE:
+                self.open_batches[topic] = batch
+        return waiting
+
+    def flush(self) -> None:
+        """Sends everything that waits."""
+        for (_, target), to in self._destinations.items():
+            self._flush(to, target)
+
+    def _flush(self, to: _Destination, target: Target) -> None:
+        if to.timer is not None:
+            to.timer.cancel()
+            to.timer = None
+        if to.batch.messages:
+            batch, to.batch = to.batch, OpenBatch()
+            if target is ANYWHERE:
+                self.open_batches.pop(to.topic, None)
+            self._services.once("send batch", lambda: self._send_batch(to, target, batch))
+
+    async def _send_batch(self, to: _Destination, target: Target, batch: OpenBatch) -> None:
+        messages = batch.messages
+        try:
+            # In a fixed queue one request must not overtake the other.
+            async with to.turn if target.is_fixed else nullcontext():
+                sending = self._send(messages, target, batch.deadline_s)
+                results = await results_of(sending, len(messages))
+            batch.hand_out(results)
+        except BaseException:
+            # Cancelled, or a bug of ours: no sender may be left waiting for ever.
+            reason = "the producer was closed meanwhile"
+            batch.hand_out([SendUnknown(to.topic, reason) for _ in messages])
+            raise
 
 
 async def results_of(receipts: Awaitable[Sequence[SendReceipt]], count: int) -> list[SendResult]:
@@ -59,80 +162,66 @@ def size_of(ready: Ready) -> int:
     return ITEM_SIZE + len(ready.message.body) + properties_size
 
 
-class _Lane:
-    """Messages that may share a request."""
+def outgoing_batch(batch: Sequence[Ready], config: ProducerConfig) -> Outgoing:
+    """Many messages of one topic for one request; batches are never compressed."""
+    topic = batch[0].message.topic
+    return Outgoing(
+        batch,
+        topic,
+        wrapped(config.namespace, topic),
+        batch_body(batch),
+        _BATCH_PROPERTIES,
+        BATCH,
+    )
 
-    __slots__ = ("gathered", "timer", "topic", "turn")
 
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.gathered = Gathered()
-        self.timer: asyncio.TimerHandle | None = None
-        self.turn = asyncio.Lock()
+def outgoing_encoded(ready: Ready, count: int, config: ProducerConfig) -> Outgoing:
+    """A body that is a batch already, as if it were one message. Raises BadArgument."""
+    message = ready.message
+    if not 0 < count <= BATCH_COUNT_MAX:
+        raise BadArgument(f"a batch has 1 to {BATCH_COUNT_MAX} messages, not {count}")
+    if not can_be_batched(message):
+        raise BadArgument(f"topic {message.topic!r} takes no batches; send one by one")
+    _check_kinds(message.body)
+    return Outgoing(
+        (ready,),
+        message.topic,
+        wrapped(config.namespace, message.topic),
+        message.body,
+        _BATCH_PROPERTIES,
+        BATCH,
+        encoded_count=count,
+    )
 
 
-@final
-class Gatherer:
-    """Collects messages for up to `linger_s`, then sends them together. Belongs to the loop."""
+def _check_kinds(body: bytes) -> None:
+    """Raises BadArgument for messages that a broker would not treat as their properties say."""
+    suspects = [name for name in _NOT_IN_BATCHES if name + b"\x01" in body]
+    if not suspects:
+        return
+    # Maybe only the body of a message.
+    try:
+        items = decode_batch(body)
+    except ProtocolError as error:
+        raise BadArgument(f"the body is no batch: {error}") from None
+    for item in items:
+        for name in suspects:
+            if property_of_bytes(item.properties, name) is not None:
+                raise BadArgument(
+                    f"a message with the property {name.decode()} cannot be in a batch: what waits "
+                    "for a time or a transaction is sent alone"
+                )
 
-    def __init__(
-        self, send: SendTogether, services: Services, linger_s: float, size_max: int
-    ) -> None:
-        self._send = send
-        self._services = services
-        self._linger_s = linger_s
-        self.size_max = min(size_max, GATHERED_SIZE_MAX)
-        # What waits for more, by topic: of messages for any queue.
-        self.begun: dict[str, Gathered] = {}
-        self._loop = asyncio.get_running_loop()
-        self._lanes: dict[tuple[str, Target], _Lane] = {}
 
-    def add(self, message: Ready, target: Target, deadline_s: float) -> asyncio.Future[SendReceipt]:
-        """What becomes of it: a receipt or a SendError."""
-        topic = message.message.topic
-        key = (topic, target)
-        size = size_of(message)
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = _Lane(topic)
-        if lane.gathered.size + size > self.size_max:
-            self._flush(lane, target)
-        waiting: asyncio.Future[SendReceipt] = self._loop.create_future()
-        gathered = lane.gathered
-        gathered.add(message, waiting, size, deadline_s)
-        if len(gathered.messages) >= GATHERED_COUNT_MAX:
-            self._flush(lane, target)
-        elif lane.timer is None:
-            lane.timer = self._loop.call_later(self._linger_s, self._flush, lane, target)
-            if target is ANYWHERE:
-                self.begun[topic] = gathered
-        return waiting
+def can_share(message: Message, config: ProducerConfig) -> bool:
+    """Whether others may be sent in the same request as this one, if it is a normal message."""
+    compress_over = config.compress_over
+    return (compress_over is None or len(message.body) < compress_over) and can_be_batched(message)
 
-    def flush(self) -> None:
-        """Sends everything that waits."""
-        for (_, target), lane in self._lanes.items():
-            self._flush(lane, target)
 
-    def _flush(self, lane: _Lane, target: Target) -> None:
-        if lane.timer is not None:
-            lane.timer.cancel()
-            lane.timer = None
-        if lane.gathered.messages:
-            gathered, lane.gathered = lane.gathered, Gathered()
-            if target is ANYWHERE:
-                self.begun.pop(lane.topic, None)
-            self._services.once("send gathered", lambda: self._send_off(lane, target, gathered))
+def can_be_batched(message: Message) -> bool:
+    """A retry topic takes messages one by one, because each may have to go elsewhere.
 
-    async def _send_off(self, lane: _Lane, target: Target, gathered: Gathered) -> None:
-        messages = gathered.messages
-        try:
-            # In a fixed queue one request must not overtake the other.
-            async with lane.turn if target.is_fixed else nullcontext():
-                sending = self._send(messages, target, gathered.deadline_s)
-                results = await results_of(sending, len(messages))
-            gathered.hand_out(results)
-        except BaseException:
-            # Cancelled, or a mistake of ours: nobody may be left waiting for ever.
-            reason = "the producer was closed meanwhile"
-            gathered.hand_out([SendUnknown(lane.topic, reason) for _ in messages])
-            raise
+    So do brokers with replies, which they pass on.
+    """
+    return not (message.topic.startswith(RETRY_PREFIX) or isinstance(message, ReplyMessage))

@@ -1,30 +1,32 @@
-"""A message made ready for the wire: checked, named, compressed. No I/O."""
+"""A message made ready for the wire: checked, delayed, given an id, compressed. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, final
+from datetime import datetime, timedelta
+from typing import Any, Final, final
 
 import msgspec
 
-from roquet.client.arguments import bad, check_number, shown
+from roquet.client.arguments import bad, check_count, check_moment, check_number, shown
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import MessageKind
 from roquet.client.names import check_topic, wrapped
-from roquet.client.producer.each_ready import batch_body
 from roquet.client.producer.request_reply import ReplyMessage
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.compression import compress
-from roquet.protocol.errors import BadMessage, ProtocolError
+from roquet.protocol.errors import BadMessage
 from roquet.protocol.headers.messages import SendMessageHeaderV2
-from roquet.protocol.messages.batch import decode_batch
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property, SysFlag
 from roquet.protocol.messages.properties import (
     PROPERTIES_SIZE_MAX,
     properties_text,
-    property_of_bytes,
 )
-from roquet.protocol.names import RETRY_PREFIX
+
+# A time from now, or a moment; both need a broker with timers.
+Delay = timedelta | datetime
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 _USERS_MAY_SET: Final = frozenset(
     {Property.WAIT, Property.SHARDING_KEY, Property.CHECK_IMMUNITY_TIME_S}
@@ -34,26 +36,16 @@ RESERVED_NAMES: Final = (
 )
 # A character takes four bytes at most, so shorter texts need not be encoded to be measured.
 _SURELY_FITS: Final = PROPERTIES_SIZE_MAX // 4
-_BATCH_PROPERTIES: Final = properties_text({Property.WAIT: "true"})
 # The properties of a message that was given none.
 _UNIQUE_KEY_MARK: Final = properties_text({Property.UNIQUE_KEY: "?"}).removesuffix("?")
 _WAIT_END: Final = properties_text({"?": "?", Property.WAIT: "true"}).partition("?\x01?")[2]
-# A broker looks for these in messages that come alone.
-_NOT_IN_BATCHES: Final = tuple(
-    name.encode()
-    for name in (
-        Property.DELAY,
-        Property.TIMER_DELAY_S,
-        Property.TIMER_DELAY_MS,
-        Property.TIMER_DELIVER_MS,
-        Property.TRANSACTION_PREPARED,
-    )
-)
-# A broker takes no more in one request.
-BATCH_COUNT_MAX: Final = 65_000
+# Sizes of a message in a batch, besides its body and its properties.
+ITEM_SIZE: Final = 22
+# Beyond this count of messages that are gathered, a larger request saves nothing more.
+GATHERED_COUNT_MAX: Final = 1000
 _PREPARED: Final = SysFlag.TRANSACTION_PREPARED.value
 _SEND: Final = RequestCode.SEND_MESSAGE_V2
-_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
+BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
 _REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
 
 
@@ -159,8 +151,8 @@ def _check_properties(message: Message) -> None:
         )
 
 
-def plain_ready(message: Message, message_id: str, config: ProducerConfig) -> Ready:
-    """A message that is sent as it is. Raises BadArgument."""
+def bare_ready(message: Message, message_id: str, config: ProducerConfig) -> Ready:
+    """A message without properties of ours but its id. Raises BadArgument."""
     check_message(message, config)
     return Ready(message, message_id, property_text(message, message_id, {}, config.namespace))
 
@@ -213,57 +205,6 @@ def is_compressed(message: Message, config: ProducerConfig) -> bool:
     return config.compress_over is not None and len(message.body) >= config.compress_over
 
 
-def outgoing_batch(batch: Sequence[Ready], config: ProducerConfig) -> Outgoing:
-    """Many messages of one topic for one request; batches are never compressed."""
-    topic = batch[0].message.topic
-    return Outgoing(
-        batch,
-        topic,
-        wrapped(config.namespace, topic),
-        batch_body(batch),
-        _BATCH_PROPERTIES,
-        _BATCH,
-    )
-
-
-def outgoing_encoded(ready: Ready, count: int, config: ProducerConfig) -> Outgoing:
-    """A body that is a batch already, as if it were one message. Raises BadArgument."""
-    message = ready.message
-    if not 0 < count <= BATCH_COUNT_MAX:
-        raise BadArgument(f"a batch has 1 to {BATCH_COUNT_MAX} messages, not {count}")
-    if not can_be_batched(message):
-        raise BadArgument(f"topic {message.topic!r} takes no batches; send one by one")
-    _check_kinds(message.body)
-    return Outgoing(
-        (ready,),
-        message.topic,
-        wrapped(config.namespace, message.topic),
-        message.body,
-        _BATCH_PROPERTIES,
-        _BATCH,
-        encoded_count=count,
-    )
-
-
-def _check_kinds(body: bytes) -> None:
-    """Raises BadArgument for messages that a broker would not treat as their properties say."""
-    suspects = [name for name in _NOT_IN_BATCHES if name + b"\x01" in body]
-    if not suspects:
-        return
-    # Maybe only the body of a message.
-    try:
-        items = decode_batch(body)
-    except ProtocolError as error:
-        raise BadArgument(f"the body is no batch: {error}") from None
-    for item in items:
-        for name in suspects:
-            if property_of_bytes(item.properties, name) is not None:
-                raise BadArgument(
-                    f"a message with the property {name.decode()} cannot be in a batch: what waits "
-                    "for a time or a transaction is sent alone"
-                )
-
-
 def header_of(
     outgoing: Outgoing, queue: QueueRef, config: ProducerConfig, now_ms: int
 ) -> SendMessageHeaderV2:
@@ -278,20 +219,46 @@ def header_of(
         flag=outgoing.flag,
         properties=outgoing.properties,
         reconsume_times=0,
-        batch=outgoing.code is _BATCH,
+        batch=outgoing.code is BATCH,
         broker_name=queue.broker_name,
     )
 
 
-def can_share(message: Message, config: ProducerConfig) -> bool:
-    """Whether others may be sent in the same request as this plain one."""
-    compress_over = config.compress_over
-    return (compress_over is None or len(message.body) < compress_over) and can_be_batched(message)
+def delay_properties(
+    delay: Delay | None, delay_level: int | None, now_ms: int
+) -> Mapping[str, str]:
+    """What makes a broker wait. Raises BadArgument.
 
-
-def can_be_batched(message: Message) -> bool:
-    """A retry topic takes messages one by one, because each may have to go elsewhere.
-
-    So do brokers with replies, which they pass on.
+    A level works with every broker: 1 is a second, 18 two hours, unless it is set up otherwise.
     """
-    return not (message.topic.startswith(RETRY_PREFIX) or isinstance(message, ReplyMessage))
+    if delay_level is not None:
+        if delay is not None:
+            raise BadArgument("give `delay` or `delay_level`, not both")
+        check_count("delay_level", delay_level)
+        return {Property.DELAY: str(delay_level)}
+    if delay is None:
+        return {}
+    if isinstance(delay, timedelta):
+        # By the broker's clock, which may differ from ours.
+        delay_ms = delay // _MILLISECOND
+        return {Property.TIMER_DELAY_MS: str(delay_ms)} if delay_ms > 0 else {}
+    if not isinstance(delay, datetime):
+        raise _no_delay(delay)
+    check_moment("delay", delay)
+    due_ms = round(delay.timestamp() * 1000)
+    # What is due already needs nobody to wait.
+    return {Property.TIMER_DELIVER_MS: str(due_ms)} if due_ms > now_ms else {}
+
+
+def _no_delay(delay: Any) -> BadArgument:
+    """A bare number could be seconds as well as a level."""
+    error = bad("delay", "a timedelta or a datetime", delay)
+    if isinstance(delay, bool) or not isinstance(delay, int | float):
+        return error
+    levels = f", for a level of the broker delay_level={delay}" if isinstance(delay, int) else ""
+    return BadArgument(f"{error}: for seconds give timedelta(seconds={delay}){levels}")
+
+
+def needs_timers(properties: Mapping[str, str]) -> bool:
+    """Whether a broker without timers would deliver a message with these at once."""
+    return Property.TIMER_DELIVER_MS in properties or Property.TIMER_DELAY_MS in properties

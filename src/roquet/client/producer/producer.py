@@ -13,38 +13,54 @@ from types import MappingProxyType
 from typing import Any, Final, Unpack, final
 
 from roquet.client.arguments import bad, check_count, check_queue, check_timeout
-from roquet.client.cluster.routes import NewTopic
+from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.routes import MASTER_ID, NewTopic
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import (
     BadArgument,
     ClientError,
     NoReply,
     NotYetSafe,
+    RequestRefused,
     SendFailed,
     SomeFailed,
+    Unreachable,
 )
 from roquet.client.hooks import MessageKind
 from roquet.client.lifecycle import AsyncResource
 from roquet.client.names import check_topic, wrapped
-from roquet.client.producer.batching import SendResult, cut_to_size, results_of
-from roquet.client.producer.delay import Delay, delay_properties
-from roquet.client.producer.outbox import Outbox, parts_to_share
-from roquet.client.producer.outgoing import Ready, can_be_batched, outgoing_encoded
-from roquet.client.producer.queue_choice import OrderKey
-from roquet.client.producer.receipt import BatchReceipt, SendReceipt
+from roquet.client.producer.accumulator import Accumulator
+from roquet.client.producer.batching import (
+    SendResult,
+    can_be_batched,
+    cut_to_size,
+    outgoing_encoded,
+    results_of,
+)
+from roquet.client.producer.outgoing import Delay, Ready, delay_properties
+from roquet.client.producer.queue_choice import ANYWHERE, OrderKey, Target
+from roquet.client.producer.receipt import BatchReceipt, ProducerStatistics, SendReceipt
 from roquet.client.producer.request_reply import ROUTES, PendingReplies, ReplyMessage
-from roquet.client.producer.sending import ANYWHERE, Target
-from roquet.client.producer.statistics import ProducerStatistics
-from roquet.client.producer.stored_look import is_stored
 from roquet.client.queue_ref import QueueRef
-from roquet.client.received import ReceivedMessage
+from roquet.client.received import ReceivedMessage, received_messages
 from roquet.clock import SystemClock
+from roquet.net.errors import NetError
 from roquet.net.router import Router
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.headers.messages import QueryMessageHeader
 from roquet.protocol.messages.message import Message
 
 _WHAT: Final = "producer"
 _NO_EXTRA: Final[Mapping[str, str]] = MappingProxyType({})
 REQUEST_TIMEOUT_S: Final = 10.0
+
+# Of a query by id.
+_FIRST_MS: Final = 0
+_LAST_MS: Final = 2**63 - 1
+# Of one id there may be copies: retries keep it.
+_COUNT_MAX: Final = 32
+_NOT_FOUND: Final = (ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE)
 
 
 @final
@@ -68,15 +84,17 @@ class AsyncProducer(AsyncResource):
         self._config = config
         self._clock = SystemClock()
         self._replies = PendingReplies(self._clock)
-        self._outbox = Outbox(_WHAT, config, Router(self._replies, ROUTES), self._replies.is_asked)
+        self._accumulator = Accumulator(
+            _WHAT, config, Router(self._replies, ROUTES), self._replies.is_asked
+        )
 
     async def open(self) -> None:
         """Begins to live; the cluster is asked by the first send. Raises NotOpen after `close`."""
-        await self._outbox.open()
+        await self._accumulator.open()
 
     async def close(self) -> None:
         """Waits a little for what is on its way, and leaves; a second time does nothing."""
-        await self._outbox.close()
+        await self._accumulator.close()
 
     async def send(
         self,
@@ -98,25 +116,25 @@ class AsyncProducer(AsyncResource):
         if timeout_s is not TIMEOUT_S:  # A call for nothing is not cheap.
             check_timeout("timeout_s", timeout_s)
         if queue is None and order_key is None and delay is None and delay_level is None:
-            plain = self._outbox.plain_gathering
-            waiting = None if plain is None else plain.add(message, timeout_s)
-            if plain is not None and waiting is not None:
+            fast = self._accumulator.fast_batching
+            waiting = None if fast is None else fast.add(message, timeout_s)
+            if fast is not None and waiting is not None:
                 size = len(message.body)
                 try:
                     return await waiting
                 finally:
-                    plain.leave(size)
+                    fast.leave(size)
             if type(message) is Message:
-                ready = self._outbox.ready(message, _NO_EXTRA)
-                return await self._outbox.send(ready, ANYWHERE, timeout_s)
+                ready = self._accumulator.ready(message, _NO_EXTRA)
+                return await self._accumulator.send(ready, ANYWHERE, timeout_s)
         target = _target(message, queue, order_key)
         if delay is None and delay_level is None:
-            ready = self._outbox.ready(message, _NO_EXTRA)
+            ready = self._accumulator.ready(message, _NO_EXTRA)
         else:
             extra = delay_properties(delay, delay_level, self._clock.now_ms())
             kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
-            ready = self._outbox.ready(message, extra, kind)
-        return await self._outbox.send(ready, target, timeout_s)
+            ready = self._accumulator.ready(message, extra, kind)
+        return await self._accumulator.send(ready, target, timeout_s)
 
     async def send_oneway(
         self,
@@ -132,7 +150,7 @@ class AsyncProducer(AsyncResource):
         """
         check_timeout("timeout_s", timeout_s)
         target = _target(message, queue, order_key)
-        await self._outbox.send_oneway(self._outbox.ready(message, {}), target, timeout_s)
+        await self._accumulator.send_oneway(self._accumulator.ready(message, {}), target, timeout_s)
 
     async def send_batch(
         self,
@@ -148,19 +166,14 @@ class AsyncProducer(AsyncResource):
         one request, else SomeFailed: what follows a failure is not tried.
         """
         check_timeout("timeout_s", timeout_s)
-        opened = self._outbox.usable()
-        deadline_s = opened.loop.time() + timeout_s
+        deadline_s = self._accumulator.usable().loop.time() + timeout_s
         target = _target(_first_of_batch(messages), queue, order_key)
-        ready = [self._outbox.ready(message, {}) for message in messages]
+        ready = [self._accumulator.ready(message, {}) for message in messages]
         parts = list(cut_to_size(ready, self._config.message_size_max))
-        size = sum(len(message.body) for message in messages)
-        await self._outbox.enter(ready, size, timeout_s)
-        try:
+        async with self._accumulator.room(ready, timeout_s):
             if len(parts) == 1:
-                return [*await self._outbox.send_together(parts[0], target, deadline_s)]
+                return [*await self._accumulator.send_together(parts[0], target, deadline_s)]
             return await self._send_parts(parts, target, deadline_s)
-        finally:
-            opened.window.leave(size)
 
     async def send_encoded(
         self,
@@ -179,17 +192,13 @@ class AsyncProducer(AsyncResource):
         Raises as `send` does.
         """
         check_timeout("timeout_s", timeout_s)
-        opened = self._outbox.usable()
-        deadline_s = opened.loop.time() + timeout_s
+        deadline_s = self._accumulator.usable().loop.time() + timeout_s
         message = Message(topic, body)
         target = _target(message, queue, order_key)
-        ready = self._outbox.ready(message, {})
+        ready = self._accumulator.ready(message, {})
         outgoing = outgoing_encoded(ready, count, self._config)
-        await self._outbox.enter([ready], len(body), timeout_s)
-        try:
-            (receipt,) = await opened.sender.send(outgoing, target, deadline_s)
-        finally:
-            opened.window.leave(len(body))
+        async with self._accumulator.room([ready], timeout_s) as session:
+            (receipt,) = await session.sender.send(outgoing, target, deadline_s)
         return BatchReceipt(receipt.queue, receipt.queue_offset, count)
 
     async def send_many(
@@ -208,11 +217,11 @@ class AsyncProducer(AsyncResource):
         check_timeout("timeout_s", timeout_s)
         if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
             raise bad("messages", "a list of Messages", messages)
-        self._outbox.usable()
+        self._accumulator.usable()
         results: dict[int, Sequence[SendResult]] = {}
         size_max = 0 if self._config.linger_ms is None else self._config.message_size_max
         # All workers take from the same iterator; none waits between taking and sending.
-        numbered = enumerate(parts_to_share(messages, self._outbox, size_max))
+        numbered = enumerate(self._accumulator.parts(messages, size_max))
 
         async def work() -> None:
             for index, part in numbered:
@@ -239,13 +248,13 @@ class AsyncProducer(AsyncResource):
         Raises NoReply when none comes in time, or as `send` does.
         """
         check_timeout("timeout_s", timeout_s)
-        instance = self._outbox.usable().instance
+        instance = self._accumulator.usable().instance
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         target = _target(message, queue, order_key)
         with self._replies.expected(instance.id, timeout_s) as (properties, reply):
-            ready = self._outbox.ready(message, properties, is_request=True)
+            ready = self._accumulator.ready(message, properties, is_request=True)
             try:
-                receipt = await self._outbox.send(ready, target, timeout_s)
+                receipt = await self._accumulator.send(ready, target, timeout_s)
             except NotYetSafe as error:
                 receipt = error.receipts[0]  # It can be consumed, and that is what counts.
             try:
@@ -256,7 +265,7 @@ class AsyncProducer(AsyncResource):
 
     async def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
         """The queues that take messages of a topic now. Raises TopicNotFound or NoNameServer."""
-        routes = self._outbox.usable().instance.routes
+        routes = self._accumulator.usable().instance.routes
         new_topic = NewTopic(self._config.template_topic, self._config.new_topic_queue_count)
         wire_topic = wrapped(self._config.namespace, topic)
         route = await routes.find(wire_topic, timeout_s, new_topic)
@@ -270,12 +279,12 @@ class AsyncProducer(AsyncResource):
         Brokers of Apache find what they stored only a few milliseconds later. What waits for a time
         or a transaction is not there yet. Raises Unreachable, RequestRefused or NoNameServer.
         """
-        instance = self._outbox.usable().instance
-        return await is_stored(instance, self._config.namespace, queue, message_id, timeout_s)
+        instance = self._accumulator.usable().instance
+        return await _is_stored(instance, self._config.namespace, queue, message_id, timeout_s)
 
     def statistics(self) -> ProducerStatistics:
         """A copy of the counts up to now."""
-        return self._outbox.statistics()
+        return self._accumulator.statistics()
 
     # How it is done.
 
@@ -283,21 +292,16 @@ class AsyncProducer(AsyncResource):
         if len(part) == 1:
             target = _target(part[0].message, None, None)
             try:
-                return [await self._outbox.send(part[0], target, timeout_s)]
+                return [await self._accumulator.send(part[0], target, timeout_s)]
             except ClientError as error:
                 return [error]
-        opened = self._outbox.usable()
-        deadline_s = opened.loop.time() + timeout_s
-        size = sum([len(ready.message.body) for ready in part])
+        deadline_s = self._accumulator.usable().loop.time() + timeout_s
         try:
-            await self._outbox.enter(part, size, timeout_s)
-        except SendFailed as error:
+            async with self._accumulator.room(part, timeout_s):
+                sending = self._accumulator.send_together(part, ANYWHERE, deadline_s)
+                return await results_of(sending, len(part))
+        except SendFailed as error:  # There was no room.
             return [copy(error) for _ in part]
-        try:
-            sending = self._outbox.send_together(part, ANYWHERE, deadline_s)
-            return await results_of(sending, len(part))
-        finally:
-            opened.window.leave(size)
 
     async def _send_parts(
         self, parts: Sequence[Sequence[Ready]], target: Target, deadline_s: float
@@ -309,7 +313,7 @@ class AsyncProducer(AsyncResource):
                 topic = part[0].message.topic
                 results += [SendFailed(topic, "not tried after a failure") for _ in part]
             else:
-                sending = self._outbox.send_together(part, target, deadline_s)
+                sending = self._accumulator.send_together(part, target, deadline_s)
                 results += await results_of(sending, len(part))
         return _receipts(results)
 
@@ -353,3 +357,45 @@ def _receipts(results: Sequence[SendResult]) -> list[SendReceipt]:
     if len(receipts) < len(results):
         raise SomeFailed(results)
     return receipts
+
+
+async def _is_stored(
+    instance: ClientInstance,
+    namespace: str | None,
+    queue: QueueRef,
+    message_id: str,
+    timeout_s: float,
+) -> bool:
+    """Asks the master that has the queue for the whole topic. Raises ClientError."""
+    wire_topic = wrapped(namespace, queue.topic)
+    if MASTER_ID not in instance.routes.broker(queue.broker_name):
+        # Somebody else may have sent there.
+        await instance.routes.newest(wire_topic, timeout_s)
+    address = instance.routes.broker(queue.broker_name).get(MASTER_ID)
+    if address is None:
+        raise Unreachable(queue.broker_name, "no name server knows a master of it")
+    header = QueryMessageHeader(
+        topic=wire_topic,
+        key=message_id,
+        max_num=_COUNT_MAX,
+        begin_timestamp=_FIRST_MS,
+        end_timestamp=_LAST_MS,
+        # Not marked as a unique key: that only sets the count, and brokers do not agree on
+        # whether the mark is part of what is signed.
+    )
+    try:
+        reply = await instance.requests.call(address, RequestCode.QUERY_MESSAGE, header, timeout_s)
+        if reply.code in _NOT_FOUND:
+            return False
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(address, reply.code, reply.remark)
+        anywhere = queue._replace(topic=wire_topic)
+        # Brokers compare hashes, so what they find is looked at again.
+        return any(
+            found.message_id == message_id and found.record.topic == wire_topic
+            for found in received_messages(reply.body, anywhere, namespace)
+        )
+    except ProtocolError as error:
+        raise Unreachable(queue.broker_name, f"it answered nonsense: {error}") from None
+    except NetError as error:
+        raise Unreachable(queue.broker_name, str(error)) from error

@@ -1,4 +1,4 @@
-"""Which queue a message goes to, and whether it is worth sending again: decisions only.
+"""Which queue a message goes to, and whether it is worth sending again: decisions, no I/O.
 
 Brokers that were slow or failed stay out for a while, if the producer wants that:
 
@@ -6,12 +6,15 @@ Brokers that were slow or failed stay out for a while, if the producer wants tha
     stays out (s)          30     60    120    180     600
 """
 
+import random
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple, final
 
 from roquet.client.errors import NoTimers, NotYetSafe, RequestRefused
 from roquet.client.queue_ref import QueueRef
+from roquet.clock import Clock
 from roquet.net.errors import BadAddress, NetError
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.java_hash import java_hash
@@ -41,6 +44,52 @@ _FAILED_LATENCY_MS: Final = 30_000
 
 _INT32_MAX: Final = 2**31 - 1
 _WORD: Final = 2**32
+
+
+class Target(NamedTuple):
+    """Where the caller wants a message: in one queue, with others of its key, or anywhere."""
+
+    queue: QueueRef | None = None
+    order_key: OrderKey | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.queue is not None or self.order_key is not None
+
+
+ANYWHERE: Final = Target()
+
+
+@final
+class QueueRounds:
+    """Round robin over the queues of each topic, for all attempts of one producer."""
+
+    __slots__ = ("_clock", "_faults", "_turns")
+
+    def __init__(self, clock: Clock, *, avoid_slow_brokers: bool) -> None:
+        self._clock = clock
+        self._faults = FaultTable() if avoid_slow_brokers else None
+        # Where a round starts is random, or all producers would start at one broker.
+        self._turns: defaultdict[str, int] = defaultdict(lambda: random.getrandbits(30))
+
+    def next(self, queues: Sequence[QueueRef], failed_broker: str | None = None) -> QueueRef:
+        topic = queues[0].topic
+        turn = self._turns[topic] = self._turns[topic] + 1
+        if failed_broker is None and self._faults is None:
+            return queues[turn % len(queues)]
+        if self._faults is not None:
+            return self._faults.pick(queues, turn, self._clock.monotonic_s())
+        return pick_queue(queues, turn, failed_broker)
+
+    def put_back(self, queues: Sequence[QueueRef]) -> None:
+        """The last one was not used, and is the next one again."""
+        self._turns[queues[0].topic] -= 1
+
+    def note(self, broker: str, latency_s: float, *, has_failed: bool) -> None:
+        """How an attempt went."""
+        if self._faults is not None:
+            now_s = self._clock.monotonic_s()
+            self._faults.note(broker, latency_s * 1000, now_s, has_failed=has_failed)
 
 
 def pick_queue(queues: Sequence[QueueRef], turn: int, avoid_broker: str | None) -> QueueRef:

@@ -1,30 +1,27 @@
-"""How much may be on its way at once: back-pressure for whoever sends too fast."""
+"""How much may be in flight at once: back-pressure for those who send faster than brokers store."""
 
 import asyncio
-from collections import deque
-from typing import NamedTuple, final
+from collections import OrderedDict
+from typing import final
 
-from roquet.client.producer.occupancy import Occupancy
-
-
-class _Waiting(NamedTuple):
-    size: int
-    may_enter: asyncio.Future[None]
+from roquet.client.producer.fast_batches import Occupancy
 
 
 @final
 class Window:
     """Bounded in count and bytes; first come, first served. Belongs to the event loop.
 
-    Something larger than the window enters when that is empty, or it could never.
+    Something larger than the window enters when it is empty, or it never could.
     """
 
     __slots__ = ("_is_empty", "_waiting", "occupancy")
 
     def __init__(self, count_max: int, size_max: int) -> None:
         self.occupancy = Occupancy(count_max, size_max)
-        self._waiting: deque[_Waiting] = deque()
-        self._is_empty: asyncio.Event | None = None  # while somebody waits for that
+        # Sizes by what each waits for, in order of arrival. Any of many may give up, and none of
+        # them is searched for; a dict would search for its first one.
+        self._waiting: OrderedDict[asyncio.Future[None], int] = OrderedDict()
+        self._is_empty: asyncio.Event | None = None  # while `until_empty` waits for it
 
     def __str__(self) -> str:
         return f"{self.count} sends of {self.size} bytes"
@@ -49,25 +46,32 @@ class Window:
         """Returns when there is room, which is taken then. Raises TimeoutError."""
         if self.try_enter(size):
             return
-        waiting = _Waiting(size, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        may_enter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[may_enter] = size
         self.occupancy.is_watched = True
         try:
             async with asyncio.timeout(timeout_s):
-                await waiting.may_enter
+                await may_enter
         except BaseException:
-            self._give_up(waiting)
+            self._give_up(may_enter, size)
             raise
 
     def leave(self, size: int) -> None:
         room = self.occupancy
         room.leave(size)
         if room.is_watched:
-            self.look()
+            self.let_in()
 
-    def look(self) -> None:
-        """Somebody left while others waited for that."""
-        self._let_in()
+    def let_in(self) -> None:
+        """Uses the room that others left."""
+        waiting = self._waiting
+        while waiting and self.occupancy.has_room(waiting[next(iter(waiting))]):
+            may_enter, size = waiting.popitem(last=False)
+            if not may_enter.done():
+                # The room is taken here: whoever is woken may run much later.
+                self.occupancy.try_enter(size)
+                may_enter.set_result(None)
+        self.occupancy.is_watched = bool(waiting) or self._is_empty is not None
         if not self.count and self._is_empty is not None:
             self._is_empty.set()
 
@@ -78,18 +82,8 @@ class Window:
             self.occupancy.is_watched = True
             await self._is_empty.wait()
 
-    def _let_in(self) -> None:
-        while self._waiting and self.occupancy.has_room(self._waiting[0].size):
-            size, may_enter = self._waiting.popleft()
-            if not may_enter.done():
-                # The room is taken here: whoever is awoken may run much later.
-                self.occupancy.try_enter(size)
-                may_enter.set_result(None)
-        self.occupancy.is_watched = bool(self._waiting) or self._is_empty is not None
-
-    def _give_up(self, waiting: _Waiting) -> None:
-        if waiting.may_enter.done() and not waiting.may_enter.cancelled():
-            self.leave(waiting.size)  # Let in, and given up in the same moment.
-        elif waiting in self._waiting:
-            self._waiting.remove(waiting)
-            self._let_in()  # One that is smaller may stand behind it.
+    def _give_up(self, may_enter: asyncio.Future[None], size: int) -> None:
+        if may_enter.done() and not may_enter.cancelled():
+            self.leave(size)  # Let in, and given up in the same moment.
+        elif self._waiting.pop(may_enter, None) is not None:
+            self.let_in()  # A smaller one may be next.

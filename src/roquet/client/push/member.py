@@ -12,7 +12,7 @@ from roquet.client.group.membership import Membership
 from roquet.client.group.running_info import running_info
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import unwrapped
-from roquet.client.producer.outbox import new_tracer
+from roquet.client.producer.accumulator import new_tracer
 from roquet.client.push.assignment import Assignment
 from roquet.client.push.concurrent_feed import ConcurrentFeed, FeedContext
 from roquet.client.push.config import PushConsumerConfig

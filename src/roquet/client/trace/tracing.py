@@ -25,8 +25,8 @@ from roquet.client.hooks import (
 )
 from roquet.client.moments import timestamp_ms
 from roquet.client.producer.outgoing import Ready
+from roquet.client.producer.queue_choice import ANYWHERE, Target
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import ANYWHERE, Target
 from roquet.client.received import ReceivedMessage
 from roquet.client.trace.records import (
     EndTransactionRecord,
@@ -85,8 +85,8 @@ class _Line(NamedTuple):
 class Tracer(SendHook, ConsumeHook):
     """Opened and closed by its owner; `dropped_count` records were not written."""
 
-    def __init__(self, outbox: Sends, topic: str, clock: Clock | None = None) -> None:
-        self._outbox = outbox
+    def __init__(self, accumulator: Sends, topic: str, clock: Clock | None = None) -> None:
+        self._accumulator = accumulator
         self._topic = topic
         self._clock = clock or SystemClock()
         self._services = Services("tracer")
@@ -100,7 +100,7 @@ class Tracer(SendHook, ConsumeHook):
         self.dropped_count = 0
 
     async def open(self) -> None:
-        await self._outbox.open()
+        await self._accumulator.open()
         await self._services.__aenter__()
         self._services.run("send traces", self._send_all, on_failure=OnFailure.RESTART)
 
@@ -113,7 +113,7 @@ class Tracer(SendHook, ConsumeHook):
             async with asyncio.timeout(_CLOSING_TIMEOUT_S):
                 await self._is_done.wait()
         await self._services.__aexit__(None, None, None)
-        await self._outbox.close()
+        await self._accumulator.close()
 
     # What happens to messages.
 
@@ -228,8 +228,8 @@ class Tracer(SendHook, ConsumeHook):
         # Each key once, in their order.
         keys = tuple(dict.fromkeys(key for line in lines for key in line.keys))
         try:
-            ready = self._outbox.ready(Message(self._topic, body, keys=keys), {})
-            await self._outbox.send(ready, ANYWHERE, _SEND_TIMEOUT_S)
+            ready = self._accumulator.ready(Message(self._topic, body, keys=keys), {})
+            await self._accumulator.send(ready, ANYWHERE, _SEND_TIMEOUT_S)
         except ClientError as error:
             self.dropped_count += len(lines)
             log.warning("%d trace records are lost: %s", len(lines), error)

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from roquet.client.errors import BadArgument
 from roquet.client.names import check_topic
-from roquet.client.producer.delay import Delay
-from roquet.client.producer.outgoing import RESERVED_NAMES
+from roquet.client.producer.outgoing import RESERVED_NAMES, Delay
 from roquet.client.producer.queue_choice import OrderKey, queue_of_key
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadRow

@@ -26,8 +26,11 @@ from roquet.client.blocking.twin import BlockingTwin
 from roquet.client.errors import BadArgument, ClientError, SendUnknown
 from roquet.client.hooks import TransactionState
 from roquet.client.producer.producer import AsyncProducer
-from roquet.client.producer.transaction_ends import Check
-from roquet.client.producer.transaction_producer import AsyncTransactionProducer, PreparedMessage
+from roquet.client.producer.transaction_producer import (
+    AsyncTransactionProducer,
+    Check,
+    PreparedMessage,
+)
 from roquet.client.received import ReceivedMessage
 from roquet.pipeline.connections import credentials_of, tls_of
 from roquet.pipeline.errors import NotAllEnded

@@ -36,7 +36,7 @@ TOPIC = "orders"
 def instance_of(client: Any) -> Any:
     if hasattr(client, "_life"):
         return client._life.usable().membership.instance
-    return client._outbox.usable().instance
+    return client._accumulator.usable().instance
 
 
 async def test_clients_of_one_name_are_one_client_to_brokers(cluster: LiveCluster) -> None:

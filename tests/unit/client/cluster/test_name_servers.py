@@ -76,7 +76,7 @@ async def test_a_page_names_the_servers_and_may_name_others_later(
         with pytest.raises(NoNameServer):
             await producer.queues("orders")
         address_page.text = cluster.name_server
-        names = producer._outbox.usable().instance.names
+        names = producer._accumulator.usable().instance.names
         await eventually(lambda: names.addresses == (cluster.name_server,))
         await producer.send(Message("orders", b"x"))
 
@@ -89,7 +89,7 @@ async def test_a_page_that_is_empty_at_first_is_asked_on(
         with pytest.raises(NoNameServer, match="has not named any yet"):
             await producer.queues("orders")
         address_page.text = cluster.name_server
-        names = producer._outbox.usable().instance.names
+        names = producer._accumulator.usable().instance.names
         await eventually(lambda: names.addresses)
         await producer.send(Message("orders", b"x"))
 

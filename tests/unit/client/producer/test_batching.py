@@ -7,15 +7,14 @@ import pytest
 
 from roquet.client.errors import NotYetSafe, SendFailed, SendUnknown
 from roquet.client.producer.batching import (
-    GATHERED_COUNT_MAX,
     GATHERED_SIZE_MAX,
-    Gatherer,
+    Batcher,
     cut_to_size,
     size_of,
 )
-from roquet.client.producer.outgoing import Ready
+from roquet.client.producer.outgoing import GATHERED_COUNT_MAX, Ready
+from roquet.client.producer.queue_choice import ANYWHERE, Target
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import ANYWHERE, Target
 from roquet.client.queue_ref import QueueRef
 from roquet.net.service import Services
 from roquet.protocol.messages.message import Message
@@ -64,8 +63,8 @@ async def services() -> AsyncIterator[Services]:
         yield services
 
 
-def gatherer(line: Line, services: Services, linger_s: float = NEVER_S) -> Gatherer:
-    return Gatherer(line.send, services, linger_s, 1 << 30)
+def new_batcher(line: Line, services: Services, linger_s: float = NEVER_S) -> Batcher:
+    return Batcher(line.send, services, linger_s, 1 << 30)
 
 
 def test_messages_are_cut_where_they_do_not_fit_any_more() -> None:
@@ -79,8 +78,8 @@ def test_messages_are_cut_where_they_do_not_fit_any_more() -> None:
 async def test_messages_leave_together_when_they_have_waited(
     line: Line, services: Services
 ) -> None:
-    gathering = gatherer(line, services, 0.01)
-    outcomes = [gathering.add(ready(number), ANYWHERE, 10.0 - number) for number in range(3)]
+    batcher = new_batcher(line, services, 0.01)
+    outcomes = [batcher.add(ready(number), ANYWHERE, 10.0 - number) for number in range(3)]
     assert not line.sent
     line.may_answer.set()
     assert [(await outcome).message_id for outcome in outcomes] == ["0", "1", "2"]
@@ -89,23 +88,23 @@ async def test_messages_leave_together_when_they_have_waited(
 
 
 async def test_a_full_request_leaves_at_once(line: Line, services: Services) -> None:
-    gathering = gatherer(line, services)
+    batcher = new_batcher(line, services)
     for number in range(GATHERED_COUNT_MAX + 1):
-        gathering.add(ready(number), ANYWHERE, 0)
+        batcher.add(ready(number), ANYWHERE, 0)
     await eventually(lambda: line.sent)
     assert [len(each) for each in line.sent] == [GATHERED_COUNT_MAX]
-    gathering.add(ready(size=GATHERED_SIZE_MAX), ANYWHERE, 0)
+    batcher.add(ready(size=GATHERED_SIZE_MAX), ANYWHERE, 0)
     await eventually(lambda: len(line.sent) == 2)
     assert line.sent[1] == [str(GATHERED_COUNT_MAX)]
     line.may_answer.set()
 
 
 async def test_topics_and_places_do_not_mix(line: Line, services: Services) -> None:
-    gathering = gatherer(line, services)
-    gathering.add(ready(1), ANYWHERE, 0)
-    gathering.add(ready(2, topic="u"), ANYWHERE, 0)
-    gathering.add(ready(3), Target(QUEUE), 0)
-    gathering.flush()
+    batcher = new_batcher(line, services)
+    batcher.add(ready(1), ANYWHERE, 0)
+    batcher.add(ready(2, topic="u"), ANYWHERE, 0)
+    batcher.add(ready(3), Target(QUEUE), 0)
+    batcher.flush()
     await eventually(lambda: len(line.sent) == 3)
     assert sorted(line.sent) == [["1"], ["2"], ["3"]]
     line.may_answer.set()
@@ -114,10 +113,10 @@ async def test_topics_and_places_do_not_mix(line: Line, services: Services) -> N
 async def test_requests_to_one_queue_do_not_overtake_each_other(
     line: Line, services: Services
 ) -> None:
-    gathering = gatherer(line, services)
+    batcher = new_batcher(line, services)
     for number in range(2):
-        last = gathering.add(ready(number), Target(QUEUE), 0)
-        gathering.flush()
+        last = batcher.add(ready(number), Target(QUEUE), 0)
+        batcher.flush()
     await eventually(lambda: line.sent)
     await asyncio.sleep(0)
     assert line.sent == [["0"]]
@@ -127,10 +126,10 @@ async def test_requests_to_one_queue_do_not_overtake_each_other(
 
 
 async def test_every_message_learns_of_a_failure(line: Line, services: Services) -> None:
-    gathering = gatherer(line, services)
+    batcher = new_batcher(line, services)
     line.error = SendFailed("t", "no")
-    outcomes = [gathering.add(ready(number), ANYWHERE, 0) for number in range(2)]
-    gathering.flush()
+    outcomes = [batcher.add(ready(number), ANYWHERE, 0) for number in range(2)]
+    batcher.flush()
     line.may_answer.set()
     for outcome in outcomes:
         with pytest.raises(SendFailed, match="no"):
@@ -140,10 +139,10 @@ async def test_every_message_learns_of_a_failure(line: Line, services: Services)
 async def test_every_message_learns_where_it_is_not_safe_yet(
     line: Line, services: Services
 ) -> None:
-    gathering = gatherer(line, services)
+    batcher = new_batcher(line, services)
     line.error = NotYetSafe("t", "slow disk", receipts([ready(0), ready(1)]))
-    outcomes = [gathering.add(ready(number), ANYWHERE, 0) for number in range(2)]
-    gathering.flush()
+    outcomes = [batcher.add(ready(number), ANYWHERE, 0) for number in range(2)]
+    batcher.flush()
     line.may_answer.set()
     for number, outcome in enumerate(outcomes):
         with pytest.raises(NotYetSafe) as failure:
@@ -153,18 +152,18 @@ async def test_every_message_learns_where_it_is_not_safe_yet(
 
 async def test_who_waits_when_everything_ends_is_told(line: Line) -> None:
     async with Services("test") as services:
-        gathering = gatherer(line, services)
-        outcome = gathering.add(ready(), ANYWHERE, 0)
-        gathering.flush()
+        batcher = new_batcher(line, services)
+        outcome = batcher.add(ready(), ANYWHERE, 0)
+        batcher.flush()
         await eventually(lambda: line.sent)
     with pytest.raises(SendUnknown, match="closed meanwhile"):
         await outcome
 
 
 async def test_who_has_given_up_is_not_told(line: Line, services: Services) -> None:
-    gathering = gatherer(line, services)
-    outcomes = [gathering.add(ready(number), ANYWHERE, 0) for number in range(2)]
-    gathering.flush()
+    batcher = new_batcher(line, services)
+    outcomes = [batcher.add(ready(number), ANYWHERE, 0) for number in range(2)]
+    batcher.flush()
     outcomes[0].cancel()
     line.may_answer.set()
     assert (await outcomes[1]).message_id == "1"

@@ -22,7 +22,7 @@ from roquet.client.errors import (
     SomeFailed,
     UsedAfterFork,
 )
-from roquet.client.producer.sending import judged
+from roquet.client.producer.sender import judged
 from roquet.net.errors import BadAddress, CallTimedOut, ConnectFailed
 from roquet.protocol.acl_signature import has_valid_signature
 from roquet.protocol.codes import ResponseCode
@@ -445,7 +445,7 @@ async def test_with_the_fast_port_messages_go_two_ports_below(cluster: LiveClust
             await sending.send(Message(TOPIC, b"%d" % number))
         await sending.send_oneway(Message(TOPIC, b"2"))
         await eventually(lambda: len(cluster.all_stored(TOPIC)) == 3)
-        peers = sending._outbox.usable().instance.peers
+        peers = sending._accumulator.usable().instance.peers
         port = cluster.brokers["broker-a"].config.listen_port
         assert peers.open_connection(f"127.0.0.1:{port - 2}") is not None
 

@@ -13,8 +13,7 @@ from roquet import Message
 from roquet.client.blocking.transactions import TransactionProducer
 from roquet.client.errors import BadArgument, NotOpen, SendFailed
 from roquet.client.hooks import SendHook, TransactionEnd, TransactionState
-from roquet.client.producer.transaction_ends import Check
-from roquet.client.producer.transaction_producer import AsyncTransactionProducer, Transaction
+from roquet.client.producer.transaction_producer import AsyncTransactionProducer, Check, Transaction
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import Property

@@ -10,8 +10,8 @@ from roquet.client.errors import BadArgument, SendFailed
 from roquet.client.hooks import ConsumeOutcome, Consuming
 from roquet.client.moments import utc
 from roquet.client.producer.outgoing import Ready
+from roquet.client.producer.queue_choice import Target
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.sending import Target
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.client.trace.records import (
     EndTransactionRecord,

@@ -1,15 +1,14 @@
-"""One request after the other until a broker has the message, or the time is up.
+"""Attempts, one after the other, until a broker has the message or the time is up.
 
-What is sent is made in `outgoing.py`, where to is decided in `queue_choice.py`; here is the loop
-around them, with hooks at both ends, and the judgement of what became of the message.
+The request is made in `outgoing.py`, the queue is chosen in `queue_choice.py`. Here is the loop
+around them, with hooks at both ends, and the judgement of what became of the message. The first
+attempt is made in `fast_send.py` where nothing is left to decide.
 """
 
 import asyncio
-import random
-from collections import defaultdict
 from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 from roquet.client.cluster.fast_port import fast_address
 from roquet.client.cluster.instance import ClientInstance
@@ -29,31 +28,28 @@ from roquet.client.errors import (
 )
 from roquet.client.hooks import SendHook, Sending, SendMode
 from roquet.client.names import wrapped
-from roquet.client.producer.each_ready import stored_receipts
-from roquet.client.producer.first_attempts import FirstAttempt, FirstAttempts
+from roquet.client.producer.fast_batches import stored_receipts
+from roquet.client.producer.fast_send import FastSends, FirstAttempt, SendTemplates
 from roquet.client.producer.outgoing import Outgoing, header_of
 from roquet.client.producer.queue_choice import (
     AttemptFailed,
-    FaultTable,
-    OrderKey,
+    QueueRounds,
     RetryRules,
+    Target,
     is_worth_retrying,
     pause_before,
-    pick_queue,
     queue_of_key,
 )
-from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.statistics import ProducerStatistics
-from roquet.client.producer.watching import SendWatch
+from roquet.client.producer.receipt import ProducerStatistics, SendReceipt
+from roquet.client.producer.send_hooks import HookCalls
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
 from roquet.net.errors import CallTimedOut, ConnectFailed, ConnectionLost, NetError
-from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import header_reader
 from roquet.protocol.headers.messages import SendMessageReplyHeader
-from roquet.protocol.prepared.send_request import SendTemplate
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # Stored by the master, but not as safely as it promises.
@@ -65,20 +61,6 @@ _NOT_YET_SAFE: Final = {
 _ID_SEPARATOR: Final = ","
 
 _read_reply = header_reader(SendMessageReplyHeader)
-
-
-class Target(NamedTuple):
-    """Where the caller wants a message: in one queue, with others of its key, or anywhere."""
-
-    queue: QueueRef | None = None
-    order_key: OrderKey | None = None
-
-    @property
-    def is_fixed(self) -> bool:
-        return self.queue is not None or self.order_key is not None
-
-
-ANYWHERE: Final = Target()
 
 
 @final
@@ -97,19 +79,16 @@ class Sender:
         self._instance = instance
         self._clock = clock
         self._statistics = statistics
-        self._watch = SendWatch(config, instance, clock, hooks) if hooks else None
+        self._hook_calls = HookCalls(config, instance, clock, hooks) if hooks else None
         self._retry_rules = RetryRules(frozenset(config.retry_codes), config.retry_not_safe)
         self._new_topic = NewTopic(config.template_topic, config.new_topic_queue_count)
-        self._faults = FaultTable() if config.avoid_slow_brokers else None
-        # Each topic has its own round. Where it begins is left to chance, or all producers would
-        # begin at one broker.
-        self._turns: defaultdict[str, int] = defaultdict(lambda: random.getrandbits(30))
-        # A producer that is watched, signs or keeps away from brokers has more to do.
-        is_plain = not (hooks or config.avoid_slow_brokers or instance.requests.is_signed)
-        self.first_attempts = (
-            FirstAttempts(config, instance, clock, self._turns) if is_plain else None
+        self._rounds = QueueRounds(clock, avoid_slow_brokers=config.avoid_slow_brokers)
+        self._templates = SendTemplates(config)
+        # A producer with hooks, signatures or brokers to avoid has more to do in each attempt.
+        is_fast = not (hooks or config.avoid_slow_brokers or instance.requests.is_signed)
+        self.fast_sends = (
+            FastSends(config, instance, clock, self._rounds, self._templates) if is_fast else None
         )
-        self._templates: dict[tuple[QueueRef, RequestCode], SendTemplate] = {}
         self._loop = asyncio.get_running_loop()
 
     def send(
@@ -123,8 +102,8 @@ class Sender:
 
         `first` is an attempt that was made already, and has ended.
         """
-        if self._watch is not None:
-            return self._send_watched(self._watch, outgoing, target, deadline_s)
+        if self._hook_calls is not None:
+            return self._send_with_hooks(self._hook_calls, outgoing, target, deadline_s)
         return self._send(outgoing, target, deadline_s, first)
 
     def note_stored(self, size: int) -> None:
@@ -134,10 +113,10 @@ class Sender:
 
     async def send_oneway(self, outgoing: Outgoing, target: Target, deadline_s: float) -> None:
         """Returns when the message is on its way. Raises SendFailed when it is not."""
-        if self._watch is None:
+        if self._hook_calls is None:
             await self._send_oneway(outgoing, target, deadline_s)
             return
-        with self._watch.sending(outgoing) as sending:
+        with self._hook_calls.sending(outgoing) as sending:
             await self._send_oneway(outgoing, target, deadline_s, sending)
 
     async def resolved(self, topic: str, target: Target, deadline_s: float) -> Target:
@@ -151,10 +130,10 @@ class Sender:
             raise
         return Target(queue_of_key(route.queues, target.order_key))
 
-    async def _send_watched(
-        self, watch: SendWatch, outgoing: Outgoing, target: Target, deadline_s: float
+    async def _send_with_hooks(
+        self, hook_calls: HookCalls, outgoing: Outgoing, target: Target, deadline_s: float
     ) -> Sequence[SendReceipt]:
-        with watch.sending(outgoing) as sending:
+        with hook_calls.sending(outgoing) as sending:
             sending.receipts = await self._send(outgoing, target, deadline_s, sending=sending)
         return sending.receipts
 
@@ -201,11 +180,11 @@ class Sender:
             except (NetError, RequestRefused, NotYetSafe) as error:
                 failed_broker = first.queue.broker_name
                 self._note_failure(error, errors, outgoing)
-        # A queue that was chosen for its order gets the message once: who knows what came between.
+        # A queue that was chosen for its order gets the message once: others may have come between.
         attempt_count = 1 if target.is_fixed else 1 + self._config.retry_count
         while len(errors) < attempt_count and (not errors or self._is_worth_retrying(errors[-1])):
             attempt = len(errors)
-            # Only the first look can fail: what is known stays known.
+            # Only the first lookup can fail: a known route stays known.
             route = self._instance.routes.known(outgoing.wire_topic) or await self._route(
                 outgoing.topic, outgoing.wire_topic, deadline_s
             )
@@ -220,17 +199,17 @@ class Sender:
                 if sending is None:
                     return await self._attempt(outgoing, queue, route, deadline_s)
                 number = attempt + 1
-                return await self._attempt_watched(
+                return await self._attempt_with_hooks(
                     sending, number, outgoing, queue, route, deadline_s
                 )
             except (NetError, RequestRefused, NoTimers, NotYetSafe) as error:
                 failed_broker = queue.broker_name
                 self._note_failure(error, errors, outgoing)
-        verdict = judged(outgoing.topic, errors)
-        if isinstance(verdict, SendRefused) and self._is_missing(outgoing.wire_topic, target.queue):
+        failure = judged(outgoing.topic, errors)
+        if isinstance(failure, SendRefused) and self._is_missing(outgoing.wire_topic, target.queue):
             # Brokers have no code of their own for that.
-            raise SendImpossible(outgoing.topic, verdict.reason)
-        raise verdict
+            raise SendImpossible(outgoing.topic, failure.reason)
+        raise failure
 
     def _is_missing(self, wire_topic: str, queue: QueueRef | None) -> bool:
         """Whether the queue that the caller wants is none that the topic is known to have."""
@@ -267,16 +246,16 @@ class Sender:
                 timeout_s,
                 outgoing.body,
             )
-            if sending is None or self._watch is None:
+            if sending is None or self._hook_calls is None:
                 await call()
             else:
-                with self._watch.attempt(sending, 1, queue, address, SendMode.ONEWAY):
+                with self._hook_calls.attempt(sending, 1, queue, address, SendMode.ONEWAY):
                     await call()
         except NetError as error:
             self._instance.routes.renew_soon(outgoing.wire_topic)
             raise SendFailed(outgoing.topic, str(error)) from error
 
-    async def _attempt_watched(
+    async def _attempt_with_hooks(
         self,
         sending: Sending,
         number: int,
@@ -285,9 +264,11 @@ class Sender:
         route: Route,
         deadline_s: float,
     ) -> Sequence[SendReceipt]:
-        assert self._watch is not None
+        assert self._hook_calls is not None
         address = self._send_address(_master(route, queue))
-        with self._watch.attempt(sending, number, queue, address, SendMode.ANSWERED) as attempt:
+        with self._hook_calls.attempt(
+            sending, number, queue, address, SendMode.ANSWERED
+        ) as attempt:
             attempt.receipts = await self._attempt(outgoing, queue, route, deadline_s)
         return attempt.receipts
 
@@ -306,11 +287,10 @@ class Sender:
             reply = await self._call(outgoing, queue, address, deadline_s)
             receipts = receipts_of(outgoing, queue, address, reply)
         except (NetError, RequestRefused):
-            if self._faults is not None:
-                self._note(self._faults, queue, begin_s, has_failed=True)
+            self._note_latency(queue, begin_s, has_failed=True)
             raise
-        if self._faults is not None:
-            self._note(self._faults, queue, begin_s, has_failed=False)
+        if self._config.avoid_slow_brokers:
+            self._note_latency(queue, begin_s, has_failed=False)
         return receipts
 
     def _send_address(self, master: str) -> str:
@@ -329,7 +309,7 @@ class Sender:
             header = header_of(outgoing, queue, self._config, now_ms)
             return requests.call(address, outgoing.code, header, timeout_s, outgoing.body)
         frame_of = partial(
-            self._template(outgoing, queue).fill,
+            self._templates.of(outgoing, queue).fill,
             now_ms,
             outgoing.properties,
             outgoing.body,
@@ -337,14 +317,6 @@ class Sender:
             outgoing.sys_flag,
         )
         return connection.call_by(outgoing.code, frame_of, timeout_s)
-
-    def _template(self, outgoing: Outgoing, queue: QueueRef) -> SendTemplate:
-        key = queue, outgoing.code
-        template = self._templates.get(key)
-        if template is None:
-            header = header_of(outgoing, queue, self._config, 0)
-            template = self._templates[key] = SendTemplate(outgoing.code, header)
-        return template
 
     async def _route(self, topic: str, wire_topic: str, deadline_s: float) -> Route:
         try:
@@ -361,18 +333,11 @@ class Sender:
             return target.queue
         if target.order_key is not None:
             return queue_of_key(route.queues, target.order_key)
-        topic = route.queues[0].topic
-        turn = self._turns[topic] = self._turns[topic] + 1
-        if self._faults is not None:
-            return self._faults.pick(route.queues, turn, self._clock.monotonic_s())
-        return pick_queue(route.queues, turn, failed_broker)
+        return self._rounds.next(route.queues, failed_broker)
 
-    def _note(
-        self, faults: FaultTable, queue: QueueRef, begin_s: float, *, has_failed: bool
-    ) -> None:
-        latency_ms = (self._loop.time() - begin_s) * 1000
-        now_s = self._clock.monotonic_s()
-        faults.note(queue.broker_name, latency_ms, now_s, has_failed=has_failed)
+    def _note_latency(self, queue: QueueRef, begin_s: float, *, has_failed: bool) -> None:
+        latency_s = self._loop.time() - begin_s
+        self._rounds.note(queue.broker_name, latency_s, has_failed=has_failed)
 
     async def _check_timers(self, address: str, deadline_s: float) -> None:
         timeout_s = deadline_s - self._loop.time()

@@ -8,7 +8,7 @@ import pytest
 from roquet import AsyncProducer, Message
 from roquet.client.errors import NotYetSafe, SendRefused, SendUnknown
 from roquet.client.names import wrapped
-from roquet.client.producer.first_attempts import FirstAttempts
+from roquet.client.producer.fast_send import FastSends
 from roquet.protocol.codes import ResponseCode
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -37,22 +37,22 @@ async def connect(sending: AsyncProducer, topic: str = TOPIC) -> None:
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each send could begin at once."""
+def started(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each send could start at once."""
     seen: list[bool] = []
-    begin = FirstAttempts.begin
+    start = FastSends.start
 
-    def watched(self: FirstAttempts, *arguments: Any) -> Any:
-        attempt = begin(self, *arguments)
+    def watched(self: FastSends, *arguments: Any) -> Any:
+        attempt = start(self, *arguments)
         seen.append(attempt is not None)
         return attempt
 
-    monkeypatch.setattr(FirstAttempts, "begin", watched)
+    monkeypatch.setattr(FastSends, "start", watched)
     return seen
 
 
-async def test_a_plain_message_is_stored_by_its_first_attempt(
-    cluster: LiveCluster, begun: list[bool]
+async def test_a_message_is_stored_by_its_first_attempt(
+    cluster: LiveCluster, started: list[bool]
 ) -> None:
     async with producer(cluster) as sending:
         await connect(sending)
@@ -66,31 +66,31 @@ async def test_a_plain_message_is_stored_by_its_first_attempt(
             )
             assert (stored.message_id, stored.offset_id) == (receipt.message_id, receipt.offset_id)
         assert (sending.statistics().stored_count, sending.statistics().in_flight_count) == (6, 0)
-    assert begun == [True, True]
+    assert started == [True, True]
 
 
-async def test_what_has_to_be_compressed_takes_the_ordinary_way(
-    cluster: LiveCluster, begun: list[bool]
+async def test_what_has_to_be_compressed_is_left_to_the_sender(
+    cluster: LiveCluster, started: list[bool]
 ) -> None:
     async with producer(cluster) as sending:
         await connect(sending)
         receipt = await sending.send(Message(TOPIC, b"x" * 5000))
     stored = cluster.stored(TOPIC, receipt.queue.queue_id)[receipt.queue_offset]
     assert len(stored.body) < 5000 == len(stored.decompressed_body())
-    assert begun == [False]
+    assert started == [False]
 
 
-async def test_a_namespace_is_no_obstacle(cluster: LiveCluster, begun: list[bool]) -> None:
+async def test_a_namespace_is_no_obstacle(cluster: LiveCluster, started: list[bool]) -> None:
     async with producer(cluster, namespace="ns") as sending:
         await sending.send(Message(TOPIC, b"makes the topic"))
         receipt = await sending.send(Message(TOPIC, b"x"))
     assert receipt.queue.topic == TOPIC
     assert len(cluster.all_stored(wrapped("ns", TOPIC))) == 2
-    assert begun == [False, True]
+    assert started == [False, True]
 
 
 async def test_a_refused_first_attempt_is_followed_by_one_elsewhere(
-    scripted: ScriptedCluster, begun: list[bool]
+    scripted: ScriptedCluster, started: list[bool]
 ) -> None:
     async with producer(scripted) as sending:
         await connect(sending)
@@ -98,7 +98,7 @@ async def test_a_refused_first_attempt_is_followed_by_one_elsewhere(
             broker.script = in_turn(refuse(ResponseCode.SYSTEM_BUSY), accept)
         await sending.send(Message(TOPIC, b"x"), timeout_s=PATIENT_S)
         assert sending.statistics().retry_count in {1, 2}
-    assert begun == [True]
+    assert started == [True]
 
 
 async def test_a_first_attempt_counts_as_one_of_all(scripted: ScriptedCluster) -> None:
@@ -148,7 +148,7 @@ async def test_a_reply_of_not_yet_safe_is_an_error_with_its_receipt(
         assert len(caught.value.receipts) == 1
 
 
-async def test_who_gives_up_leaves_nothing_behind(scripted: ScriptedCluster) -> None:
+async def test_a_cancelled_send_leaves_the_window(scripted: ScriptedCluster) -> None:
     async with producer(scripted) as sending:
         await connect(sending)
         for broker in scripted.brokers:

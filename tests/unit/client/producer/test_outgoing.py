@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roquet.client.errors import BadArgument
-from roquet.client.producer.delay import Delay, delay_properties
+from roquet.client.producer.outgoing import Delay, delay_properties
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

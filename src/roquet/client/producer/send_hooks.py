@@ -1,4 +1,4 @@
-"""Hooks see what is sent: the send as a whole, and each request that it takes."""
+"""Calls the hooks of a producer: around each send, and around each request that it takes."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ from roquet.errors import RoquetError
 
 
 @final
-class SendWatch:
-    """Tells the hooks of one producer."""
+class HookCalls:
+    """Of one producer."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SendWatch:
                 sending.receipts = error.receipts
             raise
         except asyncio.CancelledError:
-            sending.error = SendUnknown(outgoing.topic, "its sender gave up")
+            sending.error = SendUnknown(outgoing.topic, "its sender was cancelled")
             raise
         finally:
             sending.duration_s = self._loop.time() - begin_s
@@ -84,7 +84,7 @@ class SendWatch:
                 attempt.receipts = error.receipts
             raise
         except asyncio.CancelledError:
-            attempt.error = SendUnknown(sending.topic, "its sender gave up")
+            attempt.error = SendUnknown(sending.topic, "its sender was cancelled")
             raise
         finally:
             attempt.duration_s = self._loop.time() - begin_s

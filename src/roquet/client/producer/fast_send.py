@@ -1,11 +1,10 @@
 """The first attempt of a message that goes as it is to any queue: nothing is left to decide.
 
 It is made at once, if the route is known and the connection open, without all that only retries,
-hooks and signatures need. Whatever it ends in but "stored" is judged in `sending.py`, which tries
-again if that is worth it.
+hooks and signatures need. Whatever it ends in but "stored" is judged in `sender.py`, which retries
+if that is worth it. Both make the same frames: they share the templates and the rounds of queues.
 """
 
-from collections import defaultdict
 from functools import partial
 from typing import Final, final
 
@@ -17,8 +16,14 @@ from roquet.client.cluster.routes import Route
 from roquet.client.config import ProducerConfig
 from roquet.client.hooks import MessageKind
 from roquet.client.names import wrapped
-from roquet.client.producer.outgoing import Ready, header_of, is_compressed, outgoing_of
-from roquet.client.producer.queue_choice import pick_queue
+from roquet.client.producer.outgoing import (
+    Outgoing,
+    Ready,
+    header_of,
+    is_compressed,
+    outgoing_of,
+)
+from roquet.client.producer.queue_choice import QueueRounds
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
@@ -39,7 +44,24 @@ _NORMAL: Final = MessageKind.NORMAL
 _read_reply = header_reader(SendMessageReplyHeader)
 
 
-class _Way(msgspec.Struct):
+@final
+class SendTemplates:
+    """The requests of one producer, prepared for each queue and kind of request."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+        self._templates: dict[tuple[QueueRef, RequestCode], SendTemplate] = {}
+
+    def of(self, outgoing: Outgoing, queue: QueueRef) -> SendTemplate:
+        key = queue, outgoing.code
+        template = self._templates.get(key)
+        if template is None:
+            header = header_of(outgoing, queue, self._config, 0)
+            template = self._templates[key] = SendTemplate(outgoing.code, header)
+        return template
+
+
+class _QueuePath(msgspec.Struct):
     """To one queue. `queue` has the topic as the caller knows it."""
 
     queue: QueueRef
@@ -47,12 +69,12 @@ class _Way(msgspec.Struct):
     template: SendTemplate
 
 
-class _Ways(msgspec.Struct):
+class _TopicPaths(msgspec.Struct):
     """To the queues of one topic, as far as they were used, as long as the route is the same."""
 
     route: Route
     wire_topic: str
-    by_queue: dict[QueueRef, _Way]
+    by_queue: dict[QueueRef, _QueuePath]
 
 
 class FirstAttempt(msgspec.Struct):
@@ -72,24 +94,26 @@ class FirstAttempt(msgspec.Struct):
 
 
 @final
-class FirstAttempts:
-    """`turns` are the rounds of the queues, by topic, which all attempts go on with."""
+class FastSends:
+    """Starts first attempts. `rounds` and `templates` are those of the sender."""
 
     def __init__(
         self,
         config: ProducerConfig,
         instance: ClientInstance,
         clock: Clock,
-        turns: defaultdict[str, int],
+        rounds: QueueRounds,
+        templates: SendTemplates,
     ) -> None:
         self._config = config
         self._routes = instance.routes
         self._peers = instance.peers
         self._clock = clock
-        self._turns = turns
-        self._ways: dict[str, _Ways] = {}
+        self._rounds = rounds
+        self._templates = templates
+        self._paths: dict[str, _TopicPaths] = {}
 
-    def begin(self, ready: Ready, timeout_s: float, now_s: float) -> FirstAttempt | None:
+    def start(self, ready: Ready, timeout_s: float, now_s: float) -> FirstAttempt | None:
         """None if there is more to do than to send it; then nothing was done."""
         message = ready.message
         if (
@@ -99,47 +123,45 @@ class FirstAttempts:
             or is_compressed(message, self._config)
         ):
             return None
-        ways = self._ways.get(message.topic)
-        if ways is None or self._routes.known(ways.wire_topic) is not ways.route:
-            ways = self._new_ways(message.topic)
-            if ways is None:
+        paths = self._paths.get(message.topic)
+        if paths is None or self._routes.known(paths.wire_topic) is not paths.route:
+            paths = self._new_paths(message.topic)
+            if paths is None:
                 return None
-        turn = self._turns[ways.wire_topic] + 1
-        queue = pick_queue(ways.route.queues, turn, None)
-        way = ways.by_queue.get(queue) or self._new_way(ways, queue, ready)
-        connection = None if way is None else self._peers.open_connection(way.address)
-        if way is None or connection is None:
-            return None
-        if self._config.attempt_timeout_s is not None:
-            timeout_s = min(timeout_s, self._config.attempt_timeout_s)
-        fill = way.template.fill
-        now_ms = self._clock.now_ms()
-        frame_of = partial(fill, now_ms, ready.properties, message.body, message.flag, 0)
-        call = connection.begin_call(_SEND, frame_of, timeout_s, now_s)
-        if call is None:
-            return None
-        self._turns[ways.wire_topic] = turn
-        return FirstAttempt(way.queue, way.address, call, connection)
+        queues = paths.route.queues
+        queue = self._rounds.next(queues)
+        path = paths.by_queue.get(queue) or self._new_path(paths, queue, ready)
+        connection = None if path is None else self._peers.open_connection(path.address)
+        if path is not None and connection is not None:
+            if self._config.attempt_timeout_s is not None:
+                timeout_s = min(timeout_s, self._config.attempt_timeout_s)
+            fill = path.template.fill
+            now_ms = self._clock.now_ms()
+            frame_of = partial(fill, now_ms, ready.properties, message.body, message.flag, 0)
+            call = connection.begin_call(_SEND, frame_of, timeout_s, now_s)
+            if call is not None:
+                return FirstAttempt(path.queue, path.address, call, connection)
+        self._rounds.put_back(queues)
+        return None
 
-    def _new_ways(self, topic: str) -> _Ways | None:
+    def _new_paths(self, topic: str) -> _TopicPaths | None:
         wire_topic = wrapped(self._config.namespace, topic)
         route = self._routes.known(wire_topic)
         if route is None:
             return None
-        ways = self._ways[topic] = _Ways(route, wire_topic, {})
-        return ways
+        paths = self._paths[topic] = _TopicPaths(route, wire_topic, {})
+        return paths
 
-    def _new_way(self, ways: _Ways, queue: QueueRef, ready: Ready) -> _Way | None:
-        address = ways.route.masters.get(queue.broker_name)
+    def _new_path(self, paths: _TopicPaths, queue: QueueRef, ready: Ready) -> _QueuePath | None:
+        address = paths.route.masters.get(queue.broker_name)
         if address is None:
             return None
         if self._config.fast_port:
             address = fast_address(address)
-        header = header_of(outgoing_of(ready, self._config), queue, self._config, 0)
-        template = SendTemplate(RequestCode.SEND_MESSAGE_V2, header)
+        template = self._templates.of(outgoing_of(ready, self._config), queue)
         shown_queue = queue._replace(topic=ready.message.topic)
-        way = ways.by_queue[queue] = _Way(shown_queue, address, template)
-        return way
+        path = paths.by_queue[queue] = _QueuePath(shown_queue, address, template)
+        return path
 
 
 def first_receipt(ready: Ready, attempt: FirstAttempt, reply: Command) -> SendReceipt | None:
