@@ -1,7 +1,6 @@
-"""Format `rocketmq-store`, where Spark looks for formats: packages called `pyspark_...`.
+"""Format `rocketmq-store`, where Spark discovers formats: in packages called `pyspark_...`.
 
-One of them that cannot be imported hides those of everybody else, so where pyarrow is missing
-this one has nothing to offer and says why.
+One that cannot be imported hides all others, so without pyarrow this one is empty and logs why.
 """
 
 import logging
@@ -9,6 +8,6 @@ import logging
 try:
     from roquet.pipeline.data_sources import RocketmqStoreDataSource as DefaultSource
 except ImportError as missing:
-    logging.getLogger(__name__).warning("there is no format rocketmq-store: %s", missing)
+    logging.getLogger(__name__).warning("format rocketmq-store is not available: %s", missing)
 else:
     __all__ = ["DefaultSource"]

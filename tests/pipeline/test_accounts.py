@@ -118,7 +118,7 @@ def test_reasons_and_tries_are_read_where_a_client_wrote_them(spark: SparkSessio
     ]
     first, second = dead_letters(spark.createDataFrame(rows, schema)).collect()
     assert (first.group, first.reason, first.error, first.tries) == ("g", "no", "KeyError", 3)
-    assert (second.topic, second.reason, second.tries) == ("orders", "not said", 16)
+    assert (second.topic, second.reason, second.tries) == ("orders", "not recorded", 16)
 
 
 # The life of a message.
@@ -128,13 +128,13 @@ def test_a_message_that_was_tried_again_tells_its_life(command: JobCommands, sho
     message_id = shop.receipts[b"slow"].message_id
     report = command.json("story", "-n", shop.name_server, "--topic", ORDERS, "--id", message_id)
     told = [(event["what"], event["group"]) for event in report["events"]]
-    assert told[0] == ("made", None)
+    assert told[0] == ("created", None)
     assert ("sent", "shop") in told
     in_group = [what for what, group in told if group == "billing"]
     assert in_group == [
         "delivered to a listener",
         "not done",
-        "ready to be tried again",
+        "ready for retry",
         "delivered to a listener",
         "done",
     ]
@@ -147,7 +147,7 @@ def test_a_message_that_was_tried_again_tells_its_life(command: JobCommands, sho
 def test_a_dead_letter_is_found_by_its_key(command: JobCommands, shop: Shop) -> None:
     finished = command("story", "-n", shop.name_server, "--topic", ORDERS, "--key", "bad-1")
     assert finished.exit_code == 0, finished.stderr
-    assert "given up as a dead letter" in finished.stdout
+    assert "moved to the dead-letter queue" in finished.stdout
     assert shop.receipts[b"bad 1"].message_id in finished.stdout
 
 

@@ -23,7 +23,7 @@ from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.sink import transactions
 from roquet.pipeline.sink.requests import TaskId
 from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
-from roquet.pipeline.sink.transactions import answering_outlet
+from roquet.pipeline.sink.transactions import answering_producer
 from roquet.pipeline.sink.writers import BatchWriter, TaskAttempt, write_rows
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.apache_accounts import ACCESS_CONTROL, OPERATOR, USERS, write_accounts
@@ -214,8 +214,8 @@ def test_a_broker_that_asks_while_a_driver_commits_delivers_each_row_once(
     # What it was told twice is there twice by then.
     wait_until(lambda: place.message_count(topic) >= ASKED_ROW_COUNT)
     assert place.message_count(topic) == ASKED_ROW_COUNT
-    answering_outlet(options.cluster, options.group_id, str(tmp_path)).close()
-    answering_outlet.cache_clear()
+    answering_producer(options.cluster, options.group_id, str(tmp_path)).close()
+    answering_producer.cache_clear()
 
 
 def test_a_stream_is_exact_over_a_restart_and_tools_of_apache_see_its_progress(

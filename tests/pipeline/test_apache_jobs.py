@@ -200,7 +200,7 @@ def test_a_message_that_was_tried_again_tells_its_life(command: JobCommands, sho
     assert told == [
         "delivered to a listener",
         "not done",
-        "ready to be tried again",
+        "ready for retry",
         "delivered to a listener",
         "done",
     ]

@@ -129,9 +129,9 @@ def test_files_and_brokers_fill_a_lake_in_turns_and_joining_changes_no_message(
     _kill_while_it_joins(lake)
     soon = datetime.now(UTC) + timedelta(hours=2)
     assert found_by_arrow(lake) == sent
-    joined = compact(spark, CompactPlan(lake=lake, now=soon))
-    assert joined.is_complete
-    assert joined.lake_files == joined.hours == len(list(lake.glob("**/*.parquet")))
+    compacted = compact(spark, CompactPlan(lake=lake, now=soon))
+    assert compacted.is_complete
+    assert compacted.lake_files == compacted.hours == len(list(lake.glob("**/*.parquet")))
     assert compact(spark, CompactPlan(lake=lake, now=soon)).files_before == 0
     assert found_by_arrow(lake) == found_by_duckdb(lake) == found_by_spark(spark, lake) == sent
     assert shop.ingest(spark, lake).messages == 0
@@ -184,7 +184,7 @@ def test_what_a_task_finds_wrong_is_told_in_one_line_and_nothing_is_changed(
         entry_number = lake.state.entry_number
     paths = sorted((tmp_path / "lake").glob("topic=*/**/*.parquet"))
     paths[0].write_bytes(b"PAR1 and no more")
-    with pytest.raises(QueryFailed, match=r"hour=12 cannot be joined: [^\n]+$"):
+    with pytest.raises(QueryFailed, match=r"hour=12 cannot be compacted: [^\n]+$"):
         compact(spark, CompactPlan(lake=tmp_path / "lake", now=NOON + timedelta(days=1)))
     with Lake.open_existing(tmp_path / "lake") as lake:
         assert lake.state.entry_number == entry_number

@@ -153,7 +153,7 @@ def test_of_a_transaction_that_fails_nothing_can_be_read(
     topic = cluster.new_topic()
     frame = numbered(spark, topic).withColumn("body", F.expr("IF(int(body) = 2900, NULL, body)"))
     options = mode_options("transactional", tmp_path)
-    with pytest.raises(PySparkException, match="column 'body': it is null"):
+    with pytest.raises(PySparkException, match="column 'body': null"):
         write(frame, cluster, **options)
     assert read(spark, cluster, topic) == []
     with_workers(lambda: write(numbered(spark, topic, 10), cluster, **options))
@@ -201,7 +201,7 @@ def test_a_stream_whose_last_batch_is_replayed_writes_each_row_once(
         (lambda frame: frame.withColumn("delay", F.lit(5)), {}, "'delay' has to be an interval"),
         (lambda frame: frame.drop("topic"), {}, "neither a column 'topic' nor the option"),
         (lambda frame: frame, {"batchsiez": "1"}, "did you mean 'batchSize'"),
-        (lambda frame: frame, {"deliveryMode": "transactional"}, "needs a directory"),
+        (lambda frame: frame, {"deliveryMode": "transactional"}, "'transactionLog': required"),
     ],
 )
 def test_wrong_input_is_refused_before_anything_is_sent(

@@ -205,7 +205,7 @@ def test_sql_alone_is_enough(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"topik": "x"}, "option 'topik': there is no such option; did you mean 'topic'"),
+        ({"topik": "x"}, "option 'topik': unknown option; did you mean 'topic'"),
         ({"startingOffsets": "soon"}, "option 'startingOffsets': 'soon' is not earliest"),
         ({"tagExpression": "a", "sqlExpression": "b = 1"}, "give either this or 'sqlExpression'"),
     ],
@@ -290,7 +290,7 @@ def test_a_topic_that_was_made_again_is_noticed(
         admin.create_topic(topic, TopicSettings(read_queue_count=3, write_queue_count=3))
     for number in range(3):
         producer.send(Message(topic, b"new-%d" % number), queue=queue)
-    with pytest.raises(PySparkException, match="was deleted and made again"):
+    with pytest.raises(PySparkException, match="was deleted and created again"):
         run_available(stream(), tmp_path / "checkpoint")
     rows = run_available(stream(failOnDataLoss="false"), tmp_path / "checkpoint")
     assert [bytes(row.body) for batch in rows for row in batch] == [b"new-0", b"new-1", b"new-2"]

@@ -157,7 +157,7 @@ def test_sql_alone_finds_the_format_without_registering_it(
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"topic": "Other"}, "Other has no messages in .*; there are: TopicA"),
+        ({"topic": "Other"}, "Other has no messages in .*; topics: TopicA"),
         ({"topic": "TopicA", "splitsize": "many"}, "option 'splitSize': 'many' is not"),
         ({"topic": "TopicA", "splitSise": "1"}, "did you mean 'splitSize'"),
         ({"topic": "TopicA", "path": "/nowhere"}, "there is no commitlog in it"),

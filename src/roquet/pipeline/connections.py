@@ -13,6 +13,7 @@ from datetime import timedelta
 from threading import Lock
 from typing import Final, TypeVar
 
+from roquet.backoff import Backoff
 from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.reader import TopicReader
 from roquet.client.cluster.tls import TlsConfig
@@ -37,12 +38,12 @@ T = TypeVar("T")
 
 _PAUSE_S_FIRST: Final = 0.1
 _PAUSE_S_MAX: Final = 5.0
-# What servers and routes to them can do to a question.
+# Errors of servers and of routes to them.
 UNANSWERED: Final = (NoNameServer, RequestRefused, TopicNotFound, Unreachable)
 
 
 def topic_reader(cluster: ClusterOptions, group: str) -> TopicReader:
-    """Open, and shared by everybody in this process who asks with the same options."""
+    """An open reader, shared by all callers of this process with the same options."""
     with _opening:
         reader = _readers.get((cluster, group))
         if reader is None:
@@ -51,7 +52,7 @@ def topic_reader(cluster: ClusterOptions, group: str) -> TopicReader:
 
 
 def close_readers() -> None:
-    """Ends all connections; whoever asks again gets a new one."""
+    """Closes all readers; a later call of `topic_reader` opens a new one."""
     with _opening:
         readers = list(_readers.values())
         _readers.clear()
@@ -84,8 +85,8 @@ def tls_of(cluster: ClusterOptions) -> TlsConfig | bool:
 
 
 def cluster_admin(brokers: Mapping[str, str]) -> Admin:
-    """To be opened. `brokers` are options of format `rocketmq` that reach them. Raises BadOption,
-    and what the client raises.
+    """Not open yet. `brokers` are options of format `rocketmq`. Raises BadOption, and what the
+    client raises.
     """
     cluster = read_options(ClusterOptions, brokers)
     return Admin(
@@ -97,36 +98,34 @@ def cluster_admin(brokers: Mapping[str, str]) -> Admin:
     )
 
 
-def may_pass(error: ClientError, *, is_beginning: bool = False) -> bool:
-    """Whether the same question may be answered a little later.
+def may_pass(error: ClientError, *, is_starting: bool = False) -> bool:
+    """Whether the same request may succeed a little later.
 
-    A topic that is missing may be on its way back, with its broker or with what a name server knows
-    after a restart. Who has not begun yet has most likely misspelt it.
+    A missing topic may come back, with its broker or with the routes of a restarted name server.
+    When a query starts, the name is most likely misspelt.
     """
     match error:
         case RequestRefused():
-            return error.is_busy or (
-                error.code == ResponseCode.TOPIC_NOT_EXIST and not is_beginning
-            )
+            return error.is_busy or (error.code == ResponseCode.TOPIC_NOT_EXIST and not is_starting)
         case TopicNotFound():
-            return not (error.is_missing and is_beginning)
+            return not (error.is_missing and is_starting)
     return isinstance(error, UNANSWERED)
 
 
-def retried(ask: Callable[[], T], timeout: timedelta, *, is_beginning: bool = False) -> T:
-    """What `ask` returns, as soon as it does.
+def retried(ask: Callable[[], T], timeout: timedelta, *, is_starting: bool = False) -> T:
+    """What `ask` returns, retried until `timeout`.
 
-    Raises what it raised last when time is up, and at once what does not pass by itself.
+    Raises its last error when time is up, and at once one that a retry does not change.
     """
     deadline = time.monotonic() + timeout.total_seconds()
-    pause_s = _PAUSE_S_FIRST
+    backoff = Backoff(_PAUSE_S_FIRST, _PAUSE_S_MAX)
     while True:
         try:
             return ask()
         except UNANSWERED as error:
-            is_final = not may_pass(error, is_beginning=is_beginning)
+            is_final = not may_pass(error, is_starting=is_starting)
+            pause_s = backoff.next_s()
             if is_final or time.monotonic() + pause_s > deadline:
                 raise
-            log.warning("asked again in %.1f s: %s", pause_s, error)
+            log.warning("retrying in %.1f s: %s", pause_s, error)
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, _PAUSE_S_MAX)

@@ -44,7 +44,7 @@ _TYPES: Final[dict[pa.DataType, DataType]] = {
 class RocketmqDataSource(DataSource):
     """Topics of a cluster as DataFrames, and DataFrames as topics.
 
-    What reads and writes is loaded when it is asked for: Spark makes an object of this class in
+    Readers and writers are imported when they are used: Spark makes an object of this class in
     many short-lived processes.
     """
 
@@ -81,7 +81,9 @@ class RocketmqDataSource(DataSource):
 
         options = self._write_options(schema, overwrite=overwrite)
         if options.write_id is not None:
-            raise BadOption("writeId", "a stream has one of its own: leave it out")
+            raise BadOption(
+                "writeId", "not supported for a stream, which has its own: leave it out"
+            )
         return StreamWriter(options)
 
     def _write_options(self, schema: StructType, *, overwrite: bool) -> WriteOptions:
@@ -106,7 +108,7 @@ class RocketmqDataSource(DataSource):
 class RocketmqStoreDataSource(DataSource):
     """Store directories, ours and Apache's, as DataFrames.
 
-    What reads them is loaded when it is asked for: Spark makes an object of this class in many
+    The reader is imported when it is used: Spark makes an object of this class in many
     short-lived processes.
     """
 
@@ -135,7 +137,7 @@ def message_schema(form: PropertiesForm) -> StructType:
 
 
 def chosen_columns(schema: StructType, form: PropertiesForm) -> Sequence[str]:
-    """The names of the columns that are wanted. Raises BadSchema for what messages do not have."""
+    """The names of the requested columns. Raises BadSchema for those that messages do not have."""
     known = {field.name: field.dataType for field in message_schema(form).fields}
     for field in schema.fields:
         wanted = known.get(field.name)

@@ -1,4 +1,4 @@
-"""What can go wrong between Spark and RocketMQ.
+"""Errors between Spark and RocketMQ.
 
     RoquetError
       PipelineError
@@ -6,13 +6,13 @@
           UnknownOption     no option has this name
         BadSchema           columns that messages or lakes do not have, or that have another type
         DataLoss            messages that a query still needed are gone
-        DamagedStore        a store directory with damage in it, and a reader that minds
+        DamagedStore        a store directory with damage, read with onDamage=fail
         BadRow              a row that cannot become a message
-        NotAllEnded         messages of a committed batch that brokers still keep back
-        BadLake             a directory that is no lake of ours, or one that others wrote to
+        NotAllEnded         messages of a committed batch that are not delivered yet
+        BadLake             a directory that is not a lake, or that another program wrote to
 
-Spark shows the text of an error from its Python processes and little else, so each of them says
-in one line what is wrong and what to do.
+Spark shows little of an error from its Python processes but its text, so each text says in one
+line what is wrong and what to do.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from typing import Final
 
 from roquet.errors import RoquetError
 
-# Of many damages, as many are spelled out.
+# The number of damages in the text of an error.
 _DAMAGES_SHOWN: Final = 10
 
 
 class PipelineError(RoquetError):
-    """The root of what this room raises on purpose."""
+    """The root of what this package raises on purpose."""
 
 
 class BadOption(PipelineError):
@@ -42,7 +42,7 @@ class BadOption(PipelineError):
 class UnknownOption(BadOption):
     def __init__(self, name: str, suggestion: str | None) -> None:
         hint = f"; did you mean {suggestion!r}?" if suggestion else ""
-        super().__init__(name, f"there is no such option{hint}")
+        super().__init__(name, f"unknown option{hint}")
         self.suggestion = suggestion
 
     def __reduce__(self) -> tuple[type["BadOption"], tuple[str, str]]:
@@ -50,18 +50,18 @@ class UnknownOption(BadOption):
 
 
 class BadSchema(PipelineError):
-    """The columns that were asked for are not those of messages, or of a lake."""
+    """Requested columns that messages, or a lake, do not have."""
 
 
 class DataLoss(PipelineError):
-    """Messages between where a query is and where a queue begins, or a topic that is another one.
+    """Messages that a query still needed have expired, or their topic was created again.
 
-    `failOnDataLoss=false` goes on without them.
+    `failOnDataLoss=false` continues without them.
     """
 
     def __init__(self, losses: Sequence[str]) -> None:
         super().__init__(
-            f"{'; '.join(losses)}. What was lost cannot be read again: to go on without it,"
+            f"{'; '.join(losses)}. Lost messages cannot be read again: to continue without them,"
             " set failOnDataLoss to false"
         )
         self.losses = tuple(losses)
@@ -71,9 +71,9 @@ class DataLoss(PipelineError):
 
 
 class DamagedStore(PipelineError):
-    """Parts of a store directory that are no messages any more, and a query that minds.
+    """Damaged parts of a store directory.
 
-    `onDamage=skip` reads what is whole. `size` is that of the parts of the log, in bytes.
+    `onDamage=skip` reads the intact rest. `size` is that of the damaged parts of the log, in bytes.
     """
 
     def __init__(self, root: Path | str, damages: Sequence[str], size: int = 0) -> None:
@@ -82,7 +82,7 @@ class DamagedStore(PipelineError):
         more = f"; and {left} more" if left > 0 else ""
         counted = f"{len(damages)} damaged" + (f", {size} bytes of the log" if size else "")
         self.what = f"{root}: {counted}: {shown}{more}"
-        super().__init__(f"{self.what}. To read what is whole, set onDamage to skip")
+        super().__init__(f"{self.what}. To read the intact rest, set onDamage to skip")
         self.root = root
         self.damages = tuple(damages)
         self.size = size
@@ -96,12 +96,12 @@ class BadRow(PipelineError):
 
 
 class NotAllEnded(PipelineError):
-    """The batch is committed; brokers deliver the rest when they are told, or ask."""
+    """The batch is committed; brokers deliver the rest after their next transaction check."""
 
     def __init__(self, what: str, count: int, reason: str) -> None:
         super().__init__(
             f"{what} is committed, but {count} of its messages may not be delivered yet"
-            f" ({reason}): run it again to deliver them; nothing will be sent twice"
+            f" ({reason}): run it again to deliver them; nothing is sent twice"
         )
         self.what = what
         self.count = count
@@ -112,4 +112,4 @@ class NotAllEnded(PipelineError):
 
 
 class BadLake(PipelineError):
-    """The directory is no lake of ours, or not in the state that its log speaks of."""
+    """The directory is not a lake, or its files differ from its log."""

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple, TypeVar
 
 from roquet.client.queue_ref import QueueRef
 
-# As many messages are worth a task of their own.
+# The number of messages that is worth a task of its own.
 ROWS_PER_TASK: Final = 100_000
-# So is as much of a log, and more of it is not left to one task alone.
+# The bytes of a log that are worth a task, and the most that one task reads.
 SPLIT_SIZE_MIN: Final = 16 << 20
 SPLIT_SIZE_MAX: Final = 128 << 20
 
-# Python planners run apart from the JVM and are not told; options can say more.
+# Python planners run apart from the JVM and do not know its cores; options can ask for more.
 _CORES_MAX: Final = 64
 
 K = TypeVar("K")
@@ -35,7 +35,7 @@ class QueueRange(NamedTuple):
 
 
 def task_count(rows: int, *, least: int | None, most: int | None, cores: int) -> int:
-    """How many tasks read `rows` messages; `least` is asked for, `most` rows fit into one."""
+    """How many tasks read `rows` messages: at least `least`, with at most `most` rows each."""
     wanted = -(-rows // ROWS_PER_TASK)
     count = min(max(wanted, 1), max(least or 1, 2 * cores))
     count = max(count, least or 1)
@@ -45,22 +45,22 @@ def task_count(rows: int, *, least: int | None, most: int | None, cores: int) ->
 
 
 def even_split_size(size: int, cores: int) -> int:
-    """How much of a log of `size` bytes a task reads, so that all cores have as much to do."""
+    """How much of a log of `size` bytes a task reads, so that all cores are equally busy."""
     least = -(-size // SPLIT_SIZE_MAX) or 1
     count = -(-least // (2 * cores)) * 2 * cores
     return max(-(-size // count), SPLIT_SIZE_MIN)
 
 
-def dealt_out(ranges: Sequence[QueueRange], count: int) -> list[list[QueueRange]]:
-    """The ranges in `count` shares of nearly the same size, each range cut where need be.
+def split_evenly(ranges: Sequence[QueueRange], count: int) -> list[list[QueueRange]]:
+    """The ranges in `count` shares of nearly the same size, each range cut where necessary.
 
-    Ranges of one broker stay next to each other, so that a task talks to few of them.
+    Ranges of one broker stay next to each other, so that a task talks to few brokers.
     """
     waiting = [each for each in sorted(ranges, key=_by_broker) if each.row_count > 0]
     rows = sum(each.row_count for each in waiting)
     if not rows:
         return []
-    # Share i ends behind row rows * (i + 1) // count: nothing is lost to rounding.
+    # Share i ends after row rows * (i + 1) // count: nothing is lost to rounding.
     ends = [rows * (number + 1) // count for number in range(count)]
     shares: list[list[QueueRange]] = []
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
@@ -72,13 +72,13 @@ def dealt_out(ranges: Sequence[QueueRange], count: int) -> list[list[QueueRange]
 
 def _between(ranges: Sequence[QueueRange], start: int, end: int) -> Iterator[QueueRange]:
     """The part of the ranges, laid end to end, that lies between two row numbers."""
-    behind = 0
+    passed = 0
     for each in ranges:
-        first = max(start - behind, 0)
-        last = min(end - behind, each.row_count)
+        first = max(start - passed, 0)
+        last = min(end - passed, each.row_count)
         if first < last:
             yield QueueRange(each.queue, each.start + first, each.start + last)
-        behind += each.row_count
+        passed += each.row_count
 
 
 def _by_broker(each: QueueRange) -> tuple[str, str, int, int]:
@@ -86,22 +86,22 @@ def _by_broker(each: QueueRange) -> tuple[str, str, int, int]:
 
 
 def core_count() -> int:
-    """Of this machine, which in local mode is the cluster."""
+    """Cores of this machine, which in local mode is the cluster."""
     return min(len(os.sched_getaffinity(0)), _CORES_MAX)
 
 
 def admitted(backlog: Mapping[K, int], count_max: int) -> dict[K, int]:
     """How many messages of each queue to take, `count_max` in all, in proportion to its backlog.
 
-    A queue with a backlog gets at least one message while there is room, so that a small queue
-    is never starved by large ones.
+    A queue with a backlog gets at least one message while there is room, so that large queues
+    never starve a small one.
     """
     total = sum(backlog.values())
     if total <= count_max:
         return dict(backlog)
     shares = {queue: count * count_max // total for queue, count in backlog.items()}
     left = count_max - sum(shares.values())
-    # What rounding left over goes first to queues that got nothing, then to the largest.
+    # The remainder of rounding goes first to queues that got nothing, then to the largest.
     for queue in sorted(backlog, key=lambda each: (shares[each] > 0, -backlog[each])):
         if not left:
             break
@@ -112,5 +112,5 @@ def admitted(backlog: Mapping[K, int], count_max: int) -> dict[K, int]:
 
 
 def is_held_back(count: int, count_min: int | None, waited_s: float, delay_s_max: float) -> bool:
-    """Whether a batch waits for more messages: there are too few, and its time is not up."""
+    """Whether a batch waits for more messages: too few are there, and its time is not up."""
     return count_min is not None and count < count_min and waited_s < delay_s_max

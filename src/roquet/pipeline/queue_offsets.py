@@ -61,7 +61,7 @@ def read_flat_table(table: Mapping[str, Any]) -> dict[QueueRef, int]:
 
 
 def read_queue_lists(table: Mapping[str, Any]) -> frozenset[QueueRef]:
-    """What a person wrote, one queue at least. Raises ValueError with what is expected."""
+    """From an option, at least one queue. Raises ValueError with what is expected."""
     expected = '{"topic": {"broker": [0, 1]}}'
     found: set[QueueRef] = set()
     for topic, brokers in table.items():
@@ -77,7 +77,7 @@ def read_queue_lists(table: Mapping[str, Any]) -> frozenset[QueueRef]:
 
 
 def read_nested_table(table: Mapping[str, Any], least: int) -> dict[QueueRef, int]:
-    """What a person wrote. Raises ValueError with what is expected."""
+    """From an option. Raises ValueError with what is expected."""
     expected = '{"topic": {"broker": {"0": 23}}}'
     found: dict[QueueRef, int] = {}
     for topic, brokers in table.items():
@@ -101,27 +101,27 @@ def _is_queue_id(value: object) -> bool:
 
 class StreamOffset(NamedTuple):
     positions: Mapping[QueueRef, int]
-    begins: Mapping[QueueRef, int] = {}
+    starts: Mapping[QueueRef, int] = {}
     first_offsets: Mapping[QueueRef, int] = {}
     born_ms: Mapping[QueueRef, int] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """Keys in order: Spark takes two offsets for equal when their texts are."""
+        """Keys in order: Spark compares offsets by their texts."""
         return {
             "born": flat_table(self.born_ms),
             "first": flat_table(self.first_offsets),
-            "init": flat_table(self.begins),
+            "init": flat_table(self.starts),
             "q": flat_table(self.positions),
             "v": _VERSION,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises PipelineError for what is no offset of ours."""
+        """Raises PipelineError for an offset of another format or version."""
         if value.get("v") != _VERSION:
             raise PipelineError(
-                f"the checkpoint has an offset of version {value.get('v')!r}, and this is version"
-                f" {_VERSION}: it was written by another format or a newer Roquet"
+                f"the checkpoint has offsets of version {value.get('v')!r}, not {_VERSION}: another"
+                " format or a newer Roquet wrote it"
             )
         try:
             return cls(
@@ -131,7 +131,7 @@ class StreamOffset(NamedTuple):
                 read_flat_table(value.get("born", {})),
             )
         except (KeyError, ValueError, TypeError) as error:
-            raise PipelineError(f"the checkpoint has a damaged offset: {error}") from None
+            raise PipelineError(f"damaged offset in the checkpoint: {error}") from None
 
 
 def ranges_between(start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
@@ -140,9 +140,9 @@ def ranges_between(start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
         return []
     ranges = []
     for queue, position in end.positions.items():
-        begin = end.begins.get(queue)
-        if begin is None:
-            begin = start.positions[queue]
-        if begin < position:
-            ranges.append(QueueRange(queue, begin, position))
+        start_offset = end.starts.get(queue)
+        if start_offset is None:
+            start_offset = start.positions[queue]
+        if start_offset < position:
+            ranges.append(QueueRange(queue, start_offset, position))
     return ranges

@@ -31,7 +31,7 @@ from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.kinds import json_object, moment_ms
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.options.selection import TopicOptions
-from roquet.pipeline.queue_offsets import flat_table, read_nested_table
+from roquet.pipeline.queue_offsets import flat_table, queue_key, read_nested_table
 from roquet.pipeline.source.batch import pull_group
 from roquet.pipeline.source.positions import batch_ranges
 from roquet.protocol.messages.message import KEY_SEPARATOR
@@ -49,8 +49,8 @@ _hour_in = re.compile(r"/dt=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/").search
 class Selection:
     """`source` are options of format `rocketmq` by their names; of a lake, only those of topics.
 
-    `start` and `end` are about when messages were stored. `where` is Spark's SQL over the columns
-    of messages. `ends` pins it.
+    `start` and `end` are store times. `where` is Spark SQL over the columns of messages. `ends` are
+    the end offsets that pin it.
     """
 
     source: Mapping[str, str]
@@ -64,19 +64,19 @@ class Selection:
 
     @property
     def id(self) -> str:
-        """The same for the same messages. Who is asked for them, and how, does not matter."""
-        said = [
+        """The same for the same messages, whichever name server is asked, and how."""
+        parts = [
             {name: self.source[name] for name in _SELECTING if name in self.source},
             str(self.lake and self.lake.absolute()),
             [self.start, self.end, self.tags, self.where],
             sorted(self.keys),
             sorted((*queue, end) for queue, end in (self.ends or {}).items()),
         ]
-        return sha256(msgspec.json.encode(said)).hexdigest()[:_ID_SIZE]
+        return sha256(msgspec.json.encode(parts)).hexdigest()[:_ID_SIZE]
 
 
 def pinned(selection: Selection) -> Selection:
-    """The selection with an end for each queue, not behind one that it has already.
+    """The selection with an end offset for each queue, not after one that it has already.
 
     Asks brokers, or reads the log of the lake. Raises BadOption, BadLake, DataLoss, and what the
     client raises.
@@ -86,13 +86,13 @@ def pinned(selection: Selection) -> Selection:
     if selection.ends is not None:
         unknown = selection.ends.keys() - ends.keys()
         if unknown:
-            raise BadOption("endingOffsets", f"there is no queue {min(unknown)}")
+            raise BadOption("endingOffsets", f"no such queue: {queue_key(min(unknown))}")
         ends = {queue: min(end, ends[queue]) for queue, end in selection.ends.items()}
     return replace(selection, ends=ends)
 
 
 def reading_options(selection: Selection) -> dict[str, str]:
-    """Options of format `rocketmq` for a selection of topics, all but where it ends."""
+    """Options of format `rocketmq` for a selection of topics, all but its end."""
     options = dict(selection.source)
     if selection.start is not None:
         options["startingTimestamp"] = selection.start
@@ -105,17 +105,17 @@ def lake_settings(lake: Path) -> LakeSettings:
     """Raises BadLake if there is none."""
     settings = read_settings(lake)
     if settings is None:
-        raise BadLake(f"there is no lake in {lake}")
+        raise BadLake(f"no lake in {lake}")
     return settings
 
 
 def lake_state(lake: Path) -> LakeState:
-    """What its log says now. Raises BadLake."""
+    """The state by its log as it is now. Raises BadLake."""
     return PublishLog(lake).refresh()
 
 
 def chosen_topics(selection: Selection, there: set[str]) -> set[str]:
-    """Those of a lake that are meant; all of them if none is named. Raises BadOption."""
+    """The selected topics of a lake; all of them if none is named. Raises BadOption."""
     named = {name: selection.source[name] for name in _SELECTING if name in selection.source}
     if not named:
         return there
@@ -125,12 +125,12 @@ def chosen_topics(selection: Selection, there: set[str]) -> set[str]:
     unknown = set(options.named) - there
     if unknown:
         has = ", ".join(sorted(there)) or "none"
-        raise BadOption("topic", f"the lake has no {min(unknown)!r}; there are: {has}")
+        raise BadOption("topic", f"the lake has no topic {min(unknown)!r}; it has: {has}")
     return set(options.named)
 
 
 def tags_in(expression: str | None) -> tuple[str, ...]:
-    """Of `new || paid`; none if all are meant. Raises BadOption."""
+    """The tags of `new || paid`; none if all are selected. Raises BadOption."""
     try:
         return tuple(sorted(subscription_of(_ANY_TOPIC, expression).tags))
     except BadArgument as error:
@@ -138,7 +138,7 @@ def tags_in(expression: str | None) -> tuple[str, ...]:
 
 
 def ends_text(ends: Mapping[QueueRef, int]) -> str:
-    """As the option `endingOffsets` takes it."""
+    """As a value of the option `endingOffsets`."""
     table: dict[str, dict[str, dict[str, int]]] = {}
     for queue, end in sorted(ends.items()):
         brokers = table.setdefault(queue.topic, {})
@@ -172,7 +172,7 @@ def _lake_ends(selection: Selection) -> dict[QueueRef, int]:
 
 
 def selected(spark: SparkSession, selection: Selection) -> DataFrame:
-    """Raises BadOption and BadLake. What is read when is Spark's business."""
+    """Raises BadOption and BadLake."""
     if selection.lake is None:
         return _chosen(_topic_frame(spark, selection), selection)
     lake = selection.lake.absolute()
@@ -180,7 +180,7 @@ def selected(spark: SparkSession, selection: Selection) -> DataFrame:
 
 
 def quarantined(spark: SparkSession, selection: Selection) -> DataFrame:
-    """What a lake has of it beside itself, because it could not be decoded.
+    """The selected messages in the quarantine of a lake, which could not be decoded.
 
     Raises as `selected`.
     """
@@ -191,7 +191,7 @@ def quarantined(spark: SparkSession, selection: Selection) -> DataFrame:
 
 
 def _chosen(frame: DataFrame, selection: Selection) -> DataFrame:
-    """By what is not asked of whoever has the messages."""
+    """Applies the conditions that neither brokers nor the lake have applied."""
     if selection.ends is not None:
         ends = sql.from_json(
             sql.lit(msgspec.json.encode(flat_table(selection.ends)).decode()), "map<string,bigint>"
@@ -216,7 +216,7 @@ def _topic_frame(spark: SparkSession, selection: Selection) -> DataFrame:
 def _lake_frame(
     spark: SparkSession, selection: Selection, root: Path, files: Iterable[str]
 ) -> DataFrame:
-    """Of the files below `root` that the log lists now, not of what lies in the directory."""
+    """Of the files below `root` that the log lists now, whatever else is in the directory."""
     assert selection.lake is not None
     schema = message_schema(lake_settings(selection.lake).properties)
     start_ms, end_ms = _moment("start", selection.start), _moment("end", selection.end)
@@ -237,16 +237,16 @@ def _lake_frame(
 
 
 def in_hours(paths: Iterable[str], start_ms: int | None, end_ms: int | None) -> list[str]:
-    """The files of a lake that may have messages which were stored in that time."""
+    """The files of a lake that may have messages stored in that time."""
     found = []
     for path in paths:
         hour = _hour_in(f"/{path}")
         if hour is not None:
-            begin = datetime.fromisoformat(f"{hour[1]}T{hour[2]}:00:00+00:00")
-            begin_ms = round(begin.timestamp() * 1000)
-            is_before = start_ms is not None and begin_ms + _HOUR_MS <= start_ms
-            is_behind = end_ms is not None and begin_ms >= end_ms
-            if is_before or is_behind:
+            hour_start = datetime.fromisoformat(f"{hour[1]}T{hour[2]}:00:00+00:00")
+            hour_start_ms = round(hour_start.timestamp() * 1000)
+            is_before = start_ms is not None and hour_start_ms + _HOUR_MS <= start_ms
+            is_after = end_ms is not None and hour_start_ms >= end_ms
+            if is_before or is_after:
                 continue
         found.append(path)
     return found
@@ -270,5 +270,5 @@ def _at(time_ms: int) -> datetime:
 
 
 def _queue_column() -> Column:
-    """As `queue_key` has it."""
+    """The same text as `queue_key`."""
     return sql.concat_ws("@", "topic", "brokerName", sql.col("queueId").cast("string"))

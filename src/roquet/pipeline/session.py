@@ -1,7 +1,7 @@
-"""A Spark session for a command: quiet, without a web page, with the Python that runs it.
+"""A Spark session for a command: quiet, without the web UI, with the Python that runs it.
 
-On a cluster, executors take the first `python3` of their path, and what it lacks from an archive;
-planners run beside the driver and take the one that runs the command.
+On a cluster, executors use the first `python3` of their path, and an archive with what it lacks;
+planners run beside the driver and use the Python of the command.
 """
 
 import os
@@ -21,21 +21,21 @@ from roquet.pipeline.errors import PipelineError
 from roquet.pipeline.queries import QueryFailed
 
 _PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
-# What it is called on all machines, this one among them.
+# Its name on all machines, this one included.
 _ANY_PYTHON: Final = "python3"
-# Where executors unpack an archive, seen from where they work.
+# Where executors unpack an archive, relative to their working directory.
 _SITE: Final = "site"
 # Checkpoints on a local disk: beside each of the two files that a micro-batch writes there, Hadoop
 # would write one with its checksum, and start programs for it. That is a third of a small batch.
 QUICK_CHECKPOINTS: Final = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs"
 }
-# Rows go through a socket between Python and the JVM: one of Unix costs both of them less.
-# Whoever may write to it is obeyed, so it lies where nobody else can look.
+# Rows go through a socket between Python and the JVM: a Unix socket costs both less. Any process
+# that can write to it is obeyed, so it lies in a directory of this user alone.
 _SOCKET_NAME_SIZE: Final = len("/.00000000-0000-0000-0000-000000000000.sock")
 _SOCKET_PATH_SIZE_MAX: Final = 107
-# Spark lets its Python processes import pyspark from a zip, where nothing is compiled; that takes
-# nearly twice as long, and they have ten seconds to start. The installed package is the same.
+# Spark's Python processes import pyspark from a zip, where nothing is compiled; that takes nearly
+# twice as long, and they have ten seconds to start. The installed package is the same.
 _WORKER_PYTHON: Final = """\
 #!/bin/sh
 kept=
@@ -48,7 +48,7 @@ PYTHONPATH=$kept exec '{python}' "$@"
 
 
 class NoSession(PipelineError):
-    """Spark does not start."""
+    """Spark does not start; the text says why."""
 
 
 @contextmanager
@@ -57,13 +57,13 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Takes some seconds. Raises NoSession, which says what is missing.
 
-    `archive` is one of `packaging.py`, for executors whose Python has no roquet; `conf` are
-    settings of Spark. What Spark prints goes to a file, whose name is told if Spark failed.
+    `archive` is one of `jobs/package.py`, for executors whose Python has no roquet; `conf` are
+    settings of Spark. Its output goes to a file, which is named if Spark failed.
     """
     if _java() is None:
         raise NoSession("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
     if archive is not None and not archive.is_file():
-        raise NoSession(f"there is no archive {archive}: make one by 'roquet spark package'")
+        raise NoSession(f"no archive {archive}: write one with 'roquet spark package'")
     directory = Path(tempfile.mkdtemp(prefix="roquet-spark-"))
     output = directory / "spark.log"
     if _PYTHON_VARIABLE not in os.environ:
@@ -75,7 +75,7 @@ def spark_session(
         finally:
             session.stop()
     except (NoSession, QueryFailed) as error:
-        error.add_note(f"what Spark printed is in {output}")
+        error.add_note(f"the output of Spark is in {output}")
         raise
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
@@ -84,7 +84,7 @@ def spark_session(
 
 
 def settings_of(master: str, directory: Path, conf: Mapping[str, str]) -> dict[str, str]:
-    """What the session is told; `conf` counts for more. The directory is for this user alone."""
+    """The settings of the session; `conf` overrides them. The directory is for this user alone."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -93,14 +93,14 @@ def settings_of(master: str, directory: Path, conf: Mapping[str, str]) -> dict[s
         **QUICK_CHECKPOINTS,
     }
     if _is_local(master):
-        # Whatever this machine is called: nobody else talks to it.
+        # Whatever the name of this machine: all processes are on it.
         settings["spark.driver.host"] = "127.0.0.1"
         settings |= unix_sockets(directory)
     return settings | dict(conf)
 
 
 def unix_sockets(directory: Path) -> dict[str, str]:
-    """Settings by which Spark's Python processes talk to it there, if the path is not too long."""
+    """Settings for Unix sockets in this directory, if its path is not too long."""
     if len(os.fsencode(directory)) + _SOCKET_NAME_SIZE > _SOCKET_PATH_SIZE_MAX:
         return {}
     return {
@@ -122,13 +122,13 @@ def _started(name: str, master: str, output: Path, conf: Mapping[str, str]) -> S
 
 
 def _reason(error: Exception) -> str:
-    """Before there is a session, what Java raised comes with the words of who passed it on."""
+    """Before a session exists, the error of Java is wrapped in text of its callers."""
     lines = str(error).splitlines()
     return next((line[2:] for line in lines if line.startswith(": ")), lines[0])
 
 
 def _choose_python(directory: Path, master: str, archive: Path | None) -> None:
-    """What Spark's Python processes are started by; on other machines there is no file of ours."""
+    """The program of Spark's Python processes; other machines have no file of ours."""
     if archive is not None:
         quick_python(directory)
         os.environ["PATH"] = os.pathsep.join([str(directory), os.environ.get("PATH", "")])
@@ -140,7 +140,7 @@ def _choose_python(directory: Path, master: str, archive: Path | None) -> None:
 
 
 def quick_python(directory: Path) -> Path:
-    """A program in `directory`, for this machine: this Python, which finds pyspark sooner."""
+    """A program in `directory`: this Python, importing pyspark as it is installed."""
     script = directory / _ANY_PYTHON
     script.write_text(_WORKER_PYTHON.format(python=sys.executable))
     script.chmod(0o700)
@@ -163,7 +163,7 @@ def _is_local(master: str) -> bool:
 
 @contextmanager
 def _stderr_of_children(path: Path) -> Iterator[None]:
-    """Processes that are started meanwhile, and those that they start, complain into a file."""
+    """The stderr of processes started meanwhile, and of their children, goes to a file."""
     sys.stderr.flush()
     kept = os.dup(2)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -45,7 +45,7 @@ def test_what_may_pass_is_another_matter_for_who_begins(
     error: ClientError, in_the_middle: bool, at_the_beginning: bool
 ) -> None:
     assert may_pass(error) is in_the_middle
-    assert may_pass(error, is_beginning=True) is at_the_beginning
+    assert may_pass(error, is_starting=True) is at_the_beginning
 
 
 def test_a_question_is_asked_until_it_is_answered() -> None:

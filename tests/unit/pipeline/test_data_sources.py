@@ -17,7 +17,7 @@ def source(**given: str) -> RocketmqDataSource:
 def test_a_stream_that_is_written_has_a_name_of_its_own() -> None:
     named = source(deliveryMode="idempotent", writeId="mine")
     named.writer(BODIES, overwrite=False)
-    with pytest.raises(BadOption, match="'writeId': a stream has one of its own"):
+    with pytest.raises(BadOption, match=r"'writeId': .* stream"):
         named.streamWriter(BODIES, overwrite=False)
 
 

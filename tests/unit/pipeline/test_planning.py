@@ -10,9 +10,9 @@ from roquet.pipeline.planning import (
     SPLIT_SIZE_MIN,
     QueueRange,
     admitted,
-    dealt_out,
     even_split_size,
     is_held_back,
+    split_evenly,
     task_count,
 )
 
@@ -36,7 +36,7 @@ ranges = st.lists(
 def test_every_message_is_read_by_exactly_one_task(ranges: list[QueueRange], count: int) -> None:
     read = [
         (part.queue, offset)
-        for share in dealt_out(ranges, count)
+        for share in split_evenly(ranges, count)
         for part in share
         for offset in range(part.start, part.end)
     ]
@@ -47,13 +47,13 @@ def test_every_message_is_read_by_exactly_one_task(ranges: list[QueueRange], cou
 @given(ranges=ranges, count=st.integers(1, 40))
 @pytest.mark.slow
 def test_tasks_have_nearly_the_same_to_do(ranges: list[QueueRange], count: int) -> None:
-    sizes = [sum(part.row_count for part in share) for share in dealt_out(ranges, count)]
+    sizes = [sum(part.row_count for part in share) for share in split_evenly(ranges, count)]
     assert len(sizes) <= count
     assert not sizes or max(sizes) - min(sizes) <= 1
 
 
 def test_small_queues_share_a_task() -> None:
-    shares = dealt_out([QueueRange(queue(number), 0, 3) for number in range(8)], 1)
+    shares = split_evenly([QueueRange(queue(number), 0, 3) for number in range(8)], 1)
     assert len(shares) == 1
     assert len(shares[0]) == 8
 

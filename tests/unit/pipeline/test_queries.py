@@ -11,7 +11,7 @@ PAGES = """\
 Failed when Python streaming data source perform latestOffset: Traceback (most recent call last):
   File "/x/stream.py", line 1, in latestOffset
     raise DataLoss(losses)
-roquet.pipeline.errors.DataLoss: orders@broker-a@0 was deleted and made again. What was lost
+roquet.pipeline.errors.DataLoss: orders@broker-a@0 was deleted and created again. What was lost
 SQLSTATE: XXKST
 """
 
@@ -65,7 +65,9 @@ def test_an_error_of_our_own_is_raised_instead_of_what_spark_makes_of_it() -> No
 
 
 def test_our_own_error_is_told_in_its_own_words() -> None:
-    assert str(failure_of(PAGES)) == ("orders@broker-a@0 was deleted and made again. What was lost")
+    assert str(failure_of(PAGES)) == (
+        "orders@broker-a@0 was deleted and created again. What was lost"
+    )
 
 
 def test_another_error_is_told_with_its_name() -> None:

@@ -1,1 +1,4 @@
-"""Jobs: what `roquet spark` runs, each of them a function that takes a session and a plan."""
+"""The jobs of `roquet spark`: each is a function that takes a Spark session and a plan.
+
+What they share is outside: `session`, `queries` and `selection`.
+"""

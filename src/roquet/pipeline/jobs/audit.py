@@ -1,9 +1,8 @@
-"""`audit`: what was sent against what was received and what a lake has.
+"""`audit`: compares the messages sent with those received, and with a lake.
 
-Each side is a set of ids, with a key and a place in an order where it has them. What is missing,
-there more often than it was sent, there without having been sent, or in another order than it was
-sent in, is counted and the first of it named. What a lake has in its quarantine is not missing: it
-is counted and named as such, and is no problem of the way there.
+Each side is a set of ids, with a key and a position in an order if it has them. Messages that are
+missing, duplicate, unexpected or out of order are counted, with examples. Those in the quarantine
+of a lake are not missing: they are counted as such, and are no error of the delivery.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,22 +26,22 @@ from roquet.pipeline.source.batch import pull_group
 EXAMPLES: Final = 10
 ID_DEFAULT: Final = "coalesce(msgId, offsetMsgId)"
 KEY_DEFAULT: Final = "keys"
-# Where a message lies says more than its id where both sides have the same one.
+# The location of a message says more than its id, if both sides have the same one.
 _PLACE: Final = "concat_ws('@', topic, brokerName, queueId, queueOffset)"
 _STORED_ORDER: Final = "struct(storeTimestamp, queueOffset)"
 
 _RECEIVED: Final = "received"
 _LAKE: Final = "lake"
 
-# Columns of `counted` that are worth an example.
+# Columns of `counted` that have examples.
 NAMED: Final = ("missing", "twice", "unexpected", "quarantined")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """Messages of a selection, or rows of Parquet files. `id`, `key` and `order` are Spark's SQL.
+    """Messages of a selection, or rows of Parquet files. `id`, `key` and `order` are Spark SQL.
 
-    Without `key` or `order` nobody asks about the order.
+    Without `key` or `order` the order is not checked.
     """
 
     selection: Selection | None = None
@@ -54,12 +53,12 @@ class Side:
     def __post_init__(self) -> None:
         """Raises BadOption."""
         if (self.selection is None) == (self.files is None):
-            raise BadOption("sent", "each side is a topic, a lake, or files: give one of them")
+            raise BadOption("sent", "each side is a topic, a lake, or files: give exactly one")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditPlan:
-    """`group` stands for a side: what a group has passed of the topic that was sent to."""
+    """`group` stands for a side: the messages before the committed offsets of a group."""
 
     sent: Side
     received: Side | None = None
@@ -69,7 +68,7 @@ class AuditPlan:
 
 
 class SideReport(NamedTuple):
-    """`out_of_order` is None where nobody can tell."""
+    """`out_of_order` is None if a side has no order."""
 
     side: str
     sent: int
@@ -102,7 +101,7 @@ class AuditReport(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """What is compared with what."""
+    """Two sides that are compared."""
 
     name: str
     sent: Side
@@ -116,20 +115,23 @@ def topic_side(
 
 
 def check_audit(plan: AuditPlan) -> list[_Pair]:
-    """What has to be compared, all of it pinned: sent first, so that what comes meanwhile is
-    not missed. Raises BadOption, BadLake, and what the client raises.
+    """The sides to compare, all pinned: sent messages first, so that later ones are not missing.
+
+    Raises BadOption, BadLake, and what the client raises.
     """
     sent = _pinned(plan.sent)
     pairs = []
     if plan.received is not None:
         pairs.append(_Pair(_RECEIVED, sent, _pinned(plan.received)))
     if plan.group is not None:
-        passed = _passed(sent, plan.group)
+        passed = _before_offsets(sent, plan.group)
         pairs.append(_Pair(f"group {plan.group}", replace(sent, id=_PLACE), passed))
     if plan.lake is not None:
         pairs.append(_lake_pair(sent, plan.lake))
     if not pairs:
-        raise BadOption("received", "nothing to compare with: give what was received, or a lake")
+        raise BadOption(
+            "received", "nothing to compare with: give received messages, a group or a lake"
+        )
     return pairs
 
 
@@ -147,7 +149,7 @@ def _compared(spark: SparkSession, pair: _Pair, examples: int) -> tuple[SideRepo
     with (
         _cached(_rows(spark, pair.sent)) as sent,
         _cached(_rows(spark, pair.found)) as found,
-        _cached(counted(sent, found, _set_apart(spark, pair))) as ids,
+        _cached(counted(sent, found, _quarantined_rows(spark, pair))) as ids,
     ):
         (totals,) = ids.agg(
             *(
@@ -189,7 +191,7 @@ def _order_problems(
 
 @contextmanager
 def _cached(frame: DataFrame) -> Iterator[DataFrame]:
-    """Read once, however often it is asked."""
+    """Read once, however often it is used."""
     frame.cache()
     try:
         yield frame
@@ -203,8 +205,8 @@ def _rows(spark: SparkSession, side: Side) -> DataFrame:
     return _columns(spark.read.parquet(str(side.files)), side)
 
 
-def _set_apart(spark: SparkSession, pair: _Pair) -> DataFrame | None:
-    """What a lake could not decode; other sides have nothing of the kind."""
+def _quarantined_rows(spark: SparkSession, pair: _Pair) -> DataFrame | None:
+    """The quarantine of a lake; other sides have none."""
     selection = pair.found.selection
     if selection is None or selection.lake is None:
         return None
@@ -228,15 +230,15 @@ def _pinned(side: Side) -> Side:
         return replace(side, selection=pinned(side.selection))
     assert side.files is not None
     if not side.files.exists():
-        raise BadOption("files", f"there is nothing at {side.files}")
+        raise BadOption("files", f"no files at {side.files}")
     return side
 
 
-def _passed(sent: Side, group: str) -> Side:
-    """What a group has passed: all before its offsets. Those are its own affair now."""
+def _before_offsets(sent: Side, group: str) -> Side:
+    """The messages before the committed offsets of a group."""
     selection = sent.selection
     if selection is None or selection.lake is not None:
-        raise BadOption("group", "a group reads a topic, so what was sent has to be one")
+        raise BadOption("group", "a group reads a topic, so the sent messages must be a topic")
     assert selection.ends is not None
     reading = read_options(ReadOptions, selection.source)
     reader = topic_reader(reading.cluster, pull_group(reading))
@@ -252,15 +254,15 @@ def _lake_pair(sent: Side, lake: Path) -> _Pair:
         return _Pair(
             _LAKE, sent, Side(selection=found, key=sent.key and KEY_DEFAULT, order=_STORED_ORDER)
         )
-    selection = _as_lake_chose(sent.selection, lake_settings(lake))
+    selection = _filtered_as_lake(sent.selection, lake_settings(lake))
     sent = replace(sent, id=_PLACE, selection=selection)
-    # What the lake took since is not asked about; what it lacks is missing.
+    # What the lake got since is ignored; what it lacks is missing.
     found = replace(selection, source=dict(_topic_names(selection)), lake=lake)
     return _Pair(_LAKE, sent, replace(sent, selection=found))
 
 
-def _as_lake_chose(selection: Selection, settings: LakeSettings) -> Selection:
-    """What was sent and the lake was made to leave out is not missing there."""
+def _filtered_as_lake(selection: Selection, settings: LakeSettings) -> Selection:
+    """Messages that the filter of the lake excludes are not missing there."""
     if settings.sql_expression is not None:
         source = {**selection.source, "sqlExpression": settings.sql_expression}
         return replace(selection, source=source)
@@ -272,7 +274,7 @@ def _topic_names(selection: Selection) -> Iterator[tuple[str, str]]:
 
 
 def counted(sent: DataFrame, found: DataFrame, set_apart: DataFrame | None) -> DataFrame:
-    """Each id with how often it was sent and found, and what is wrong with that."""
+    """Each id with how often it was sent and found, and the difference."""
     sides = {"sent": sent, "found": found, "quarantined": set_apart}
 
     def marked(name: str, frame: DataFrame) -> DataFrame:
@@ -305,7 +307,7 @@ def counted(sent: DataFrame, found: DataFrame, set_apart: DataFrame | None) -> D
 
 
 def out_of_order(sent: DataFrame, found: DataFrame) -> DataFrame:
-    """What came behind something of its key that was sent later. Of what came twice, the first."""
+    """Messages after one of their key that was sent later. Of duplicates, the first counts."""
     first_found = found.groupBy("id").agg(sql.min("order").alias("found_order"))
     first_sent = sent.groupBy("id").agg(
         sql.min("order").alias("sent_order"), sql.first("key").alias("key")

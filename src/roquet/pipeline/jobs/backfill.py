@@ -1,8 +1,8 @@
-"""`backfill`: the files of a broker into a lake, without the broker; what the lake has is left out.
+"""`backfill`: ingests the files of a broker into a lake, without the broker.
 
-Tasks read parts of the log and write files; the driver publishes them some parts at a time. It may
-be killed at any moment and started again, before or after `ingest` or in turns with it: what one of
-them has put into the lake the other does not add.
+Tasks read splits of the log and write files; the driver publishes them some splits at a time. It
+can be killed at any moment and restarted, before or after `ingest` or in turns with it: what one of
+them has added to the lake, the other does not add.
 """
 
 import logging
@@ -36,31 +36,31 @@ from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.store import Include, StoreOptions
 from roquet.pipeline.queries import run_tasks
 from roquet.pipeline.queue_offsets import queue_key
-from roquet.pipeline.store_source.batch import shares_of
+from roquet.pipeline.store_source.batch import splits_of
 from roquet.pipeline.store_source.lake_staging import (
-    ShareTask,
+    SplitTask,
     StoredQueue,
     described,
-    needed_shares,
+    needed_splits,
     replaced_since,
-    stage_share,
+    stage_split,
     stored_queues,
 )
-from roquet.pipeline.store_source.rows import StoreShare
+from roquet.pipeline.store_source.rows import StoreSplit
 
 log = logging.getLogger(__name__)
 
 _PROPERTIES: Final = "properties"
-# What is published together: a kill costs no more than that.
-_SHARES_PER_CORE: Final = 2
+# Published together: a kill costs no more than that.
+_SPLITS_PER_CORE: Final = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillPlan:
     """`source` are options of format `rocketmq-store` by their names, with its `path`.
 
-    A store does not know the name of its broker, and `ingest` does: it has to be given as
-    `broker_name`, unless the lake has messages of the topics from one broker alone.
+    A store does not have the name of its broker, and `ingest` uses it: `broker_name` is required,
+    unless the lake has messages of the topics from exactly one broker.
     """
 
     source: Mapping[str, str]
@@ -73,9 +73,9 @@ class BackfillPlan:
 
 
 class BackfillReport(NamedTuple):
-    """What was published, and what the lake has. Not complete is what was interrupted.
+    """What was published, and what the lake has. An interrupted job is not complete.
 
-    `missing` counts offsets of the store that the lake still lacks: damaged, or left out by time.
+    `missing` counts offsets of the store that the lake still lacks: damaged, or excluded by time.
     """
 
     messages: int
@@ -90,18 +90,17 @@ class BackfillReport(NamedTuple):
 
 
 def check_backfill(plan: BackfillPlan) -> LakeSettings:
-    """What a lake is made with by this plan. Needs no Spark.
+    """The settings of a new lake. Needs no Spark.
 
     Raises BadOption, BadSchema, BadLake, DamagedStore and StoreError.
     """
     options = _store_options(plan)
     if options.include is Include.ALL:
-        raise BadOption("include", "a lake has what a consumer could read: leave it out")
+        raise BadOption("include", "a lake has what a consumer can read: leave it out")
     found = read_settings(plan.lake)
     if found and (found.tag_expression or found.sql_expression):
         raise BadLake(
-            f"the lake {plan.lake} has a choice of messages, and files cannot be asked for one:"
-            " use another lake"
+            f"the lake {plan.lake} has a filter, which backfill does not support: use another lake"
         )
     wanted = LakeSettings(
         file_rows_max=plan.file_rows_max,
@@ -110,7 +109,7 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
     )
     check_settings(plan.lake, wanted)
     json_columns_of(plan.lake, plan.json_schema)
-    _look(plan)
+    _planned(plan)
     return wanted
 
 
@@ -122,21 +121,21 @@ def backfill(
 ) -> BackfillReport:
     """Returns when all is published, or soon after `stop` is set.
 
-    `on_published` is told how many offsets were wanted in all. Raises as `check_backfill`, and
+    `on_published` gets the total number of missing offsets. Raises as `check_backfill`, and
     DataLoss and QueryFailed.
     """
     settings = check_backfill(plan)
     columns = json_columns_of(plan.lake, plan.json_schema)
-    shares, broker_name = _look(plan)
+    splits, broker_name = _planned(plan)
     options = _store_options(plan, broker_name)
     with Lake.open(plan.lake, settings) as lake:
-        queues = stored_queues(options, shares, broker_name)
+        queues = stored_queues(options, splits, broker_name)
         wanted = _wanted(plan, lake.state, queues)
         rows = sum(each.range.row_count for each in wanted)
         entries: list[LakeEntry] = []
         is_complete = True
         json_schema = columns.ddl if columns else None
-        for round_ in _rounds(spark, needed_shares(options, shares, wanted)):
+        for round_ in _rounds(spark, needed_splits(options, splits, wanted)):
             if stop is not None and stop.is_set():
                 is_complete = False
                 break
@@ -151,13 +150,13 @@ def _publish(
     spark: SparkSession,
     lake: Lake,
     options: StoreOptions,
-    shares: Sequence[StoreShare],
+    splits: Sequence[StoreSplit],
     wanted: Sequence[MissingRange],
     json_schema: str | None,
 ) -> LakeEntry | None:
     tasks = [
-        ShareTask(
-            share=share,
+        SplitTask(
+            split=split,
             wanted=wanted,
             lake=lake.path,
             run=lake.run,
@@ -165,15 +164,15 @@ def _publish(
             base=lake.state.entry_number,
             json_schema=json_schema,
         )
-        for share in shares
+        for split in splits
     ]
-    staged = run_tasks(spark, partial(stage_share, options), tasks)
+    staged = run_tasks(spark, partial(stage_split, options), tasks)
     return lake.publish([each for of_task in staged for each in of_task], json_schema)
 
 
-def _rounds(spark: SparkSession, shares: Sequence[StoreShare]) -> list[Sequence[StoreShare]]:
-    size = _SHARES_PER_CORE * spark.sparkContext.defaultParallelism
-    return [shares[start : start + size] for start in range(0, len(shares), size)]
+def _rounds(spark: SparkSession, splits: Sequence[StoreSplit]) -> list[Sequence[StoreSplit]]:
+    size = _SPLITS_PER_CORE * spark.sparkContext.defaultParallelism
+    return [splits[start : start + size] for start in range(0, len(splits), size)]
 
 
 def _wanted(
@@ -184,26 +183,26 @@ def _wanted(
     )
     if older:
         raise BadLake(
-            f"{', '.join(older)}: was deleted and made again since this store was written, and"
-            " the lake has messages of the later one: use another lake"
+            f"{', '.join(older)}: deleted and created again since this store was written, and the"
+            " lake has messages of the later incarnation: use another lake"
         )
     missing = state.missing([each.range for each in queues], described(queues))
     losses = [
-        f"{queue_key(queue)} was deleted and made again since the lake took from it"
+        f"{queue_key(queue)} was deleted and created again since the last ingest"
         for queue in missing.recreated
     ]
     if losses and not plan.ignore_data_loss:
         raise DataLoss(losses)
     for loss in losses:
-        log.warning("both are in the lake: %s", loss)
+        log.warning("the lake has messages of both incarnations: %s", loss)
     return list(missing.wanted)
 
 
-def _look(plan: BackfillPlan) -> tuple[list[StoreShare], str]:
-    """What there is to be read, and whose it is. Raises as `check_backfill`."""
-    shares = shares_of(_store_options(plan))
-    topics = {topic for share in shares for topic in share.topics}
-    return shares, plan.broker_name or _known_broker(plan.lake, topics)
+def _planned(plan: BackfillPlan) -> tuple[list[StoreSplit], str]:
+    """The splits to read, and the name of their broker. Raises as `check_backfill`."""
+    splits = splits_of(_store_options(plan))
+    topics = {topic for split in splits for topic in split.topics}
+    return splits, plan.broker_name or _known_broker(plan.lake, topics)
 
 
 def _known_broker(lake: Path, topics: set[str]) -> str:
@@ -213,7 +212,7 @@ def _known_broker(lake: Path, topics: set[str]) -> str:
     if len(found) != 1:
         raise BadOption(
             "brokerName",
-            "a store does not know the name of its broker, and the lake has to, so that `ingest`"
+            "a store does not have the name of its broker, and the lake needs it, so that `ingest`"
             " adds nothing twice: give --broker-name"
             + (f" ({', '.join(sorted(found))})" if found else ""),
         )
@@ -221,7 +220,7 @@ def _known_broker(lake: Path, topics: set[str]) -> str:
 
 
 def _store_options(plan: BackfillPlan, broker_name: str | None = None) -> StoreOptions:
-    """What was given, and what holds for a lake where nothing was. Raises BadOption."""
+    """The given options, with defaults of the lake. Raises BadOption."""
     options = dict(plan.source)
     if _PROPERTIES not in {name.lower() for name in options}:
         options[_PROPERTIES] = str(properties_of(plan.lake))

@@ -1,7 +1,7 @@
-"""`compact`: the small files of hours that are over become larger ones; no message changes.
+"""`compact`: compacts small files of hours that are over into larger ones; no message changes.
 
-Tasks write the joined files aside; the driver lets them take the place of the others, some
-directories at a time. It may be killed at any moment and started again.
+Tasks stage the compacted files; the driver lets them replace the others, some directories at a
+time. It can be killed at any moment and restarted.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ from roquet.pipeline.lake.metadata import read_settings
 from roquet.pipeline.queries import run_tasks
 
 TARGET_SIZE_DEFAULT: Final = 256 << 20
-# Clocks of brokers and ours differ, and messages of an hour take some time to get here.
+# Clocks of brokers and ours differ, and messages of an hour take some time to arrive.
 GRACE_DEFAULT: Final = timedelta(minutes=10)
-# What is joined before it is published: a kill costs no more than that.
+# Published together: a kill costs no more than that.
 _ROUND_SIZE: Final = 1 << 30
 
 
@@ -43,7 +43,7 @@ class CompactPlan:
 
 
 class CompactReport(NamedTuple):
-    """What was joined, and what the lake has. Not complete is what was interrupted."""
+    """What was compacted, and what the lake has. An interrupted job is not complete."""
 
     hours: int
     messages: int
@@ -57,7 +57,7 @@ class CompactReport(NamedTuple):
 
 
 def check_compact(plan: CompactPlan) -> None:
-    """Before anybody waits for Spark. Raises BadLake."""
+    """Checked before Spark starts. Raises BadLake."""
     if read_settings(plan.lake) is None:
         raise no_lake(plan.lake)
 
@@ -68,9 +68,9 @@ def compact(
     on_published: Callable[[LakeEntry, int], None] = lambda _entry, _wanted: None,
     stop: Event | None = None,
 ) -> CompactReport:
-    """Returns when all is joined, or soon after `stop` is set. Raises BadLake and QueryFailed.
+    """Returns when all is compacted, or soon after `stop` is set. Raises BadLake and QueryFailed.
 
-    `on_published` is told how many files are to be joined in all.
+    `on_published` gets the total number of files to compact.
     """
     with Lake.open_existing(plan.lake) as lake:
         closed_before = (plan.now or datetime.now(UTC)) - plan.grace

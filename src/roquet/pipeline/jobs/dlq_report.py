@@ -1,7 +1,7 @@
-"""`dlq-report`: what groups gave up on, and why, as far as the messages say.
+"""`dlq-report`: the dead letters of consumer groups, with reasons as far as they are recorded.
 
-A dead letter carries where it came from. Why it was given up says only a client that writes it
-down, ours among them; brokers do so without a word.
+A dead letter has its origin in its properties. The reason is recorded by some clients, Roquet's
+among them; brokers record none.
 """
 
 import logging
@@ -26,7 +26,7 @@ TOP_DEFAULT: Final = 10
 
 _GROUP: Final = "roquet-spark-dlq-report"
 
-# The first one that is there counts.
+# The first one that is set counts.
 _ORIGINS: Final = (Property.DLQ_ORIGIN_TOPIC, Property.RETRY_TOPIC, Property.REAL_TOPIC)
 _ORIGIN_IDS: Final = (Property.ORIGIN_MESSAGE_ID, Property.DLQ_ORIGIN_MESSAGE_ID)
 _REASON: Final = "DEAD_LETTER_REASON"
@@ -36,9 +36,9 @@ _TRIES: Final = "DEAD_LETTER_TRIES"
 
 @dataclass(frozen=True, kw_only=True)
 class DlqPlan:
-    """`brokers` are options of format `rocketmq` that reach them.
+    """`brokers` are options of format `rocketmq`.
 
-    All groups that have dead letters if none is named; `top` is how many of each are shown.
+    Without `groups`, all that have dead letters; `top` is the number of rows of each table.
     """
 
     brokers: Mapping[str, str]
@@ -60,8 +60,8 @@ class DlqReport(NamedTuple):
 
 
 def dead_letter_topics(plan: DlqPlan) -> list[str]:
-    """Those that can be read. Raises BadOption for a group without dead letters, and what the
-    client raises.
+    """The readable ones. Raises BadOption for a group without dead letters, and what the client
+    raises.
     """
     with cluster_admin(plan.brokers) as admin:
         topics = admin.topics(with_internal=True)
@@ -75,7 +75,7 @@ def dead_letter_topics(plan: DlqPlan) -> list[str]:
     readable = [topic for topic in wanted if reader.queues(topic)]
     for topic in wanted:
         if topic not in readable:
-            log.warning("%s is left out: its brokers allow nobody to read it", topic)
+            log.warning("%s is skipped: its brokers do not allow reading it", topic)
     return readable
 
 
@@ -100,7 +100,7 @@ def dlq_report(spark: SparkSession, plan: DlqPlan, topics: Sequence[str]) -> Dlq
 
 
 def dead_letters(messages: DataFrame) -> DataFrame:
-    """One row each, with what its properties say."""
+    """One row each, with the values of its properties."""
     return messages.select(
         sql.substring(sql.col("topic"), len(DLQ_PREFIX) + 1, 1 << 20).alias("group"),
         _first_of(_ORIGINS).alias("topic"),
@@ -108,7 +108,7 @@ def dead_letters(messages: DataFrame) -> DataFrame:
         sql.col("msgId").alias("id"),
         "tags",
         "keys",
-        sql.coalesce(_property(_REASON), sql.lit("not said")).alias("reason"),
+        sql.coalesce(_property(_REASON), sql.lit("not recorded")).alias("reason"),
         _property(_ERROR).alias("error"),
         sql.coalesce(_property(_TRIES).try_cast("int"), sql.col("reconsumeTimes")).alias("tries"),
         sql.col("bornTimestamp").alias("sent"),

@@ -1,7 +1,7 @@
-"""`export`: messages of a topic or a lake as files for others: Parquet, JSON lines or CSV.
+"""`export`: messages of a topic or a lake as files: Parquet, JSON lines or CSV.
 
-Files are written aside and get their directory when all of them are whole, so what has the name
-that was asked for is never half an export.
+Files are written to a temporary directory, which is renamed when all are complete, so a directory
+with the requested name is never a part of an export.
 """
 
 import shutil
@@ -22,7 +22,7 @@ from roquet.pipeline.selection import Selection, lake_settings, pinned, selected
 from roquet.protocol.record_columns import PropertiesForm
 
 _COUNTED: Final = "rows"
-# Spark marks what it has finished, and sums up each file.
+# Files of Spark: a marker of success, and checksums.
 _NOT_DATA: Final = ("_", ".")
 
 
@@ -33,7 +33,7 @@ class FileFormat(StrEnum):
 
 
 class BodyForm(StrEnum):
-    """How a body is written where there are only texts."""
+    """How a body is written in a text format."""
 
     BASE64 = "base64"
     TEXT = "text"
@@ -41,7 +41,7 @@ class BodyForm(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportPlan:
-    """`columns` are those of messages; all of them if none is named."""
+    """`columns` are those of messages; all of them if empty."""
 
     selection: Selection
     directory: Path
@@ -61,7 +61,7 @@ class ExportReport(NamedTuple):
 def check_export(plan: ExportPlan) -> ExportPlan:
     """The plan with its selection pinned. Raises BadOption, BadLake, and what `pinned` raises."""
     if plan.directory.exists():
-        raise BadOption("to", f"{plan.directory} is there already: name a directory that is not")
+        raise BadOption("to", f"{plan.directory} already exists: give a directory that does not")
     _check_columns(plan)
     return replace(plan, selection=pinned(plan.selection))
 
@@ -76,13 +76,13 @@ def _check_columns(plan: ExportPlan) -> None:
 
 
 def export(spark: SparkSession, plan: ExportPlan) -> ExportReport:
-    """Raises QueryFailed, BadOption for a directory that is there now, and BadLake."""
+    """Raises QueryFailed, BadOption if the directory exists by now, and BadLake."""
     target = plan.directory.absolute()
-    aside = target.with_name(f".{target.name}.{uuid4().hex}")
+    draft = target.with_name(f".{target.name}.{uuid4().hex}")
     make_directories(target.parent)
 
     def write() -> int:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
         frame = written_frame(selected(spark, plan.selection), plan)
         if plan.files_max is not None:
             frame = frame.coalesce(plan.files_max)
@@ -90,27 +90,27 @@ def export(spark: SparkSession, plan: ExportPlan) -> ExportReport:
         frame = frame.observe(observed, sql.count(sql.lit(1)).alias(_COUNTED))
         writer = frame.write.format(plan.format)
         if plan.format is FileFormat.CSV:
-            # Quotes are doubled, as all readers of CSV but Spark expect it.
+            # Quotes are doubled, as all CSV readers but Spark expect.
             writer = writer.option("header", value=True).option("escape", '"')
-        writer.save(str(aside))
+        writer.save(str(draft))
         count: int = observed.get[_COUNTED]
         return count
 
     try:
         messages = run_query(write)
-        # Nobody else may have made it meanwhile: an empty directory would be replaced.
+        # A rename would replace an empty directory that was created meanwhile.
         if target.exists():
-            raise BadOption("to", f"{target} was made by somebody else meanwhile")
-        put_in_place(aside, target)
+            raise BadOption("to", f"{target} was created by another process meanwhile")
+        put_in_place(draft, target)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
     files = [each for each in target.iterdir() if not each.name.startswith(_NOT_DATA)]
     size = sum(each.stat().st_size for each in files)
     return ExportReport(messages, len(files), size, str(target))
 
 
 def written_frame(frame: DataFrame, plan: ExportPlan) -> DataFrame:
-    """With the columns that were asked for, as the files can have them."""
+    """With the requested columns, in types that the format supports."""
     if plan.columns:
         frame = frame.select(*plan.columns)
     if plan.format is FileFormat.PARQUET:
@@ -126,5 +126,5 @@ def written_frame(frame: DataFrame, plan: ExportPlan) -> DataFrame:
 
 
 def _as_text(body: Column) -> Column:
-    """What is no UTF-8 is shown with replacement characters."""
+    """Invalid UTF-8 becomes replacement characters."""
     return sql.make_valid_utf8(body.cast("string"))

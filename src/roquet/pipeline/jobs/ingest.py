@@ -1,7 +1,7 @@
-"""`ingest`: topics into a lake, each message once, whatever is killed or changed meanwhile.
+"""`ingest`: topics into a lake, each message exactly once, whatever is killed or changed meanwhile.
 
-Tasks read and write Parquet; rows that say which files there are come to the driver, which
-publishes them once a micro-batch. Offsets of the consumer group follow what is published.
+Tasks read messages and write Parquet; the driver gets rows that list the files, and publishes them
+once per micro-batch. The offsets of the consumer group are committed after that.
 """
 
 import logging
@@ -45,7 +45,7 @@ _STOP_CHECKED_S: Final = 1
 _STARTING_OFFSETS: Final = "startingOffsets"
 _PROPERTIES: Final = "properties"
 
-# Spark leaves alone what it does not know.
+# Spark ignores files that it does not know.
 _MARK: Final = "roquet-lake"
 _SPARK_OFFSETS: Final = "offsets"
 
@@ -70,7 +70,7 @@ class IngestPlan:
 
 
 class IngestProgress(NamedTuple):
-    """What was published so far. `lag` is how many messages wait, if that is known by now."""
+    """What was published so far. `lag` is the number of waiting messages, if it is known yet."""
 
     batches: int = 0
     messages: int = 0
@@ -81,7 +81,7 @@ class IngestProgress(NamedTuple):
 
 
 class IngestReport(NamedTuple):
-    """What was published, and what the lake has. Not complete is what was interrupted."""
+    """What was published, and what the lake has. An interrupted job is not complete."""
 
     batches: int
     messages: int
@@ -101,7 +101,7 @@ def ingest(
     on_progress: Callable[[IngestProgress], None] = lambda _: None,
     stop: Event | None = None,
 ) -> IngestReport:
-    """Returns at the end of what is available, or soon after `stop` is set, by a signal maybe.
+    """Returns at the end of what is available, or soon after `stop` is set.
 
     Raises BadOption, BadSchema, BadLake, and QueryFailed with what ended the query.
     """
@@ -122,9 +122,9 @@ def ingest(
 
 
 def check_plan(plan: IngestPlan) -> LakeSettings:
-    """What a lake is made with by this plan. Needs neither Spark nor brokers.
+    """The settings of a new lake. Needs neither Spark nor brokers.
 
-    Raises BadOption, BadSchema, and BadLake for a lake that was made with something else.
+    Raises BadOption, BadSchema, and BadLake for a lake with other settings.
     """
     reading = read_options(ReadOptions, _source_options(plan))
     reading.check_stream()
@@ -141,13 +141,13 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
 
 
 def check_cluster(plan: IngestPlan) -> None:
-    """Ask for the topics once, before anybody waits for Spark. Raises what the client raises."""
+    """Ask for the topics once, before Spark starts. Raises what the client raises."""
     reading = read_options(ReadOptions, _source_options(plan))
     named_queues(topic_reader(reading.cluster, pull_group(reading)), reading)
 
 
 def _source_options(plan: IngestPlan) -> dict[str, str]:
-    """What was given, and what holds for a lake where nothing was."""
+    """The given options, with defaults of the lake."""
     given = {name.lower() for name in plan.source}
     options = dict(plan.source)
     if not any(name.startswith("starting") for name in given):
@@ -179,7 +179,7 @@ class _Publisher:
         self._json_schema = json_schema
         self._on_progress = on_progress
         self._progress = IngestProgress()
-        # Spark would tell of it in its own words.
+        # Spark would wrap it in an error of its own.
         self.failure: RoquetError | None = None
 
     def publish(self, rows: DataFrame, batch_id: int) -> None:
@@ -190,15 +190,15 @@ class _Publisher:
             self.failure = error
             raise
         if entry is None:
-            log.info("batch %d: the lake has everything", batch_id)
+            log.info("batch %d: nothing to publish, the lake has everything", batch_id)
             return
         self._progress = added_up(self._progress, entry)
         self._on_progress(self._progress)
 
-    def see(self, query: StreamingQuery) -> None:
-        """How many messages wait, by what Spark told last."""
+    def update_lag(self, query: StreamingQuery) -> None:
+        """Updates the lag, by the last progress of Spark."""
         progress = query.lastProgress
-        lag = None if progress is None else lag_told(progress)
+        lag = None if progress is None else reported_lag(progress)
         if lag is not None and lag != self._progress.lag:
             self._progress = self._progress._replace(lag=lag)
             self._on_progress(self._progress)
@@ -222,10 +222,10 @@ def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event
         try:
             # Not a KeyboardInterrupt: inside a call to Spark it is shown with a traceback.
             while not query.awaitTermination(_STOP_CHECKED_S):
-                publisher.see(query)
+                publisher.update_lag(query)
                 if stop is not None and stop.is_set():
                     return False
-            publisher.see(query)
+            publisher.update_lag(query)
             return True
         finally:
             query.stop()
@@ -248,7 +248,11 @@ def _started(
 
 
 def bind_checkpoint(checkpoint: Path, lake: Path, lake_id: str) -> None:
-    """Mark a new checkpoint, and compare the mark of one that is there. Raises BadLake."""
+    """Mark a new checkpoint with its lake, and check the mark of an existing one.
+
+    With another lake, or with a new one in the place of a deleted lake, a checkpoint would skip
+    everything before its offsets. Raises BadLake.
+    """
     try:
         marked = (checkpoint / _MARK).read_text()
     except FileNotFoundError:
@@ -263,13 +267,13 @@ def bind_checkpoint(checkpoint: Path, lake: Path, lake_id: str) -> None:
 
 def _another(checkpoint: Path, lake: Path) -> BadLake:
     return BadLake(
-        f"the checkpoint {checkpoint} does not belong to the lake {lake}: name another directory,"
+        f"the checkpoint {checkpoint} does not belong to the lake {lake}: give another directory,"
         " or remove the checkpoint (nothing is added to a lake twice)"
     )
 
 
-def lag_told(progress: Mapping[str, Any]) -> int | None:
-    """Messages that are there and were not read, over all sources; None if it is not told."""
+def reported_lag(progress: Mapping[str, Any]) -> int | None:
+    """Messages that are stored and not read, over all sources; None if Spark does not report it."""
     sources: Sequence[Mapping[str, Any]] = progress["sources"]
     lags = [_source_lag(source.get("endOffset"), source.get("latestOffset")) for source in sources]
     return None if not lags or None in lags else sum(lag for lag in lags if lag is not None)
@@ -282,7 +286,7 @@ def _source_lag(end: str | None, latest: str | None) -> int | None:
     return sum(max(0, offset - position.get(queue, 0)) for queue, offset in ends.items())
 
 
-def _positions(told: str | None) -> Mapping[QueueRef, int] | None:
-    # A source that says nothing is told as nothing, or as the text "null".
-    offset = None if told is None else msgspec.json.decode(told)
+def _positions(reported: str | None) -> Mapping[QueueRef, int] | None:
+    # A source without an offset is reported as none, or as the text "null".
+    offset = None if reported is None else msgspec.json.decode(reported)
     return None if offset is None else StreamOffset.from_json(offset).positions

@@ -1,7 +1,7 @@
-"""`lag`: how far groups are behind in each queue, looked at again and again, and kept as Parquet.
+"""`lag`: the lag of consumer groups in each queue, sampled repeatedly and stored as Parquet.
 
-Brokers know offsets of this moment only; a table of samples shows how they move. No Spark is needed
-to take them, and any reader of Parquet takes the table.
+Brokers know only current offsets; a table of samples shows how they move. Sampling needs no Spark,
+and any Parquet reader can read the table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,13 +30,13 @@ _SCHEMA: Final = pa.schema(
         ("lagMs", pa.int64()),
     ]
 )
-# A file for every sample would be too many, and one for all would come too late.
+# One file per sample would be too many, and one for all too late.
 _ROWS_A_FILE: Final = 10_000
 _AGE_OF_FILE_S: Final = 60
 
 
 class LagSample(NamedTuple):
-    """One queue of a group at one moment; what is not known is None."""
+    """One queue of a group at one moment; unknown values are None."""
 
     sampled: datetime
     group: str
@@ -44,12 +44,12 @@ class LagSample(NamedTuple):
     committed: int | None
     end: int
     lag: int | None
-    # The age of the oldest message that waits.
+    # The age of the oldest waiting message.
     lag_ms: int | None
 
 
 class GroupLag(NamedTuple):
-    """What became of a group from its first sample to its last."""
+    """A group from its first sample to its last."""
 
     group: str
     queues: int
@@ -63,7 +63,7 @@ class GroupLag(NamedTuple):
 
 
 def take_samples(admin: Admin, groups: Sequence[str], topic: str | None) -> list[LagSample]:
-    """Of all groups if none is named. Raises what the client raises."""
+    """Of all groups if `groups` is empty. Raises what the client raises."""
     found = []
     for group in groups or admin.groups():
         progress = admin.progress(group, topic=topic)
@@ -86,7 +86,7 @@ def take_samples(admin: Admin, groups: Sequence[str], topic: str | None) -> list
 
 @final
 class LagTable:
-    """A directory of Parquet files that samples are added to; a file appears when it is whole."""
+    """A directory of Parquet files that samples are added to; a file appears when complete."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -100,7 +100,7 @@ class LagTable:
             self.write()
 
     def write(self) -> None:
-        """What waits. Raises OSError."""
+        """Write the waiting samples. Raises OSError."""
         if not self._waiting:
             return
         make_directories(self._directory)
@@ -116,7 +116,7 @@ class LagTable:
 
 @final
 class LagHistory:
-    """Samples summed up as they come, however many there are."""
+    """A running summary of samples, of constant size."""
 
     def __init__(self) -> None:
         self.sample_count = 0
@@ -141,7 +141,7 @@ class LagHistory:
 
 
 class _Moment(NamedTuple):
-    """A group over all its queues. Where it has no offset, what it reads cannot be counted."""
+    """A group over all its queues. Queues without a committed offset do not count as read."""
 
     sampled: datetime
     queues: int

@@ -1,12 +1,12 @@
-"""`package`: what the Python of executors lacks, as an archive that Spark unpacks for them.
+"""`package`: roquet and its libraries as an archive that Spark unpacks for executors.
 
 Compiled modules cannot be imported from a zip, so `--py-files` cannot carry them. An archive of
-`--archives` is unpacked where an executor works, and `PYTHONPATH` names the directory:
+`--archives` is unpacked in the working directory of an executor, and `PYTHONPATH` names it:
 
     site/roquet/...    site/pyarrow/...    site/numpy/...    site/roquet-package.json
 
-Sources come with their bytecode, which does not look at the times of files: these change when an
-archive is unpacked, and a Python process of Spark has ten seconds to start.
+Sources come with bytecode that is valid whatever the times of files, which change when an archive
+is unpacked: a Python process of Spark has ten seconds to start.
 """
 
 import importlib.util
@@ -25,24 +25,24 @@ import msgspec
 from roquet.pipeline.durable_files import put_in_place
 from roquet.pipeline.errors import PipelineError
 
-# What tasks import. Tables of the command line are made by the driver.
+# What tasks import; libraries of the command line are for the driver alone.
 LIBRARIES: Final = ("lz4", "msgspec", "numpy", "pyarrow", "uvloop", "zstandard")
 _PACKAGES: Final = ("roquet", "pyspark_rocketmq", "pyspark_rocketmq_store")
 _MANIFEST: Final = "roquet-package.json"
 _SUFFIX: Final = ".zip"
-# For those who compile and test, and more than half of the files.
+# Only for compiling and testing, and more than half of the files.
 _LEFT_OUT_DIRECTORIES: Final = frozenset({"__pycache__", "include", "includes", "tests"})
 _LEFT_OUT_SUFFIXES: Final = frozenset({".c", ".h", ".pxd", ".pxi", ".pyi", ".pyx"})
-# Most of it are shared libraries: higher levels save a tenth and take four times as long.
+# Most files are shared libraries: higher levels save a tenth and take four times as long.
 _COMPRESSION_LEVEL: Final = 1
 
 
 class CannotPackage(PipelineError):
-    """There is no archive, and the text says why."""
+    """The archive cannot be written; the text says why."""
 
 
 class Package(NamedTuple):
-    """An archive. It serves Python of this version, on machines of this kind."""
+    """An archive, for this version of Python and this platform."""
 
     path: Path
     bytes: int
@@ -53,7 +53,7 @@ class Package(NamedTuple):
 
 
 class _PackedFile(NamedTuple):
-    """A file, and what it is called in the archive."""
+    """A file, and its name in the archive."""
 
     path: Path
     name: PurePosixPath
@@ -65,12 +65,14 @@ def package(target: Path, without: Collection[str] = ()) -> Package:
     `without` are libraries that the Python of executors has.
     """
     if target.suffix != _SUFFIX:
-        raise CannotPackage(f"{target} has to end in {_SUFFIX}: Spark unpacks by the name")
+        raise CannotPackage(f"{target} must end in {_SUFFIX}: Spark unpacks by the name")
     if not target.parent.is_dir():
-        raise CannotPackage(f"there is no directory {target.parent}")
+        raise CannotPackage(f"no directory {target.parent}")
     unknown = sorted(set(without) - set(LIBRARIES))
     if unknown:
-        raise CannotPackage(f"there is no {', '.join(unknown)} in it, only {', '.join(LIBRARIES)}")
+        raise CannotPackage(
+            f"unknown library {', '.join(unknown)}; the archive has {', '.join(LIBRARIES)}"
+        )
     libraries = [name for name in LIBRARIES if name not in without]
     with tempfile.TemporaryDirectory(prefix=".roquet-package-", dir=target.parent) as scratch:
         draft = Path(scratch) / target.name
@@ -87,7 +89,7 @@ def package(target: Path, without: Collection[str] = ()) -> Package:
 
 
 def _write(path: Path, libraries: Sequence[str], scratch: Path) -> int:
-    """How many bytes there are in all, unpacked."""
+    """The total size, unpacked."""
     bytecode = scratch / "bytecode"
     unpacked_bytes = 0
     with ZipFile(path, "w", ZIP_DEFLATED, compresslevel=_COMPRESSION_LEVEL) as archive:
@@ -117,7 +119,7 @@ def _compile(found: _PackedFile, target: Path) -> None:
 
 
 def _bytecode_name(name: PurePosixPath) -> str:
-    """Where Python looks for it."""
+    """Where Python expects it."""
     return importlib.util.cache_from_source(str(name))
 
 
@@ -129,7 +131,7 @@ def _files(libraries: Sequence[str]) -> Iterator[_PackedFile]:
 
 
 def _own_files(name: str) -> Iterator[_PackedFile]:
-    """From where the package was imported, which may be the sources themselves."""
+    """From where the package is imported, which may be a source tree."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise CannotPackage(f"{name} is not installed")
@@ -147,9 +149,9 @@ def _library_files(name: str) -> Iterator[_PackedFile]:
             f"{name} is not installed: pip install roquet[spark], or leave it out"
         ) from None
     if not files:
-        raise CannotPackage(f"nobody wrote down which files {name} has: install it again with pip")
+        raise CannotPackage(f"{name} has no list of its files: install it again with pip")
     for file in sorted(files):
-        # Commands lie outside of where modules are.
+        # Commands are outside of the directory of modules.
         if ".." not in file.parts and _is_wanted(file):
             yield _PackedFile(Path(str(file.locate())), PurePosixPath(file))
 

@@ -1,8 +1,8 @@
-"""`replay`: messages of a topic or a lake are sent again, to a topic, each of them once.
+"""`replay`: sends messages of a topic or a lake to a topic, each of them once.
 
-What is sent is pinned before, and shared out and put in order by what it is, not by how it was
-read: so a replay that was interrupted is run again with the same selection and the same id, on as
-many cores as there are, and what brokers have already is not sent again.
+The selection is pinned before, and messages are assigned to tasks and sorted by their location, not
+by how they were read: so an interrupted replay is run again with the same selection and the same
+id, on any number of cores, and what brokers have already is not sent again.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from roquet.pipeline.selection import Selection, pinned, selected
 
 PREVIEW_ROWS: Final = 5
 
-# Few, so that a low rate is no row of bursts; it must not depend on the rate, because what is sent
-# together is looked for together.
+# Few, so that a low rate does not come in bursts; it must not depend on the rate, because messages
+# of one request are searched for together.
 _MESSAGES_A_REQUEST: Final = 20
 _TASKS_MAX: Final = 64
 _GROUP: Final = "roquet-spark-replay"
@@ -33,9 +33,9 @@ _PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayPlan:
-    """`target` are options that reach the cluster of `topic`. `write_id` names what is sent.
+    """`target` are options of the cluster of `topic`. `write_id` identifies the replay.
 
-    With `keeps_order` messages of one queue go to one queue, in their order.
+    With `keeps_order` messages of one queue are sent to one queue, in order.
     """
 
     selection: Selection
@@ -66,18 +66,18 @@ class ReplayReport(NamedTuple):
 
 
 def check_replay(plan: ReplayPlan) -> ReplayPlan:
-    """The plan with its selection pinned; the topic it goes to is there.
+    """The plan with its selection pinned; the target topic exists.
 
     Raises BadOption and what the client raises.
     """
     cluster = read_options(ClusterOptions, plan.target)
     if not topic_reader(cluster, _GROUP).queues(plan.topic):
-        raise BadOption("to", f"no queue of {plan.topic} can be read")
+        raise BadOption("to", f"{plan.topic} has no readable queue")
     return replace(plan, selection=pinned(plan.selection))
 
 
 def preview(spark: SparkSession, plan: ReplayPlan) -> Preview:
-    """Nothing is sent. Raises QueryFailed."""
+    """Sends nothing. Raises QueryFailed."""
 
     def look() -> Preview:
         frame = selected(spark, plan.selection)
@@ -98,7 +98,7 @@ def preview(spark: SparkSession, plan: ReplayPlan) -> Preview:
 
 
 def replay(spark: SparkSession, plan: ReplayPlan) -> ReplayReport:
-    """Raises QueryFailed; run again, it sends what is missing."""
+    """Raises QueryFailed; run again, it sends only what is missing."""
     tasks = task_count(plan.selection)
     options = dict(plan.target) | {
         "topic": plan.topic,
@@ -113,8 +113,8 @@ def replay(spark: SparkSession, plan: ReplayPlan) -> ReplayReport:
 
     def send() -> int:
         frame = selected(spark, plan.selection)
-        # By place, whatever read them: the same rows in the same order in the same task.
-        # A lake may have two messages of one place, if the topic was made again meanwhile.
+        # By location: the same rows in the same order in the same task.
+        # A lake may have two messages of one location, if the topic was created again.
         frame = frame.repartition(tasks, *_PLACE[:3])
         frame = frame.sortWithinPartitions(*_PLACE, "storeTimestamp", "physicalOffset")
         observed = Observation()
@@ -128,23 +128,23 @@ def replay(spark: SparkSession, plan: ReplayPlan) -> ReplayReport:
 
 
 def task_count(selection: Selection) -> int:
-    """One for each queue, as long as these are not too many: it must not depend on cores."""
+    """One for each queue, up to a limit: it must not depend on cores."""
     return max(1, min(_TASKS_MAX, len(selection.ends or ())))
 
 
 def rate_of_task(rate: int, at_once: int) -> int:
-    """What each of the tasks that run at once may send; together not more than was allowed."""
+    """The rate of each of the concurrent tasks; together not more than `rate`."""
     if rate < at_once:
         raise BadOption(
             "rate",
-            f"{at_once} tasks run at once, so the least is {at_once} a second; with --master"
+            f"{at_once} tasks run at once, so the minimum is {at_once} a second; with --master"
             " local[1] it is 1",
         )
     return rate // at_once
 
 
 def sent_frame(frame: DataFrame, *, keeps_order: bool) -> DataFrame:
-    """The columns of messages that are theirs, without the marks of their way."""
+    """The columns that are sent, without properties that clients and brokers set."""
     columns = [sql.col("body"), sql.col("tags"), sql.col("keys"), sql.col("flag")]
     if "properties" in frame.columns:
         is_map = isinstance(frame.schema["properties"].dataType, MapType)
@@ -160,7 +160,7 @@ def _without_reserved(properties: Column) -> Column:
 
 
 def _text_without_reserved(properties: Column) -> Column:
-    """The same where they are one text, as stored."""
+    """The same for properties as one text, as stored."""
     kept = sql.filter(
         sql.split(properties, "\x02"),
         lambda each: ~sql.substring_index(each, "\x01", 1).isin("", *sorted(RESERVED_NAMES)),

@@ -1,8 +1,8 @@
-"""`story`: the life of a message: sent, delivered, tried again, given up, as far as it left traces.
+"""`story`: the history of a message: sent, delivered, retried, dead-lettered, as far as recorded.
 
-Copies in the topics of retries and dead letters keep the id of the message; trace records have it
-among their keys. Topics are read, not asked: brokers find messages by hashes of keys, in an index
-that may be gone before the messages are.
+Messages in retry and dead-letter topics keep the id of the original; trace records have it among
+their keys. Topics are read, not queried by key: brokers find messages by hashes of keys, in an
+index that may expire before the messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,22 +30,22 @@ from roquet.pipeline.selection import Selection, pinned, selected
 from roquet.protocol.messages.message import KEY_SEPARATOR, Property
 from roquet.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC, dlq_topic, retry_topic
 
-# A key that all messages have must not fill the memory.
+# A key of all messages must not fill the memory.
 _ROWS_MAX: Final = 10_000
 
 _REASON: Final = "DEAD_LETTER_REASON"
 
 
 class NoSuchMessage(PipelineError):
-    """The topic has no message of that id or key, or not any more."""
+    """The topic has no message with that id or key, or it has expired."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoryPlan:
-    """By the id that a producer got or that of a place, or by a key, which many may have.
+    """By message id or offset message id, or by a key, which many messages may have.
 
-    Retries and dead letters are looked for in all groups that read the topic if none is named.
-    `brokers` are options of format `rocketmq` that reach them.
+    Without `groups`, retries and dead letters of all groups of the topic are searched. `brokers`
+    are options of format `rocketmq`.
     """
 
     brokers: Mapping[str, str]
@@ -63,7 +63,7 @@ class StoryPlan:
 
 
 class GroupState(NamedTuple):
-    """What a group did about a message, as far as its offset says."""
+    """Whether a group has consumed a message, by its offset."""
 
     id: str
     group: str
@@ -71,7 +71,7 @@ class GroupState(NamedTuple):
 
 
 class FoundMessage(NamedTuple):
-    """A message, or the copy of it that a group wanted again or gave up."""
+    """A message, or its retry or dead letter of a group."""
 
     topic: str
     broker: str
@@ -94,7 +94,7 @@ class FoundMessage(NamedTuple):
 
 
 class StoryEvent(NamedTuple):
-    """`group` is who did it. `told_by` is where it is known from."""
+    """`told_by` is the source: the message itself, or a trace record."""
 
     time: datetime
     id: str
@@ -111,7 +111,7 @@ class Story(NamedTuple):
 
 
 class StoryPlaces(NamedTuple):
-    """Where to look. `others` may hold copies or traces."""
+    """Where to search. `others` may have retries, dead letters or traces."""
 
     groups: Sequence[str]
     others: Sequence[str]
@@ -136,9 +136,9 @@ def story(spark: SparkSession, plan: StoryPlan, places: StoryPlaces) -> Story:
     found = [_found(row) for row in _read(spark, plan, [plan.topic], wanted)]
     if not found:
         what = f"the key {plan.key}" if plan.key is not None else f"the id {plan.id}"
-        raise NoSuchMessage(f"{plan.topic} has no message with {what}, or not any more")
+        raise NoSuchMessage(f"{plan.topic} has no message with {what}, or it has expired")
     ids = sorted({each.id for each in found})
-    copies: list[FoundMessage] = []
+    retries: list[FoundMessage] = []
     traces: list[TraceRecord] = []
     if places.others:
         origins = sorted({*ids, *(each.offset_id for each in found)})
@@ -147,9 +147,9 @@ def story(spark: SparkSession, plan: StoryPlan, places: StoryPlaces) -> Story:
                 text = bytes(row.body).decode(errors="replace")
                 traces += [each for each in parse_traces(text) if each.message_id in ids]
             else:
-                copies.append(_found(row))
+                retries.append(_found(row))
     return Story(
-        story_events([*found, *copies], traces), list(_group_states(plan, places.groups, found))
+        story_events([*found, *retries], traces), list(_group_states(plan, places.groups, found))
     )
 
 
@@ -181,7 +181,7 @@ def _found(row: Row) -> FoundMessage:
         row.queueOffset,
         row.msgId or row.offsetMsgId,
         row.offsetMsgId,
-        # Spark's times are those of this machine and do not say so.
+        # Spark's times are local times without a zone.
         row.bornTimestamp.astimezone(UTC),
         row.storeTimestamp.astimezone(UTC),
         row.bornHost,
@@ -201,8 +201,8 @@ def _group_states(
             try:
                 progress = admin.progress(group, topic=plan.topic)
             except ClientError as error:
-                # The rest of the story is worth telling.
-                yield from (GroupState(each.id, group, f"not known: {error}") for each in found)
+                # The rest of the history is still useful.
+                yield from (GroupState(each.id, group, f"unknown: {error}") for each in found)
                 continue
             offsets = {each.queue: each.consumer_offset for each in progress.queues}
             for message in found:
@@ -212,41 +212,41 @@ def _group_states(
 
 def _state(committed: int | None, offset: int) -> str:
     if committed is None:
-        return "never read this queue"
+        return "has no offset in this queue"
     return "has passed it" if committed > offset else f"is {offset - committed + 1} behind"
 
 
 def story_events(
     messages: Iterable[FoundMessage], traces: Iterable[TraceRecord]
 ) -> list[StoryEvent]:
-    """Oldest first; of one moment, in the order in which such things happen."""
+    """Oldest first; at the same time, in the order in which such events happen."""
     messages, traces = list(messages), list(traces)
     born = {each.id: each.born for each in messages}
     groups = {each.request_id: each.group for each in traces if isinstance(each, SubBeforeRecord)}
-    told = [event for message in messages for event in _events_of(message)]
-    told += [
+    events = [event for message in messages for event in _events_of(message)]
+    events += [
         # Producers look at the clock before they stamp a message with its time.
         event._replace(time=max(event.time, born.get(event.id, event.time)))
         for trace in traces
         for event in _traced(trace, groups)
     ]
-    # The sort is stable, and what brokers have comes before what clients say of it.
-    return sorted(told, key=lambda event: event.time)
+    # The sort is stable, and messages come before trace records.
+    return sorted(events, key=lambda event: event.time)
 
 
 def _events_of(message: FoundMessage) -> Iterator[StoryEvent]:
     retried, dead = RETRY_PREFIX, DLQ_PREFIX
     if message.topic.startswith(retried):
         group = message.topic.removeprefix(retried)
-        yield _stored(message, "ready to be tried again", group, f"retry {message.retry_count}")
+        yield _stored(message, "ready for retry", group, f"retry {message.retry_count}")
     elif message.topic.startswith(dead):
         group = message.topic.removeprefix(dead)
-        reason = message.properties.get(_REASON, "no reason said")
+        reason = message.properties.get(_REASON, "no reason recorded")
         details = f"{reason}, after {message.retry_count} retries"
-        yield _stored(message, "given up as a dead letter", group, details)
+        yield _stored(message, "moved to the dead-letter queue", group, details)
     else:
         details = f"by {message.born_host}, {message.body_size} bytes"
-        yield StoryEvent(message.born, message.id, "made", None, None, details, "message")
+        yield StoryEvent(message.born, message.id, "created", None, None, details, "message")
         named = [
             f"{name} {value}"
             for name, value in (("tags", message.tags), ("keys", message.keys))
@@ -272,7 +272,7 @@ def _traced(trace: TraceRecord, groups: Mapping[str, str]) -> Iterator[StoryEven
             time_ms, group = trace.timestamp, trace.group
         case SubAfterRecord():
             if not trace.timestamp:
-                return  # Old clients do not say when.
+                return  # Old clients do not record the time.
             is_done = trace.is_success and trace.outcome is ConsumeOutcome.SUCCESS
             what = "done" if is_done else "not done"
             details = f"{trace.outcome.name.lower().replace('_', ' ')}, {trace.duration_ms} ms"

@@ -1,10 +1,10 @@
-"""What an entry promises is made true: files get their names, joined ones replace others.
+"""Commits an entry of the log: files get their names, compacted files replace others.
 
-All of it can be done again, from wherever a crash interrupted it.
+All of it is idempotent, from wherever a crash interrupted it.
 
-A directory whose files were joined is made anew beside the lake, of links, and exchanged with the
-old one in a single step. Whoever lists it sees the old files or the new ones, never some of both;
-whoever has listed it and opens a file later finds it gone, and says so.
+A directory whose files were compacted is built next to the lake, of links, and exchanged with the
+old one in a single step. A reader that lists it sees the old files or the new ones, never some of
+both; one that has listed it before and opens a file later gets an error that it is gone.
 """
 
 import os
@@ -28,7 +28,7 @@ _REPLACING: Final = "replacing"
 
 
 def move_pieces(lake: Path, entry: LakeEntry) -> None:
-    """Give the files of pieces their names; some may have them already. Raises BadLake."""
+    """Rename staged files of pieces; some may have their names already. Raises BadLake."""
     files = [file for piece in entry.added if (file := piece.file) is not None]
     _move(lake, files, entry)
     quarantined = [piece.quarantined for piece in entry.added if piece.quarantined is not None]
@@ -36,14 +36,14 @@ def move_pieces(lake: Path, entry: LakeEntry) -> None:
 
 
 def exchange_compacted(lake: Path, entry: LakeEntry) -> None:
-    """Replace the directories in which files were joined. Raises BadLake."""
+    """Replace the directories in which files were compacted. Raises BadLake."""
     for directory, compactions in _by_directory(entry.compacted):
         removed = {Path(path).name for compaction in compactions for path in compaction.removed}
         _replace(lake, directory, removed, [compaction.file for compaction in compactions], entry)
 
 
 def move_compacted(lake: Path, entry: LakeEntry) -> None:
-    """Put joined files beside those whose messages they have: for readers that go by a list."""
+    """Put compacted files beside those they replace: for readers that go by a list."""
     _move(lake, [compaction.file for compaction in entry.compacted], entry)
 
 
@@ -96,10 +96,12 @@ def _make_replacement(
 
 
 def _replacing_directory(lake: Path) -> Path:
-    """Not in the lake, if possible: some look for Parquet in every directory that is there."""
+    """Not in the lake, if possible: some readers look for Parquet in every directory."""
     parent = lake.parent
-    is_near = parent.stat().st_dev == lake.stat().st_dev and os.access(parent, os.W_OK | os.X_OK)
-    return _beside(lake) if is_near else _inside(lake)
+    is_same_device = parent.stat().st_dev == lake.stat().st_dev and os.access(
+        parent, os.W_OK | os.X_OK
+    )
+    return _beside(lake) if is_same_device else _inside(lake)
 
 
 def _beside(lake: Path) -> Path:
@@ -120,4 +122,4 @@ def _by_directory(compactions: Iterable[Compaction]) -> list[tuple[str, list[Com
 
 
 def _gone(root: Path, file: LakeFile, entry: LakeEntry) -> BadLake:
-    return BadLake(f"{file.path} is listed by entry {entry.number} of the lake {root}, and gone")
+    return BadLake(f"{file.path} is missing: entry {entry.number} of the lake {root} lists it")

@@ -1,4 +1,4 @@
-"""Which files are joined, and how: small ones of an hour that is over, into larger ones."""
+"""Which files are compacted, and how: small ones of an hour that is over, into larger ones."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ _ROWS_AT_ONCE: Final = 16_384
 
 
 class PlannedCompaction(NamedTuple):
-    """Files of one directory that are to be one file."""
+    """Files of one directory that become one file."""
 
     directory: str
     files: Sequence[LakeFile]
@@ -37,7 +37,7 @@ class PlannedCompaction(NamedTuple):
 def planned_compactions(
     files: Iterable[LakeFile], closed_before: datetime, target_size: int
 ) -> list[PlannedCompaction]:
-    """By directory. An hour is closed if it ended by then; what is large enough stays alone."""
+    """By directory. An hour is closed if it ended by then; large files stay as they are."""
     closed_hour = int(closed_before.timestamp()) // _HOUR_S
     found: list[PlannedCompaction] = []
     ordered = sorted(files, key=lambda file: (directory_of(file.path), _natural(file.path)))
@@ -55,7 +55,7 @@ def planned_compactions(
 def in_rounds(
     compactions: Sequence[PlannedCompaction], size: int
 ) -> Iterator[list[PlannedCompaction]]:
-    """Joins that are published together: a directory is exchanged once."""
+    """Compactions that are published together: a directory is exchanged once."""
     waiting: list[PlannedCompaction] = []
     for _, of_directory in groupby(compactions, key=lambda compaction: compaction.directory):
         waiting += of_directory
@@ -69,7 +69,7 @@ def in_rounds(
 def write_compaction(
     lake: Path, run: str, planned: PlannedCompaction, name: tuple[int, int]
 ) -> Compaction:
-    """What a task does: the file is safe, and nobody sees it yet.
+    """Writes the file in a task; it is durable, and no reader sees it yet.
 
     `name` are the numbers of the entry and of the file. Raises BadLake.
     """
@@ -87,13 +87,13 @@ def write_compaction(
             file.abandon()
             raise
     except FileNotFoundError as error:
-        raise BadLake(f"{error.filename or error} is listed by the lake {lake}, and gone") from None
+        raise BadLake(f"{error.filename or error} is missing: the lake {lake} lists it") from None
     except pa.ArrowException as error:
-        raise BadLake(f"files of {lake / planned.directory} cannot be joined: {error}") from None
+        raise BadLake(f"files of {lake / planned.directory} cannot be compacted: {error}") from None
     if made.rows != planned.row_count:
         raise BadLake(
-            f"the files of {lake / planned.directory} have {made.rows} messages, and the log of"
-            f" the lake speaks of {planned.row_count}: something else wrote there"
+            f"the files of {lake / planned.directory} have {made.rows} messages, not"
+            f" {planned.row_count} as the log says: another program wrote there"
         )
     return Compaction([each.path for each in planned.files], made)
 
@@ -111,12 +111,12 @@ def _shares(files: Sequence[LakeFile], target_size: int) -> Iterator[list[LakeFi
 
 
 def _natural(path: str) -> list[Any]:
-    """Numbers in names count as numbers, so that offsets are in order."""
+    """Sorts numbers in names as numbers, so that offsets are in order."""
     return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", path)]
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """With the columns of all files: one that was added later is null in earlier rows."""
+    """With the columns of all files: a column that was added later is null in earlier rows."""
     columns = [
         batch.column(field.name)
         if field.name in batch.schema.names

@@ -1,4 +1,4 @@
-"""Columns as people write them down for Spark, `id bigint, at timestamp`, as Arrow types.
+"""Columns in Spark's DDL, `id bigint, at timestamp`, as Arrow types.
 
     columns   column {, column}
     column    name type
@@ -17,7 +17,7 @@ import pyarrow as pa
 from roquet.pipeline.errors import BadSchema
 
 _TOKEN: Final = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<word>\w+)|(?P<sign>[<>(),:]))")
-_PLAIN: Final[Mapping[str, pa.DataType]] = {
+_SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
     "byte": pa.int8(),
@@ -46,17 +46,17 @@ def read_ddl(text: str) -> pa.Schema:
     names = [field.name.lower() for field in fields]
     for name in names:
         if names.count(name) > 1:
-            raise BadSchema(f"there are two columns {name!r}")
+            raise BadSchema(f"duplicate column {name!r}")
     return pa.schema(fields)
 
 
 def write_ddl(schema: pa.Schema) -> str:
-    """One text for each schema."""
+    """The same text for equal schemas."""
     return ", ".join(f"`{field.name}` {type_name(field.type)}" for field in schema)
 
 
 def type_name(kind: pa.DataType) -> str:
-    """As it is written."""
+    """As in DDL."""
     if pa.types.is_list(kind):
         return f"array<{type_name(kind.value_type)}>"
     if pa.types.is_map(kind):
@@ -65,7 +65,7 @@ def type_name(kind: pa.DataType) -> str:
         return f"struct<{','.join(f'`{each.name}`:{type_name(each.type)}' for each in kind)}>"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
-    return next(name for name, each in _PLAIN.items() if each == kind)
+    return next(name for name, each in _SIMPLE.items() if each == kind)
 
 
 @final
@@ -76,7 +76,7 @@ class _Reader:
         self._depth = 0
 
     def fields(self, separator: str, end: str | None) -> Iterator[pa.Field]:
-        """To the sign that ends them. A separator between name and type may be left out outside."""
+        """Up to `end`. At the top level the separator between name and type is optional."""
         while True:
             name = self._name()
             if end is not None:
@@ -103,10 +103,10 @@ class _Reader:
         }
         if name in nested:
             kind = nested[name]()
-        elif name in _PLAIN:
-            kind = _PLAIN[name]
+        elif name in _SIMPLE:
+            kind = _SIMPLE[name]
         else:
-            raise BadSchema(f"there is no type {name!r}; types are {', '.join([*_PLAIN, *nested])}")
+            raise BadSchema(f"unknown type {name!r}; types are {', '.join([*_SIMPLE, *nested])}")
         self._depth -= 1
         return kind
 
@@ -119,7 +119,7 @@ class _Reader:
     def _map(self) -> pa.DataType:
         self._expect("<")
         if self._type() != pa.string():
-            raise self._error("the keys of a map are strings")
+            raise self._error("the keys of a map must be strings")
         self._expect(",")
         item = self._type()
         self._expect(">")
@@ -142,13 +142,13 @@ class _Reader:
     def _number(self) -> int:
         word = self._name()
         if not word.isdecimal():
-            raise self._error(f"a number is expected, not {word!r}")
+            raise self._error(f"expected a number, not {word!r}")
         return int(word)
 
     def _name(self) -> str:
         found = _TOKEN.match(self._text, self._position)
         if found is None or found["sign"]:
-            raise self._error("a name is expected")
+            raise self._error("expected a name")
         self._position = found.end()
         return found["quoted"] or found["word"]
 
@@ -161,7 +161,7 @@ class _Reader:
 
     def _expect(self, sign: str) -> None:
         if not self._skip(sign):
-            raise self._error(f"{sign!r} is expected")
+            raise self._error(f"expected {sign!r}")
 
     def _is_at_end(self) -> bool:
         return not self._text[self._position :].strip()

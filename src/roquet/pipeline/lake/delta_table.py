@@ -1,8 +1,8 @@
-"""A lake as a table of Delta: each entry of its log is one transaction, by its number.
+"""A lake as a Delta table: each entry of its log is one transaction, by its number.
 
-What counts is the log of the lake: an entry that a crash kept out of the table gets there when the
-lake is opened next. The table says itself which entry it has, so none gets there twice. Files whose
-messages were joined stay for those who read an older version, until somebody vacuums the table.
+The log of the lake is authoritative: an entry that a crash kept out of the table is added when the
+lake is opened next. The table records which entry it has, so none is added twice. Files that were
+compacted stay for readers of older versions, until the table is vacuumed.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _PARTITION_TYPES: Final = (pa.string(), pa.date32(), pa.int32())
 def check_delta() -> None:
     """Raises BadLake if the library is missing."""
     if find_spec("deltalake") is None:
-        raise BadLake("tables of Delta need a library: pip install roquet[delta]")
+        raise BadLake("Delta tables need a library: pip install roquet[delta]")
 
 
 @final
@@ -44,30 +44,30 @@ class DeltaMirror:
         self._settings = settings
 
     def make(self) -> None:
-        """If there is none. Raises BadLake."""
-        with self._told():
+        """Create it if it does not exist. Raises BadLake."""
+        with self._errors_translated():
             self._table()
 
     def has(self, entry: LakeEntry) -> bool:
         """Raises BadLake."""
-        with self._told():
+        with self._errors_translated():
             version = self._table().transaction_version(self._settings.id)
         return version is not None and version >= entry.number
 
     def commit(self, entry: LakeEntry) -> None:
-        """Returns when readers of the table see what the entry says. Raises BadLake."""
+        """Returns when readers of the table see the entry. Raises BadLake."""
         if not self.has(entry):
-            with self._told():
+            with self._errors_translated():
                 self._commit(entry)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_translated(self) -> Iterator[None]:
         from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
         try:
             yield
         except DeltaError as error:
-            raise BadLake(f"the table of Delta in {self._lake}: {error}") from None
+            raise BadLake(f"Delta table in {self._lake}: {error}") from None
 
     def _commit(self, entry: LakeEntry) -> None:
         from deltalake import CommitProperties, Transaction  # noqa: PLC0415
@@ -134,7 +134,7 @@ def _added(file: LakeFile, entry: LakeEntry, *, is_new: bool) -> Any:
         size=file.bytes,
         partition_values=_values(file.path),
         modification_time=entry.published_ms,
-        # Those who follow the table skip what is only put elsewhere.
+        # Streaming readers of the table skip messages that are only moved.
         data_change=is_new,
         stats=msgspec.json.encode({"numRecords": file.rows}).decode(),
     )

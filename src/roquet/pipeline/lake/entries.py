@@ -1,4 +1,7 @@
-"""What the log of a lake says: pieces of queues, and entries that add and remove them."""
+"""The entries of the log of a lake: pieces of queues that are added, files that are compacted.
+
+Names in JSON that differ from ours are those of the first version of the format.
+"""
 
 from typing import Final, final
 
@@ -13,15 +16,15 @@ ENTRY_VERSION: Final = 1
 class QueueIncarnation(msgspec.Struct, frozen=True, array_like=True):
     """A queue as its broker described it: its first offset, and when that message was stored.
 
-    A queue that was deleted and made again has a first message that is younger, at an offset
-    that is not higher.
+    A queue that was deleted and created again has a younger first message, at an offset that is not
+    higher.
     """
 
     first_offset: int | None = None
     born_ms: int | None = None
 
     def is_replaced_by(self, now: "QueueIncarnation") -> bool:
-        """Whether `now` describes a queue that was made after this one was deleted."""
+        """Whether `now` describes a queue that was created after this one was deleted."""
         if self.born_ms is None or now.born_ms is None:
             return False
         if self.first_offset is None or now.first_offset is None:
@@ -31,7 +34,7 @@ class QueueIncarnation(msgspec.Struct, frozen=True, array_like=True):
 
 @final
 class LakeFile(msgspec.Struct, frozen=True):
-    """A file of messages: where readers find it, and where it was staged before."""
+    """A file of messages: its path for readers, and the one where it was staged."""
 
     path: str
     staged: str
@@ -43,10 +46,10 @@ class LakeFile(msgspec.Struct, frozen=True):
 class LakePiece(msgspec.Struct, frozen=True, omit_defaults=True):
     """The messages of a queue from `start` to before `end`: those of one hour, in one file.
 
-    Offsets without a message (a filter left it out) belong to a piece, too; a piece without any
-    message has no file, and its path is empty. `generation` counts how often the topic was
-    deleted and made again. Messages that could not be decoded are in the file `quarantined`, and
-    not among `rows`.
+    Offsets without a message (a filter dropped it) belong to a piece, too; a piece without any
+    message has no file, and its path is empty. `generation` counts how often the topic was deleted
+    and created again. Messages that could not be decoded are in the file `quarantined`, and not
+    among `rows`.
     """
 
     topic: str
@@ -73,7 +76,7 @@ class LakePiece(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @final
 class Staged(msgspec.Struct, frozen=True):
-    """What a task hands to whoever publishes: a piece, and the log that it was planned by."""
+    """What a task hands to the publisher: a piece, and the last entry when it was planned."""
 
     base: int
     piece: LakePiece
@@ -81,7 +84,7 @@ class Staged(msgspec.Struct, frozen=True):
 
 @final
 class Compaction(msgspec.Struct, frozen=True):
-    """One file that has the messages of others, which lie in the same directory."""
+    """One file that replaces others of the same directory."""
 
     removed: list[str]
     file: LakeFile
@@ -89,7 +92,7 @@ class Compaction(msgspec.Struct, frozen=True):
 
 @final
 class StagedCompaction(msgspec.Struct, frozen=True):
-    """What a task that joins files hands over, as `Staged` does."""
+    """What a task that compacts files hands to the publisher, as `Staged` is."""
 
     base: int
     compaction: Compaction
@@ -97,10 +100,10 @@ class StagedCompaction(msgspec.Struct, frozen=True):
 
 @final
 class LakeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of a lake. `number` counts from 1; the name of its file says it, too.
+    """One step of a lake. `number` counts from 1, as in the name of its file.
 
-    Joining changes neither which messages there are nor which offsets the lake has.
-    `json_schema` is what bodies of added messages were decoded by.
+    Compaction changes neither the messages nor the offsets that the lake has. `json_schema` is what
+    bodies of added messages were decoded with.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""Names of files in a lake: from what is in them, so that the same messages get the same name."""
+"""Names of files in a lake: derived from their content, so the same messages get the same name."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ def published_path(wanted: MissingRange, start: int, end: int, hour: int) -> str
 
 
 def compacted_path(directory: str, entry_number: int, index: int) -> str:
-    """Of the file that the entry makes of others in a directory; no piece has such a name."""
+    """Of a file that the entry compacts others into; no piece has such a name."""
     topic = directory.partition("/")[0].removeprefix("topic=")
     return f"{directory}/{topic}-joined-{entry_number}-{index}.parquet"
 
@@ -36,25 +36,25 @@ def directory_of(path: str) -> str:
 
 
 def hour_of(directory: str) -> int:
-    """Counted from 1970: the one in which messages of a directory were stored."""
+    """The hour, counted from 1970, in which the messages of a directory were stored."""
     values = partition_values(directory)
     moment = datetime.strptime(f"{values['dt']} {values['hour']} +0000", "%Y-%m-%d %H %z")
     return int(moment.timestamp()) // _HOUR_S
 
 
 def partition_values(directory: str) -> dict[str, str]:
-    """What the names of directories say: topic, date and hour."""
+    """Topic, date and hour, from the names of directories."""
     pairs = (part.partition("=") for part in directory.split("/"))
     return {name: unquote(value) for name, _, value in pairs}
 
 
 def quarantine_of(lake: Path) -> Path:
-    """Beside the lake, where nobody who reads the lake comes across it."""
+    """Beside the lake, where its readers do not find it."""
     return lake.with_name(f"{lake.name}-quarantine")
 
 
 def staged_path(run: str) -> str:
-    """A new one each time: of two attempts at a task neither disturbs the other.
+    """A new one each time: two attempts of a task do not disturb each other.
 
     Readers that look for Parquet skip what is below `_`, or what does not end in `.parquet`.
     """
@@ -62,6 +62,6 @@ def staged_path(run: str) -> str:
 
 
 def _escaped(name: str) -> str:
-    """As Hive and its readers have it. They skip files that begin with `_` or `.`."""
+    """As in Hive. Readers skip files that start with `_` or `.`."""
     text = quote(name, safe="")
     return f"%{ord(text[0]):02X}{text[1:]}" if text[0] in "_." else text

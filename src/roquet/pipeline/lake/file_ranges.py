@@ -36,8 +36,8 @@ def split_into_files(wanted: Iterable[MissingRange], file_rows_max: int) -> Iter
 def balanced(file_ranges: Sequence[MissingRange], count: int) -> list[list[MissingRange]]:
     """The ranges, each of them whole, in at most `count` shares of nearly the same size.
 
-    The largest go first, each to the share that has least; in the order of brokers and offsets
-    within a share.
+    The largest are assigned first, each to the smallest share; within a share they are in the
+    order of brokers and offsets.
     """
     shares: list[list[MissingRange]] = [[] for _ in range(min(count, len(file_ranges)))]
     sizes = [0] * len(shares)
@@ -55,7 +55,7 @@ def _by_broker(file_range: MissingRange) -> tuple[str, str, int, int]:
 
 @final
 class OffsetRanges:
-    """Ranges that never touch each other, in their order."""
+    """Ranges that do not touch each other, in their order."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -66,11 +66,11 @@ class OffsetRanges:
 
     @property
     def count(self) -> int:
-        """How many offsets lie inside."""
+        """The number of offsets in them."""
         return sum(self._ends) - sum(self._starts)
 
     def add(self, start: int, end: int) -> bool:
-        """Add a range. False, and nothing is changed, if part of it is there already."""
+        """Add a range. False, and nothing changes, if part of it is there already."""
         if start >= end:
             return True
         index = bisect_left(self._starts, start)
@@ -90,7 +90,7 @@ class OffsetRanges:
         return True
 
     def missing(self, start: int, end: int) -> list[OffsetRange]:
-        """What of a range is not there, in order."""
+        """The parts of a range that are not there, in order."""
         found: list[OffsetRange] = []
         index = max(0, bisect_left(self._starts, start) - 1)
         while start < end and index < len(self._starts) and self._starts[index] < end:

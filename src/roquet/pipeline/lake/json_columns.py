@@ -1,4 +1,4 @@
-"""Bodies that are JSON, decoded into columns by a schema; those that do not fit are set apart."""
+"""JSON bodies decoded into columns by a schema; those that do not fit are quarantined."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -19,8 +19,8 @@ from roquet.protocol.record_columns import COLUMN_NAMES
 REASON_COLUMN: Final = "reason"
 _BODY_COLUMN: Final = "body"
 _MISFITS: Final = (pa.ArrowException, ValueError, OverflowError)
-_TAKEN: Final = {name.lower() for name in (*COLUMN_NAMES, REASON_COLUMN, "dt", "hour")}
-_PLAIN: Final[Mapping[pa.DataType, Any]] = {
+_RESERVED: Final = {name.lower() for name in (*COLUMN_NAMES, REASON_COLUMN, "dt", "hour")}
+_SIMPLE: Final[Mapping[pa.DataType, Any]] = {
     pa.bool_(): bool,
     pa.float32(): float,
     pa.float64(): float,
@@ -32,7 +32,7 @@ _PLAIN: Final[Mapping[pa.DataType, Any]] = {
 
 
 class DecodedRows(NamedTuple):
-    """Rows with columns from their bodies, and rows with the reason why there are none."""
+    """Rows with columns from their bodies, and rows that could not be decoded, with the reason."""
 
     good: pa.RecordBatch
     bad: pa.RecordBatch
@@ -46,8 +46,8 @@ class JsonColumns:
         """Raises BadSchema."""
         self.schema = read_ddl(ddl)
         for name in self.schema.names:
-            if name.lower() in _TAKEN:
-                raise BadSchema(f"messages have a column {name!r} already: leave this one out")
+            if name.lower() in _RESERVED:
+                raise BadSchema(f"messages already have a column {name!r}: leave this one out")
         row = _struct_of("Body", list(self.schema))
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(row).decode
         self._columns = [_Column(index, field) for index, field in enumerate(self.schema)]
@@ -57,12 +57,12 @@ class JsonColumns:
         return write_ddl(self.schema)
 
     def decode(self, rows: pa.RecordBatch) -> DecodedRows:
-        """All rows are in one of both, in their order."""
+        """Each row is in one of both, in their order."""
         read = [self._read(body) for body in rows.column(_BODY_COLUMN).to_pylist()]
         try:
             columns = self._filled(read)
         except _MISFITS:
-            # Some value is JSON of the right kind, and still too large or too fine.
+            # Some value has the right JSON type, but is too large or too precise.
             read = [self._checked(each) for each in read]
             columns = self._filled(read)
         is_good = pa.array([each.reason is None for each in read])
@@ -92,7 +92,7 @@ class JsonColumns:
 
 
 class _Body(NamedTuple):
-    """What was decoded, or the reason why it could not be."""
+    """The decoded value, or the reason why there is none."""
 
     value: Any
     reason: str | None = None
@@ -116,7 +116,7 @@ class _Column:
 
 
 def json_columns(given: str) -> JsonColumns:
-    """`given` is a file with the columns in it, or the columns themselves. Raises BadSchema."""
+    """`given` is a file that has the columns, or the columns themselves. Raises BadSchema."""
     path = Path(given)
     try:
         text = path.read_text() if " " not in given and path.is_file() else given
@@ -126,26 +126,26 @@ def json_columns(given: str) -> JsonColumns:
 
 
 def check_evolution(before: str | None, now: JsonColumns) -> None:
-    """Columns may be added, and none of those that files have left out or changed.
+    """Columns can be added; those of existing files cannot be removed or changed.
 
     Raises BadSchema.
     """
     for field in read_ddl(before) if before else ():
         if field.name not in now.schema.names:
             raise BadSchema(
-                f"the lake has a column {field.name!r} ({type_name(field.type)}), and the schema"
-                " does not: columns can be added, not left out"
+                f"the lake has a column {field.name!r} ({type_name(field.type)}) that the schema"
+                " lacks: columns can be added, not removed"
             )
         found = now.schema.field(field.name).type
         if found != field.type:
             raise BadSchema(
                 f"column {field.name!r} of the lake is {type_name(field.type)}, not"
-                f" {type_name(found)}: it cannot change; use another name or another lake"
+                f" {type_name(found)}: a type cannot change; use another name or another lake"
             )
 
 
 def _struct_of(name: str, fields: Sequence[pa.Field]) -> type[msgspec.Struct]:
-    # In JSON any text can be a name, in Python it cannot.
+    # Any text can be a name in JSON, but not in Python.
     attributes = [_attribute(index) for index in range(len(fields))]
     return msgspec.defstruct(
         name,
@@ -163,7 +163,7 @@ def _attribute(index: int) -> str:
 
 
 def _conversion(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes a value that is there one that Arrow takes; None if it does anyhow."""
+    """Converts a value for Arrow; None if it takes the value as it is."""
     if pa.types.is_timestamp(kind):
         return _in_utc
     if pa.types.is_struct(kind):
@@ -181,7 +181,7 @@ def _conversion(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
 
 def _in_utc(moment: datetime) -> datetime:
-    """A time without a zone is meant so."""
+    """A time of a message without a zone is UTC: it comes from another machine."""
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
@@ -209,7 +209,7 @@ def _unchanged(value: Any) -> Any:
 
 
 def _python_type(kind: pa.DataType) -> Any:
-    """What JSON has to hold for a type of Arrow."""
+    """The JSON type for a type of Arrow."""
     if pa.types.is_integer(kind):
         most = 2 ** (kind.bit_width - 1)
         return Annotated[int, msgspec.Meta(ge=-most, le=most - 1)]
@@ -221,4 +221,4 @@ def _python_type(kind: pa.DataType) -> Any:
         return dict[str, _python_type(kind.item_type) | None]  # type: ignore[misc]
     if pa.types.is_struct(kind):
         return _struct_of("Nested", list(kind))
-    return _PLAIN[kind]
+    return _SIMPLE[kind]

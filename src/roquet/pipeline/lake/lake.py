@@ -46,7 +46,7 @@ _FIXED: Final = ("format", "properties", "tag_expression", "sql_expression")
 
 @final
 class Lake:
-    """Open from `open` to `close`, for one process at a time.
+    """Open from `open` to `close`, by one process at a time.
 
     `run` names the directory in which tasks of this writer stage their files.
     """
@@ -62,7 +62,7 @@ class Lake:
 
     @classmethod
     def open_existing(cls, path: Path) -> Self:
-        """As `open`, but none is made. Raises BadLake."""
+        """As `open`, but the lake must exist. Raises BadLake."""
         settings = read_settings(path)
         if settings is None:
             raise no_lake(path)
@@ -70,20 +70,20 @@ class Lake:
 
     @classmethod
     def open(cls, path: Path, settings: LakeSettings) -> Self:
-        """The lake, made if there is none, and what a crash left undone is done.
+        """The lake, created if it does not exist, and recovered from a crash.
 
-        `settings` are those of a new lake; one that is there keeps its own. Raises BadLake.
+        `settings` are for a new lake; an existing one keeps its own. Raises BadLake.
         """
         path = path.absolute()
         try:
             make_directories(path)
             found = read_settings(path) or make_settings(path, settings)
-            lock = _taken_lock(path)
+            lock = _locked(path)
         except (FileExistsError, NotADirectoryError) as error:
-            raise BadLake(f"{path} is no directory: {error.strerror}") from None
+            raise BadLake(f"{path} is not a directory: {error.strerror}") from None
         lake = cls(path, found, lock)
         try:
-            lake._put_in_order()
+            lake._recover()
         except BaseException:
             os.close(lock)
             raise
@@ -109,10 +109,10 @@ class Lake:
         return self._log.state
 
     def publish(self, staged: Sequence[Staged], json_schema: str | None = None) -> LakeEntry | None:
-        """Make staged pieces visible, all of them or, after a crash, all when it is opened again.
+        """Make staged pieces visible, all of them; after a crash, when the lake is opened again.
 
-        The entry is the promise: once it is safe, its files get their names. None if there is
-        nothing to publish. Raises BadLake if the lake is not what they were planned by.
+        The entry decides: once it is durable, its files get their names. None if there is nothing
+        to publish. Raises BadLake if the lake has changed since they were planned.
         """
         if not staged:
             self._remove_staged()
@@ -126,7 +126,7 @@ class Lake:
         return self._write(entry)
 
     def compact(self, staged: Sequence[StagedCompaction]) -> LakeEntry:
-        """Let joined files take the place of others, as `publish` does. Raises BadLake."""
+        """Let compacted files replace others, as `publish` does. Raises BadLake."""
         number = self._next_number(each.base for each in staged)
         compactions = [each.compaction for each in staged]
         self._check_staged(self.path, [compaction.file for compaction in compactions])
@@ -140,35 +140,37 @@ class Lake:
 
     def _write(self, entry: LakeEntry) -> LakeEntry:
         self._log.append(entry)
-        self._finish(entry)
-        # What is left was made by attempts that failed, or whose twin was faster.
+        self._commit(entry)
+        # The rest is from attempts that failed, or from speculative ones that lost.
         self._remove_staged()
         return entry
 
-    def _put_in_order(self) -> None:
+    def _recover(self) -> None:
         self._log.refresh()
         if self._delta is not None:
             self._delta.make()
         last = self._log.last_entry
-        # Files that a table of Delta has may be gone: it has a history, and forgets it.
+        # Files of an entry that the Delta table has may be vacuumed.
         if last is not None and not (self._delta and self._delta.has(last)):
-            self._finish(last)
-        # Nobody else writes, so this was left by writers that are no more.
+            self._commit(last)
+        # This process is the only writer, so the rest is from writers that died.
         for root in (self.path, quarantine_of(self.path)):
             shutil.rmtree(root / STAGED_DIRECTORY, ignore_errors=True)
         remove_replaced(self.path)
 
     def _check_staged(self, root: Path, files: Iterable[LakeFile | None]) -> None:
-        """An entry is for ever: what it lists has to be there."""
+        """An entry is permanent: the files it lists must exist."""
         for file in files:
             if file is None:
                 continue
             staged = root / file.staged
             if not staged.exists() or staged.stat().st_size != file.bytes:
-                raise BadLake(f"{staged} is gone or not whole: something else removes files there")
+                raise BadLake(
+                    f"{staged} is missing or incomplete: another program changes files there"
+                )
 
-    def _finish(self, entry: LakeEntry) -> None:
-        """Readers get to see what the entry says; some of it they may see already."""
+    def _commit(self, entry: LakeEntry) -> None:
+        """Make the entry visible to readers; some of it may be visible already."""
         move_pieces(self.path, entry)
         if self._delta is None:
             exchange_compacted(self.path, entry)
@@ -182,15 +184,15 @@ class Lake:
 
 
 def no_lake(path: Path) -> BadLake:
-    return BadLake(f"there is no lake in {path}: `roquet spark ingest` makes one")
+    return BadLake(f"no lake in {path}: `roquet spark ingest` creates one")
 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _taken_lock(path: Path) -> int:
-    """Let go of when the process ends, however it ends. Raises BadLake."""
+def _locked(path: Path) -> int:
+    """The lock is released when the process ends, however it ends. Raises BadLake."""
     lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,7 +203,7 @@ def _taken_lock(path: Path) -> int:
 
 
 def format_of(lake: Path, given: str | None) -> LakeFormat:
-    """What was asked for, else what the lake is, else Parquet. Raises BadLake."""
+    """The requested format, else that of the lake, else Parquet. Raises BadLake."""
     found = read_settings(lake)
     default = found.format if found else LakeFormat.PARQUET
     chosen = LakeFormat(given) if given else default
@@ -211,27 +213,27 @@ def format_of(lake: Path, given: str | None) -> LakeFormat:
 
 
 def properties_of(lake: Path) -> PropertiesForm:
-    """The form of properties where none was asked for. Raises BadLake."""
+    """The form of properties if none is requested. Raises BadLake."""
     found = read_settings(lake)
     return found.properties if found else PropertiesForm.MAP
 
 
 def check_settings(lake: Path, wanted: LakeSettings) -> None:
-    """Raises BadLake for a lake that was made with something else."""
+    """Raises BadLake for a lake with other settings: its readers rely on them in all files."""
     found = read_settings(lake)
     for name in _FIXED if found else ():
         here, there = getattr(wanted, name), getattr(found, name)
         if here != there:
             raise BadLake(
-                f"the lake {lake} was made with {name.replace('_', ' ')} {_shown(there)}, not"
+                f"the lake {lake} was created with {name.replace('_', ' ')} {_shown(there)}, not"
                 f" {_shown(here)}: use the same, or another lake"
             )
 
 
 def json_columns_of(lake: Path, given: str | None) -> JsonColumns | None:
-    """By what bodies are decoded: what was given, else what the lake has. None for not at all.
+    """The columns that bodies are decoded into: `given`, else those of the lake, else None.
 
-    Raises BadSchema for columns that do not go on from those of the lake, and BadLake.
+    Raises BadSchema for columns that contradict those of the lake, and BadLake.
     """
     before = PublishLog(lake.absolute()).refresh().json_schema if read_settings(lake) else None
     if given is None:

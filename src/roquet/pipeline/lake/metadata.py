@@ -20,7 +20,7 @@ from roquet.protocol.record_columns import PropertiesForm
 
 SETTINGS_FILE: Final = f"{CONTROL_DIRECTORY}/lake.json"
 LAKE_VERSION: Final = 1
-# Files of a few to some tens of megabytes, and enough of them to keep all cores busy.
+# Files of a few to some tens of megabytes, enough of them to keep all cores busy.
 FILE_ROWS_MAX_DEFAULT: Final = 100_000
 
 LOG_DIRECTORY: Final = f"{CONTROL_DIRECTORY}/log"
@@ -29,9 +29,9 @@ _decode = msgspec.json.Decoder(LakeEntry).decode
 
 
 class LakeFormat(StrEnum):
-    # Files that any reader finds by their names.
+    # Files that readers find by their names.
     PARQUET = "parquet"
-    # The same files, and a log beside them by which readers of Delta find them.
+    # The same files, and a Delta log that lists them.
     DELTA = "delta"
 
 
@@ -53,7 +53,7 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_settings(lake: Path) -> LakeSettings | None:
-    """None if there is no lake there. Raises BadLake."""
+    """None if there is no lake. Raises BadLake."""
     path = lake / SETTINGS_FILE
     try:
         settings = msgspec.json.decode(path.read_bytes(), type=LakeSettings)
@@ -64,20 +64,20 @@ def read_settings(lake: Path) -> LakeSettings | None:
     if settings.version != LAKE_VERSION or settings.partitioning != PARTITIONING:
         raise BadLake(
             f"{path} has version {settings.version} and partitions {settings.partitioning}:"
-            " a newer Roquet made this lake"
+            " a newer Roquet created this lake"
         )
     if settings.file_rows_max <= 0:
-        raise BadLake(f"{path} has a file_rows_max of {settings.file_rows_max}")
+        raise BadLake(f"{path} has a grid of {settings.file_rows_max}, which must be positive")
     return settings
 
 
 def make_settings(lake: Path, settings: LakeSettings) -> LakeSettings:
-    """Make a lake of an empty directory; if others do so too, theirs may win. Raises BadLake."""
+    """Make an empty directory a lake; of two processes one wins. Raises BadLake."""
     strange = [each.name for each in lake.iterdir() if each.name != CONTROL_DIRECTORY]
     if strange:
         raise BadLake(
-            f"{lake} is not empty and no lake: there is {min(strange)!r}; name a directory that is"
-            " empty or not there yet"
+            f"{lake} is neither empty nor a lake: it has {min(strange)!r}; give a directory that is"
+            " empty or does not exist"
         )
     make_directories(lake / LOG_DIRECTORY)
     try:
@@ -91,7 +91,7 @@ def make_settings(lake: Path, settings: LakeSettings) -> LakeSettings:
 
 @final
 class PublishLog:
-    """The entries of a lake, and the state they lead to as far as they were read."""
+    """The entries of a lake, and the state after those read so far."""
 
     def __init__(self, lake: Path) -> None:
         self._directory = lake / LOG_DIRECTORY
@@ -99,14 +99,14 @@ class PublishLog:
         self.last_entry: LakeEntry | None = None
 
     def refresh(self) -> LakeState:
-        """Read what was added since. Raises BadLake."""
+        """Read the entries added since. Raises BadLake."""
         while (entry := self._read(self.state.entry_number + 1)) is not None:
             self.state.apply(entry)
             self.last_entry = entry
         return self.state
 
     def append(self, entry: LakeEntry) -> None:
-        """Returns when the entry is safe. Raises BadLake if another writer was faster."""
+        """Returns when the entry is durable. Raises BadLake if another writer was faster."""
         try:
             create_once(self._path(entry.number), msgspec.json.encode(entry))
         except FileExistsError:
@@ -127,7 +127,7 @@ class PublishLog:
         if entry.version != ENTRY_VERSION:
             raise BadLake(
                 f"{path} has version {entry.version}, and this Roquet reads {ENTRY_VERSION}:"
-                " a newer one wrote it"
+                " a newer Roquet wrote it"
             )
         return entry
 
@@ -137,6 +137,6 @@ class PublishLog:
 
 def another_writer(lake: Path) -> BadLake:
     return BadLake(
-        f"another process writes to the lake {lake}: one writer at a time; start this one again"
-        " when the other has ended"
+        f"another process writes to the lake {lake}: one writer at a time; run this job again when"
+        " the other has ended"
     )

@@ -1,4 +1,4 @@
-"""Parquet files as a task writes them: one for each run of messages that share an hour."""
+"""Parquet files as tasks write them: one for each run of messages of the same hour."""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -32,19 +32,19 @@ _REPEATING: Final = (
     "storeHost",
     "properties.key_value.key",
 )
-# A row group is held in memory until it is whole.
+# A row group is kept in memory until it is complete.
 _GROUP_SIZE_MAX: Final = 64 << 20
 _GROUP_ROWS_MAX: Final = 128 << 10
 
 
 def lake_columns(properties: PropertiesForm) -> list[str]:
-    """Those of the files. The topic is not among them: readers get it from the directory."""
+    """The columns of the files. Readers get the topic from the directory."""
     left_out = {"topic"} | ({"properties"} if properties is PropertiesForm.NONE else set())
     return [name for name in COLUMN_NAMES if name not in left_out]
 
 
 class _Run(NamedTuple):
-    """Rows of a batch that share an hour, counted from 1970."""
+    """Rows of a batch of the same hour, counted from 1970."""
 
     hour: int
     first_offset: int
@@ -53,9 +53,9 @@ class _Run(NamedTuple):
 
 @final
 class StagedWriter:
-    """Writes the messages of what is wanted, in their order, below the lake.
+    """Writes the messages of missing ranges, in their order, below the lake.
 
-    With `json_columns` bodies are decoded, and messages that cannot be are written apart.
+    With `json_columns` bodies are decoded; messages that cannot be decoded go to the quarantine.
     """
 
     def __init__(self, lake: Path, run: str, json_columns: JsonColumns | None = None) -> None:
@@ -64,7 +64,7 @@ class StagedWriter:
         self._json_columns = json_columns
 
     def write(self, wanted: MissingRange, batches: Iterable[pa.RecordBatch]) -> Iterator[LakePiece]:
-        """The pieces, safe on disk. Together they cover every offset that was wanted."""
+        """The pieces, durable on disk. Together they cover every offset of the range."""
         hour: int | None = None
         files = self._new_files()
         start = wanted.range.start
@@ -88,7 +88,7 @@ class StagedWriter:
 
 @final
 class _HourFiles:
-    """Where messages of an hour go: those that are as they should be, and the others."""
+    """The files of an hour: decoded messages, and those in quarantine."""
 
     def __init__(self, lake: Path, run: str, json_columns: JsonColumns | None) -> None:
         self._lake = lake
@@ -111,7 +111,7 @@ class _HourFiles:
             self._bad.add(decoded.bad)
 
     def close(self, path: str) -> tuple[LakeFile | None, LakeFile | None]:
-        """Both are safe."""
+        """Both are durable."""
         good = None if self._good is None else self._good.close(path)
         bad = None if self._bad is None else self._bad.close(path)
         return good, bad
@@ -150,7 +150,7 @@ def _piece(
 
 
 def hour_runs(batch: pa.RecordBatch) -> Iterator[_Run]:
-    """The batch, cut wherever the hour changes: forward, or back where a clock was set."""
+    """The batch, cut where the hour changes: forward, or back if a clock was set."""
     if not batch.num_rows:
         return
     stored_us = batch.column(_STORED_COLUMN).cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -164,7 +164,7 @@ def hour_runs(batch: pa.RecordBatch) -> Iterator[_Run]:
 
 @final
 class StagedFile:
-    """A new file below `root` that only its writer knows of, until it is published."""
+    """A new file below `root` that no reader finds until it is published."""
 
     def __init__(self, root: Path, run: str, schema: pa.Schema) -> None:
         self._name = staged_path(run)
@@ -187,7 +187,7 @@ class StagedFile:
             self._write_group()
 
     def close(self, path: str) -> LakeFile:
-        """What the file is, which is safe and is to be published as `path`."""
+        """The file, durable, to be published as `path`."""
         if self._waiting:
             self._write_group()
         self._writer.close()

@@ -1,4 +1,4 @@
-"""What a lake has, by its log: replayed entry by entry. Pure."""
+"""The state of a lake: its log replayed entry by entry. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from roquet.pipeline.queue_offsets import queue_key
 
 
 class Missing(NamedTuple):
-    """What the lake lacks of what a batch covers. `recreated` are queues with a new life."""
+    """What the lake lacks of a batch. `recreated` are queues with a new incarnation."""
 
     wanted: Sequence[MissingRange]
     recreated: Sequence[QueueRef]
@@ -33,7 +33,7 @@ class LakeState:
         self.entry_number = 0
         self.row_count = 0
         self.files: dict[str, LakeFile] = {}
-        # Below the quarantine, which lies beside the lake.
+        # Below the quarantine, beside the lake.
         self.quarantined_files: dict[str, LakeFile] = {}
         self.json_schema: str | None = None
         self._ranges: dict[tuple[QueueRef, int], OffsetRanges] = defaultdict(OffsetRanges)
@@ -46,7 +46,7 @@ class LakeState:
         return sum(file.rows for file in self.quarantined_files.values())
 
     def apply(self, entry: LakeEntry) -> None:
-        """Raises BadLake for an entry that does not follow what is there."""
+        """Raises BadLake for an entry that does not follow the last one."""
         if entry.number != self.entry_number + 1:
             raise BadLake(f"entry {entry.number} of the log follows entry {self.entry_number}")
         for piece in entry.added:
@@ -83,7 +83,7 @@ class LakeState:
         if not self._ranges[queue, piece.generation].add(piece.start, piece.end):
             raise BadLake(
                 f"entry {number} adds offsets {piece.start} to {piece.end} of {queue_key(queue)},"
-                " and the lake has some of them"
+                " but the lake has some of them"
             )
         self.row_count += piece.rows
         if piece.quarantined is not None:
@@ -104,15 +104,15 @@ class LakeState:
         return list(self._ranges.get((queue, generation), OffsetRanges()))
 
     def brokers_of(self, topic: str) -> set[str]:
-        """The names of brokers that the lake has messages of."""
+        """The names of brokers whose messages the lake has."""
         return {queue.broker_name for queue, _ in self._ranges if queue.topic == topic}
 
     def incarnation_of(self, queue: QueueRef) -> QueueIncarnation:
-        """As the queue was described last."""
+        """As the queue was last described."""
         return self._incarnations.get(queue, QueueIncarnation())
 
     def queue_ends(self) -> dict[QueueRef, int]:
-        """The queues that the lake has messages of, or looked at, and where that ends for now."""
+        """The queues that were ingested, with or without messages, and where they end for now."""
         ends: dict[QueueRef, int] = {}
         for (queue, _), ranges in self._ranges.items():
             ends[queue] = max([ends.get(queue, 0), *(end for _, end in ranges)])

@@ -1,4 +1,4 @@
-"""Options by which a cluster is reached: those of every format that talks to brokers."""
+"""Options of the connection to a cluster, for every format that talks to brokers."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,36 +11,36 @@ from roquet.pipeline.options.kinds import duration, flag, text
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     name_server: str = option(
-        "nameServer", text, "`host:port` of a name server, several of them joined by semicolons"
+        "nameServer", text, "`host:port` of a name server, several are separated by semicolons"
     )
     namespace: str | None = option(
-        "namespace", text, "goes in front of the names of topics and groups", None
+        "namespace", text, "prefix of the names of topics and groups", None
     )
-    access_key: str | None = option("accessKey", text, "who signs requests", None)
+    access_key: str | None = option("accessKey", text, "access key that signs requests", None)
     secret_key: str | None = option(
-        "secretKey", text, "what they are signed with", None, is_secret=True
+        "secretKey", text, "secret key that signs requests", None, is_secret=True
     )
     security_token: str | None = option(
-        "securityToken", text, "goes along with both, where keys are lent", None, is_secret=True
+        "securityToken", text, "security token of temporary keys", None, is_secret=True
     )
-    tls: bool = option("tls", flag, "encrypted connections", default=False)
+    tls: bool = option("tls", flag, "connect with TLS", default=False)
     tls_ca_file: str | None = option(
         "tlsCaFile",
         text,
-        "certificates that servers are checked against; the system's if left out",
+        "CA certificates to verify servers with; default: the system's",
         None,
     )
     request_timeout: timedelta = option(
         "requestTimeout",
         duration,
-        "how long one question to a server may take",
+        "timeout of one request to a server",
         timedelta(seconds=5),
         shown="5s",
     )
     retry_timeout: timedelta = option(
         "retryTimeout",
         duration,
-        "how long a broker that does not answer is asked again before the query fails",
+        "how long requests to an unreachable broker are retried before the query fails",
         timedelta(minutes=1),
         shown="1m",
     )
@@ -48,6 +48,6 @@ class ClusterOptions:
     def __post_init__(self) -> None:
         """Raises BadOption."""
         if (self.access_key is None) != (self.secret_key is None):
-            raise BadOption("accessKey", "it goes together with 'secretKey': give both or neither")
+            raise BadOption("accessKey", "give both 'accessKey' and 'secretKey', or neither")
         if self.tls_ca_file is not None and not self.tls:
-            raise BadOption("tlsCaFile", "it needs 'tls' to be true")
+            raise BadOption("tlsCaFile", "requires tls=true")

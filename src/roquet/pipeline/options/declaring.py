@@ -19,12 +19,12 @@ O = TypeVar("O")  # noqa: E741  A class of options.
 
 _OPTION: Final = "option"
 _GROUP: Final = "group"
-# What Spark itself puts among the options of a format.
+# Options that Spark itself passes to every format.
 _ENGINE_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
 
 
 class Kind(NamedTuple):
-    """What values an option has: how they are read, and how a manual names them.
+    """The type of an option: how a value is parsed, and its name in the manual.
 
     `read` raises ValueError with what is expected.
     """
@@ -49,19 +49,19 @@ def option(
     *,
     is_secret: bool = False,
 ) -> Any:
-    """A field of a class of options. `shown` is the default as a manual says it.
+    """A field of a class of options. `shown` is the default as the manual prints it.
 
-    What is secret is not told by `repr`, which ends up in logs and errors.
+    Secrets are excluded from `repr`, which ends up in logs and errors.
     """
-    said = shown or (None if default in (MISSING, None) else str(default))
-    declared = Option(name, kind, meaning, said)
+    printed = shown or (None if default in (MISSING, None) else str(default))
+    declared = Option(name, kind, meaning, printed)
     if default is MISSING:
         return field(metadata={_OPTION: declared}, repr=not is_secret)
     return field(default=default, metadata={_OPTION: declared}, repr=not is_secret)
 
 
 def group(kind: type[O]) -> O:
-    """A field that holds options which several formats share."""
+    """A field that holds options shared by several formats."""
     return cast("O", field(metadata={_GROUP: kind}))
 
 
@@ -75,7 +75,7 @@ def declared_options(kind: type[Any]) -> Iterator[Option]:
 
 
 def read_options(kind: type[O], given: Mapping[str, str]) -> O:
-    """Raises BadOption, which names the option and says what it may be."""
+    """Raises BadOption, which names the option and its possible values."""
     names = {each.name.lower(): each.name for each in declared_options(kind)}
     for name in given:
         if name.lower() not in names and name.lower() not in _ENGINE_OPTIONS:
@@ -99,7 +99,7 @@ def _read_one(each: "Field[Any]", given: Mapping[str, str], values: dict[str, An
     text = given.get(declared.name.lower())
     if text is None:
         if each.default is MISSING:
-            raise BadOption(declared.name, f"it is needed: {declared.meaning}")
+            raise BadOption(declared.name, f"required: {declared.meaning}")
         return
     try:
         values[each.name] = declared.kind.read(text.strip())
@@ -108,7 +108,7 @@ def _read_one(each: "Field[Any]", given: Mapping[str, str], values: dict[str, An
 
 
 def option_table(kind: type[Any]) -> str:
-    """Markdown, a row an option, in the order of their declaration."""
+    """Markdown, one row per option, in the order of their declaration."""
     rows = ["| option | values | default | meaning |", "|---|---|---|---|"]
     for each in declared_options(kind):
         default = "" if each.default is None else _quoted(each.default)

@@ -1,4 +1,4 @@
-"""Kinds of values that options have. Each reads a text, or says what it expects instead."""
+"""Kinds of values of options. Each parses a text, or raises ValueError with what it expects."""
 
 import json
 import re
@@ -131,7 +131,7 @@ def json_object(value: str) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError("a JSON object")  # noqa: TRY004  Every kind says so by ValueError.
+        raise ValueError("a JSON object")  # noqa: TRY004  Every kind raises ValueError.
     return found
 
 

@@ -37,14 +37,14 @@ class ReadOptions:
     queues: frozenset[QueueRef] | None = option(
         "queues",
         queue_lists,
-        "only these queues of the topics; all of them, also later ones, if left out",
+        "only these queues of the topics; default: all, also later ones",
         None,
     )
     starting_offsets: Position | QueueOffsets | None = option(
         "startingOffsets",
         position,
-        "where to begin; -2 in JSON is the earliest, -1 the latest; queues that are not named"
-        " begin at the earliest",
+        "where to start; -2 in JSON is the earliest, -1 the latest; queues that are not named"
+        " start at the earliest",
         None,
         shown="`earliest` in batch, `latest` for a stream",
     )
@@ -52,16 +52,22 @@ class ReadOptions:
         "endingOffsets", position, "where a batch ends", None, shown="`latest`"
     )
     starting_timestamp: int | None = option(
-        "startingTimestamp", moment_ms, "begin at the first message stored then or later", None
+        "startingTimestamp",
+        moment_ms,
+        "start at the first message stored at or after this time",
+        None,
     )
     ending_timestamp: int | None = option(
-        "endingTimestamp", moment_ms, "end before the first message stored then or later", None
+        "endingTimestamp",
+        moment_ms,
+        "end before the first message stored at or after this time",
+        None,
     )
     starting_offsets_by_timestamp: Mapping[QueueRef, int] | None = option(
-        "startingOffsetsByTimestamp", times, "the same, for each queue", None
+        "startingOffsetsByTimestamp", times, "start time of each queue", None
     )
     ending_offsets_by_timestamp: Mapping[QueueRef, int] | None = option(
-        "endingOffsetsByTimestamp", times, "the same, for each queue", None
+        "endingOffsetsByTimestamp", times, "end time of each queue", None
     )
     tag_expression: str | None = option(
         "tagExpression", tags, "only messages with these tags, `new || paid`", None
@@ -75,58 +81,58 @@ class ReadOptions:
     properties: PropertiesForm = option(
         "properties",
         choice(PropertiesForm),
-        "the column `properties`: left out, as stored, or as a map (which costs most)",
+        "the column `properties`: none, the text as stored, or a map (which costs most)",
         PropertiesForm.MAP,
     )
     group_id: str | None = option(
         "groupId",
         text,
-        "the consumer group whose offsets follow the query, for `startingOffsets=group` and for"
+        "consumer group whose offsets the query commits, for `startingOffsets=group` and for"
         " tools that show lag",
         None,
     )
     group_id_prefix: str = option(
         "groupIdPrefix",
         text,
-        "what the name of the group begins with that pulls go by when `groupId` is left out",
+        "the group of pulls if `groupId` is not set",
         "roquet-spark",
     )
     commit_offsets: bool | None = option(
         "commitOffsets",
         flag,
-        "whether the offsets of `groupId` follow a stream",
+        "whether a stream commits the offsets of `groupId`",
         None,
         shown="`true` with `groupId`",
     )
     max_offsets_per_trigger: int | None = option(
-        "maxOffsetsPerTrigger", count, "the most messages of a micro-batch", None
+        "maxOffsetsPerTrigger", count, "maximum number of messages of a micro-batch", None
     )
     min_offsets_per_trigger: int | None = option(
-        "minOffsetsPerTrigger", count, "a micro-batch waits for as many messages", None
+        "minOffsetsPerTrigger", count, "a micro-batch waits for this many messages", None
     )
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
         size,
-        "the most bytes of a micro-batch, by the average size of messages so far",
+        "maximum number of bytes of a micro-batch, by the average size of messages",
         None,
     )
     max_trigger_delay: timedelta = option(
         "maxTriggerDelay",
         duration,
-        "how long `minOffsetsPerTrigger` may hold a micro-batch back",
+        "how long `minOffsetsPerTrigger` may delay a micro-batch",
         timedelta(minutes=15),
         shown="15m",
     )
     min_partitions: int | None = option(
-        "minPartitions", count, "at least as many tasks, if there are as many messages", None
+        "minPartitions", count, "minimum number of tasks, if there are as many messages", None
     )
     max_records_per_partition: int | None = option(
-        "maxRecordsPerPartition", count, "the most messages of one task", None
+        "maxRecordsPerPartition", count, "maximum number of messages of one task", None
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         flag,
-        "fail when messages are gone that the query still needed; else go on and warn",
+        "fail when messages that the query still needed are gone; else warn and continue",
         default=True,
     )
 
@@ -137,20 +143,22 @@ class ReadOptions:
         _check_one("starting", self)
         _check_one("ending", self)
         if self.ending_offsets is Position.EARLIEST:
-            raise BadOption("endingOffsets", "nothing ends where it begins; 'latest' is meant?")
+            raise BadOption("endingOffsets", "nothing would be read; did you mean 'latest'?")
         if Position.GROUP in (self.starting_offsets, self.ending_offsets) and not self.group_id:
-            raise BadOption("groupId", "'group' as an offset needs to know which group")
+            raise BadOption("groupId", "required for the offset 'group'")
         if self.commit_offsets and not self.group_id:
-            raise BadOption("commitOffsets", "it needs 'groupId'")
+            raise BadOption("commitOffsets", "requires 'groupId'")
         least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
-            raise BadOption("minOffsetsPerTrigger", f"{least} is more than the most, {most}")
+            raise BadOption(
+                "minOffsetsPerTrigger", f"{least} is more than 'maxOffsetsPerTrigger', {most}"
+            )
 
     def check_stream(self) -> None:
-        """Raises BadOption for what only a batch can obey."""
+        """Raises BadOption for options of a batch."""
         for name, value in _ways("ending", self).items():
             if value is not None:
-                raise BadOption(name, "a stream has no end; a batch has one, by 'spark.read'")
+                raise BadOption(name, "a stream has no end; use a batch, 'spark.read'")
 
     @property
     def commits_offsets(self) -> bool:
@@ -165,7 +173,7 @@ def _check_one(side: str, options: ReadOptions) -> None:
 
 
 def _ways(side: str, options: ReadOptions) -> dict[str, object]:
-    """In which a bound can be given."""
+    """The ways in which a bound can be given."""
     return {
         f"{side}Offsets": getattr(options, f"{side}_offsets"),
         f"{side}Timestamp": getattr(options, f"{side}_timestamp"),
@@ -178,7 +186,7 @@ class StagingOptions:
     reading: ReadOptions = group(ReadOptions)
     lake: str = option("lake", text, "the directory of the lake")
     run: str = option("run", text, "the directory for staged files of this writer")
-    file_rows_max: int = option("fileRowsMax", count, "files are cut at its multiples")
+    file_rows_max: int = option("fileRowsMax", count, "no file crosses a multiple of it")
     json_schema: str | None = option(
         "jsonSchema", text, "columns that bodies are decoded into", None
     )

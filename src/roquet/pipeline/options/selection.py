@@ -20,7 +20,7 @@ class TopicOptions:
     topic_pattern: str | None = option(
         "topicPattern",
         pattern,
-        "all topics whose whole name matches; new ones are found later",
+        "all topics whose full name matches; new ones are found later",
         None,
     )
 
@@ -28,17 +28,15 @@ class TopicOptions:
         """Raises BadOption."""
         given = [each for each in (self.topic, self.topics, self.topic_pattern) if each is not None]
         if len(given) != 1:
-            raise BadOption(
-                "topic", "exactly one of 'topic', 'topics' and 'topicPattern' has to be given"
-            )
+            raise BadOption("topic", "give exactly one of 'topic', 'topics' and 'topicPattern'")
 
     @property
     def named(self) -> tuple[str, ...] | None:
-        """The topics, unless a pattern has to be compared with those that there are."""
+        """The topics, None for a pattern."""
         return (self.topic,) if self.topic is not None else self.topics
 
     def chosen(self, there: Iterable[str]) -> list[str]:
-        """Of the topics that there are, those that match the pattern."""
+        """The existing topics that match the pattern."""
         assert self.topic_pattern is not None
         matches = re.compile(self.topic_pattern).fullmatch
         return sorted(topic for topic in there if matches(topic))
@@ -47,12 +45,12 @@ class TopicOptions:
 class Position(StrEnum):
     EARLIEST = "earliest"
     LATEST = "latest"
-    # Where the consumer group is; a queue it never read is read from its first message.
+    # The committed offset of the group; a queue without one is read from its first message.
     GROUP = "group"
 
 
 class QueueOffsets(NamedTuple):
-    """Offsets for some queues: -2 is the earliest one, -1 the latest. The rest is left open."""
+    """Offsets of some queues: -2 is the earliest one, -1 the latest."""
 
     by_queue: Mapping[QueueRef, int]
 

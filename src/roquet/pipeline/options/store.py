@@ -11,7 +11,7 @@ from roquet.protocol.record_columns import PropertiesForm
 
 
 class Include(StrEnum):
-    # What a consumer could read: no deleted topics, no halves, nothing that was rolled back.
+    # What a consumer can read: no deleted topics, no half messages, nothing rolled back.
     READABLE = "readable"
     ALL = "all"
 
@@ -23,38 +23,38 @@ class OnDamage(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    path: str = option("path", text, "the store directory, what `load` is given")
+    path: str = option("path", text, "the store directory, the argument of `load`")
     topics: TopicOptions = group(TopicOptions)
     queue_ids: tuple[int, ...] | None = option(
         "queueIds", numbers, "only these queues of the topics, such as `0,3`", None
     )
     starting_timestamp: int | None = option(
-        "startingTimestamp", moment_ms, "only messages stored then or later", None
+        "startingTimestamp", moment_ms, "only messages stored at or after this time", None
     )
     ending_timestamp: int | None = option(
-        "endingTimestamp", moment_ms, "only messages stored before", None
+        "endingTimestamp", moment_ms, "only messages stored before this time", None
     )
     broker_name: str | None = option(
-        "brokerName", text, "what the column `brokerName` shows; a directory does not know it", None
+        "brokerName", text, "value of the column `brokerName`, which a store does not have", None
     )
     properties: PropertiesForm = option(
         "properties",
         choice(PropertiesForm),
-        "the column `properties`: left out, as stored, or as a map (which costs most)",
+        "the column `properties`: none, the text as stored, or a map (which costs most)",
         PropertiesForm.MAP,
     )
     split_size: int | None = option(
         "splitSize",
         size,
-        "how much of the log one task reads",
+        "bytes of the log that one task reads",
         None,
-        shown="`128m`, less where cores would wait",
+        shown="`128m`, less to use all cores",
     )
     include: Include = option(
         "include",
         choice(Include),
-        "what a consumer could read, or every record of the topics that lies in the log, those of"
-        " deleted queues among them",
+        "what a consumer can read, or every record of the topics in the log, including those of"
+        " deleted queues",
         Include.READABLE,
     )
     on_damage: OnDamage = option(
@@ -68,4 +68,4 @@ class StoreOptions:
         """Raises BadOption."""
         start, end = self.starting_timestamp, self.ending_timestamp
         if start is not None and end is not None and start > end:
-            raise BadOption("startingTimestamp", "it lies behind 'endingTimestamp'")
+            raise BadOption("startingTimestamp", "it is after 'endingTimestamp'")

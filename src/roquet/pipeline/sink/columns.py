@@ -1,6 +1,6 @@
 """Columns that rows may have to become messages, checked before anything is sent.
 
-    topic        string       where to; else the option `topic`
+    topic        string       the destination; default: the option `topic`
     body         binary, or string as UTF-8; never null, never empty
     tags         string
     keys         string with spaces between keys, or array<string>
@@ -88,9 +88,9 @@ _COLUMNS: Final[Mapping[str, _Column]] = {
     "properties": _Column(_is_properties, "a map of strings or a string"),
     "flag": _Column(_is_level, "an int"),
 }
-_NOT_IN: Final = {
+_REFUSED_IN: Final = {
     DeliveryMode.AT_LEAST_ONCE: frozenset[str](),
-    # What waits elsewhere is not found by its id in its topic.
+    # A delayed message is not found by its id in its topic.
     DeliveryMode.IDEMPOTENT: frozenset({"delay", "delayLevel"}),
     # The order of messages is that of the ends of their transactions.
     DeliveryMode.TRANSACTIONAL: frozenset({"delay", "delayLevel", "orderKey"}),
@@ -105,7 +105,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         if names.count(field.name) > 1:
             raise BadSchema(f"there are two columns {field.name!r}")
     if "body" not in names:
-        raise BadSchema("there is no column 'body': it holds what messages say")
+        raise BadSchema("there is no column 'body', which holds the content of messages")
     if "topic" not in names and options.topic is None:
         raise BadSchema("there is neither a column 'topic' nor the option 'topic'")
     if {"delay", "delayLevel"} <= set(names):
@@ -118,8 +118,8 @@ def _check_column(name: str, kind: DataType, mode: DeliveryMode) -> None:
         raise BadSchema(
             f"messages have no column {name!r}, only {', '.join(_COLUMNS)}: leave it out"
         )
-    # `lit(None)` is of no type, and means that there is none.
+    # `lit(None)` has no type, and means that the column is missing.
     if not (column.is_fit(kind) or (isinstance(kind, NullType) and name != "body")):
         raise BadSchema(f"column {name!r} has to be {column.expected}, not {kind.simpleString()}")
-    if name in _NOT_IN[mode]:
+    if name in _REFUSED_IN[mode]:
         raise BadSchema(f"column {name!r} cannot be written with deliveryMode '{mode}'")

@@ -1,9 +1,9 @@
-"""Sends pieces, several at a time, again and again until brokers have them or time is up.
+"""Sends requests, several at a time, with retries until brokers have them or time is up.
 
-With `looks_first` every attempt begins with a question: the brokers of the topic are asked for
-the first message of the piece, and if one has it the piece is there. All of them are asked,
-because the piece may have gone elsewhere before: routes change, and a broker that fails is
-passed over. One that cannot be asked is waited for.
+With `checks_first` every attempt starts with a query: all brokers of the topic are asked for the
+first message of the request, and if one has it the request is stored. All of them are asked,
+because an earlier attempt may have gone elsewhere: routes change, and a broker that fails is
+skipped. An unreachable broker is waited for.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeVar, final
 
+from roquet.backoff import Backoff
 from roquet.client.blocking.twin import BlockingTwin
 from roquet.client.errors import BadArgument, SendError, SendForbidden, SendRefused
 from roquet.client.producer.producer import AsyncProducer
@@ -20,7 +21,7 @@ from roquet.client.producer.queue_choice import RETRY_CODES
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.connections import UNANSWERED, credentials_of, tls_of
 from roquet.pipeline.options.cluster import ClusterOptions
-from roquet.pipeline.sink.requests import SendPiece
+from roquet.pipeline.sink.requests import SendRequest
 from roquet.pipeline.sink.rows import SingleRow, row_error
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ _PAUSE_S_FIRST: Final = 0.1
 _PAUSE_S_MAX: Final = 5.0
 
 
-class Patience(NamedTuple):
+class SendTimeouts(NamedTuple):
     """How long one request may take, and how long all attempts at it."""
 
     request: timedelta
@@ -42,13 +43,13 @@ class Patience(NamedTuple):
         return self.request.total_seconds()
 
 
-def patience_of(cluster: ClusterOptions) -> Patience:
-    return Patience(cluster.request_timeout, cluster.retry_timeout)
+def timeouts_of(cluster: ClusterOptions) -> SendTimeouts:
+    return SendTimeouts(cluster.request_timeout, cluster.retry_timeout)
 
 
 @final
-class Outlet(BlockingTwin[AsyncProducer]):
-    """A producer whose loop other threads can give work to."""
+class SharedProducer(BlockingTwin[AsyncProducer]):
+    """A producer whose event loop runs work of other threads."""
 
     def __init__(self, cluster: ClusterOptions, group: str) -> None:
         producer = AsyncProducer(
@@ -65,26 +66,26 @@ class Outlet(BlockingTwin[AsyncProducer]):
 
 
 @lru_cache(maxsize=16)
-def outlet(cluster: ClusterOptions, group: str) -> Outlet:
-    """Open, and kept as long as the process: workers run many tasks one after the other."""
-    opened = Outlet(cluster, group)
+def shared_producer(cluster: ClusterOptions, group: str) -> SharedProducer:
+    """Open for the life of the process: workers run many tasks one after the other."""
+    opened = SharedProducer(cluster, group)
     opened.open()
     return opened
 
 
 async def attempted(
     attempt: Callable[[int], Awaitable[T]],
-    patience: Patience,
+    timeouts: SendTimeouts,
     final_error: type[SendError] = SendForbidden,
 ) -> T:
-    """What `attempt` returns, which is told how often it was tried before.
+    """What `attempt` returns, retried; its argument is the number of earlier attempts.
 
-    Raises what it raised last when time is up, or at once for what no repetition changes and for
-    the error that is final to the caller.
+    Raises its last error when time is up, and at once one that no retry changes or that is final to
+    the caller.
     """
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + patience.total.total_seconds()
-    pause_s = _PAUSE_S_FIRST
+    deadline_s = loop.time() + timeouts.total.total_seconds()
+    backoff = Backoff(_PAUSE_S_FIRST, _PAUSE_S_MAX)
     count = 0
     while True:
         try:
@@ -92,18 +93,18 @@ async def attempted(
         except (SendError, *UNANSWERED) as error:
             is_refused = isinstance(error, SendRefused) and error.code not in RETRY_CODES
             is_final = is_refused or isinstance(error, final_error)
+            pause_s = backoff.next_s()
             if is_final or loop.time() + pause_s > deadline_s:
                 raise
-            log.warning("sent again in %.1f s: %s", pause_s, error)
+            log.warning("retrying in %.1f s: %s", pause_s, error)
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
         count += 1
 
 
 async def in_parallel(
     works: Iterable[Callable[[], Coroutine[Any, Any, None]]], in_flight: int
 ) -> None:
-    """Does all of them, several at a time. The first error ends the others, and is raised."""
+    """Runs all of them, several at a time. The first error cancels the others, and is raised."""
     waiting = iter(works)
 
     async def work() -> None:
@@ -120,8 +121,8 @@ async def in_parallel(
 
 
 @final
-class Pace:
-    """Belongs to one task, whichever of its loops asks. Without a limit nobody waits."""
+class RateLimit:
+    """How fast one task may send, on average: a request of many messages is sent at once."""
 
     def __init__(self, messages_per_second: int | None) -> None:
         self._rate = messages_per_second
@@ -132,7 +133,7 @@ class Pace:
         return self._rate is not None
 
     async def admit(self, message_count: int) -> None:
-        """Returns when they may be sent. Who asks first goes first."""
+        """Returns when they may be sent, in the order of the calls."""
         if self._rate is None:
             return
         now_s = asyncio.get_running_loop().time()
@@ -143,92 +144,98 @@ class Pace:
 
 @final
 class Deliverer:
-    """Belongs to one task. `turn` is where the round through the queues of a topic begins."""
+    """Belongs to one task. `turn` is where the round robin over the queues of a topic starts."""
 
     def __init__(
         self,
         producer: AsyncProducer,
-        patience: Patience,
-        pace: Pace,
+        timeouts: SendTimeouts,
+        rate_limit: RateLimit,
         *,
-        looks_first: bool,
+        checks_first: bool,
         turn: int,
     ) -> None:
         self._producer = producer
-        self._patience = patience
-        self._pace = pace
-        self._looks_first = looks_first
+        self._timeouts = timeouts
+        self._rate_limit = rate_limit
+        self._checks_first = checks_first
         self._turn = turn
 
-    async def deliver(self, pieces: Sequence[SendPiece], in_flight: int) -> None:
-        """Returns when brokers have all. Pieces of a fixed queue go one after the other."""
-        works = (partial(self._deliver_lane, lane) for lane in _lanes(pieces))
+    async def deliver(self, requests: Sequence[SendRequest], in_flight: int) -> None:
+        """Returns when brokers have all. Requests of a fixed queue are sent one after the other."""
+        works = (partial(self._deliver_in_order, group) for group in _ordered_groups(requests))
         await in_parallel(works, in_flight)
 
-    async def _deliver_lane(self, lane: Sequence[SendPiece]) -> None:
-        for piece in lane:
+    async def _deliver_in_order(self, group: Sequence[SendRequest]) -> None:
+        for request in group:
             self._turn += 1
-            await self._wait_for_turn(piece)
-            await attempted(partial(self._attempt, piece, self._turn), self._patience)
+            await self._wait_for_turn(request)
+            await attempted(partial(self._attempt, request, self._turn), self._timeouts)
 
-    async def _wait_for_turn(self, piece: SendPiece) -> None:
-        """Apart from the attempts, whose patience is about brokers."""
-        if not self._pace.has_limit:
+    async def _wait_for_turn(self, request: SendRequest) -> None:
+        """Apart from the attempts, whose timeouts are about brokers."""
+        if not self._rate_limit.has_limit:
             return
 
         async def look(_count: int) -> bool:
-            queues = await self._producer.queues(piece.topic, timeout_s=self._patience.request_s)
-            return await is_stored_anywhere(self._producer, queues, piece.first_id, self._patience)
+            queues = await self._producer.queues(request.topic, timeout_s=self._timeouts.request_s)
+            return await is_stored_anywhere(
+                self._producer, queues, request.first_id, self._timeouts
+            )
 
-        # What is there already takes no time.
-        if not (self._looks_first and await attempted(look, self._patience)):
-            await self._pace.admit(piece.message_count)
+        # What is stored already does not count.
+        if not (self._checks_first and await attempted(look, self._timeouts)):
+            await self._rate_limit.admit(request.message_count)
 
-    async def _attempt(self, piece: SendPiece, turn: int, count: int) -> None:
-        queue = piece.queue
-        if self._looks_first:
-            queues = await self._producer.queues(piece.topic, timeout_s=self._patience.request_s)
-            if await is_stored_anywhere(self._producer, queues, piece.first_id, self._patience):
-                log.info("%d messages from %s on are there", piece.message_count, piece.first_id)
+    async def _attempt(self, request: SendRequest, turn: int, count: int) -> None:
+        queue = request.queue
+        if self._checks_first:
+            queues = await self._producer.queues(request.topic, timeout_s=self._timeouts.request_s)
+            if await is_stored_anywhere(self._producer, queues, request.first_id, self._timeouts):
+                log.info(
+                    "already stored: %d messages from id %s on",
+                    request.message_count,
+                    request.first_id,
+                )
                 return
-            # A queue that is fixed is tried once; the next attempt looks again.
+            # A fixed queue is tried once; the next attempt checks again.
             queue = queue or queues[(turn + count) % len(queues)]
         await self._producer.send_encoded(
-            piece.topic,
-            piece.body,
-            piece.message_count,
+            request.topic,
+            request.body,
+            request.message_count,
             queue=queue,
-            timeout_s=self._patience.request_s,
+            timeout_s=self._timeouts.request_s,
         )
 
 
 async def is_stored_anywhere(
-    producer: AsyncProducer, queues: Iterable[QueueRef], message_id: str, patience: Patience
+    producer: AsyncProducer, queues: Iterable[QueueRef], message_id: str, timeouts: SendTimeouts
 ) -> bool:
-    """Whether one of the brokers of these queues has a message that can be read."""
+    """Whether one of the brokers of these queues has the message, readable."""
     one_of_each = {queue.broker_name: queue for queue in queues}.values()
     answers = await asyncio.gather(
         *(
-            producer.is_stored(queue, message_id, timeout_s=patience.request_s)
+            producer.is_stored(queue, message_id, timeout_s=timeouts.request_s)
             for queue in one_of_each
         )
     )
     return any(answers)
 
 
-def _lanes(pieces: Sequence[SendPiece]) -> list[list[SendPiece]]:
-    """Pieces that must not overtake each other are in one list."""
-    lanes: list[list[SendPiece]] = []
-    of_queue: dict[QueueRef, list[SendPiece]] = {}
-    for piece in pieces:
-        if piece.queue is None:
-            lanes.append([piece])
-        elif piece.queue in of_queue:
-            of_queue[piece.queue].append(piece)
+def _ordered_groups(requests: Sequence[SendRequest]) -> list[list[SendRequest]]:
+    """Requests that must stay in order are in one list."""
+    groups: list[list[SendRequest]] = []
+    of_queue: dict[QueueRef, list[SendRequest]] = {}
+    for request in requests:
+        if request.queue is None:
+            groups.append([request])
+        elif request.queue in of_queue:
+            of_queue[request.queue].append(request)
         else:
-            lane = of_queue[piece.queue] = [piece]
-            lanes.append(lane)
-    return lanes
+            group = of_queue[request.queue] = [request]
+            groups.append(group)
+    return groups
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -237,7 +244,11 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def send_row(
-    producer: AsyncProducer, row: SingleRow, place: str, patience: Patience, pace: Pace
+    producer: AsyncProducer,
+    row: SingleRow,
+    place: str,
+    timeouts: SendTimeouts,
+    rate_limit: RateLimit,
 ) -> None:
     """Returns when a broker has it. Raises BadRow, or SendError when time is up."""
 
@@ -247,11 +258,11 @@ async def send_row(
             order_key=row.order_key,
             delay=row.delay,
             delay_level=row.delay_level,
-            timeout_s=patience.request_s,
+            timeout_s=timeouts.request_s,
         )
 
-    await pace.admit(1)
+    await rate_limit.admit(1)
     try:
-        await attempted(attempt, patience)
+        await attempted(attempt, timeouts)
     except BadArgument as error:
         raise row_error(place, row.number, "properties", str(error)) from None

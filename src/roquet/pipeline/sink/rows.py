@@ -30,21 +30,21 @@ _NAME_END: Final = "\x01"
 _PROPERTY_END: Final = "\x02"
 
 Rows = npt.NDArray[np.int64]
-# The queues that take messages of a topic now, always in the same order.
+# The writable queues of a topic, always in the same order.
 QueuesOf = Callable[[str], Sequence[QueueRef]]
 
 _FIRST_LEVEL: Final = 1
 
 
 class Share(NamedTuple):
-    """Rows, as numbers in their batch, that may share requests. Without a queue any will do."""
+    """Rows, as numbers in their batch, that may share requests. Without a queue, any queue."""
 
     topic: str
     queue: QueueRef | None
     rows: Rows
 
 
-class SortedRows(NamedTuple):
+class GroupedRows(NamedTuple):
     shares: Sequence[Share]
     # Rows that are requests of their own.
     single: Rows
@@ -52,7 +52,7 @@ class SortedRows(NamedTuple):
 
 @cache
 def _reserved() -> pa.Array:
-    # Not made by who only plans: Arrow loads pandas with its first value, if it is there.
+    # Not at import: Arrow loads pandas with its first value, and the driver has no use for it.
     return pa.array(sorted(RESERVED_NAMES))
 
 
@@ -79,7 +79,7 @@ def checked_rows(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def sorted_out(rows: pa.RecordBatch, queues_of: QueuesOf) -> SortedRows:
+def grouped(rows: pa.RecordBatch, queues_of: QueuesOf) -> GroupedRows:
     """Shares in the order of their first rows; rows keep their order in each."""
     is_single = np.zeros(rows.num_rows, np.bool_)
     for name in _DELAYS:
@@ -92,7 +92,7 @@ def sorted_out(rows: pa.RecordBatch, queues_of: QueuesOf) -> SortedRows:
             shares += _by_queue(rows.column("orderKey"), topic, of_topic, queues_of)
         else:
             shares.append(Share(topic, None, of_topic))
-    return SortedRows(shares, np.flatnonzero(is_single))
+    return GroupedRows(shares, np.flatnonzero(is_single))
 
 
 def encodable(rows: pa.RecordBatch, share: Share) -> pa.RecordBatch:
@@ -138,7 +138,7 @@ def _topics(
         column = pa.nulls(row_count, pa.string())
     if column.null_count:
         if default_topic is None:
-            raise fail(_first(column.is_null()), "topic", "it is null; there is no option 'topic'")
+            raise fail(_first(column.is_null()), "topic", "null, and the option 'topic' is not set")
         column = pc.fill_null(column, default_topic)
     for topic in column.unique():
         try:
@@ -150,10 +150,10 @@ def _topics(
 
 def _check_bodies(column: pa.Array, fail: _Fail) -> None:
     if column.null_count:
-        raise fail(_first(column.is_null()), "body", "it is null; leave the row out")
+        raise fail(_first(column.is_null()), "body", "null; leave the row out")
     is_empty = pc.equal(pc.binary_length(column), 0)
     if pc.any(is_empty).as_py():
-        raise fail(_first(is_empty), "body", "it is empty, and no broker takes such a message")
+        raise fail(_first(is_empty), "body", "empty, and brokers refuse empty messages")
 
 
 def _keys(column: pa.Array, fail: _Fail) -> pa.Array:
@@ -168,12 +168,12 @@ def _keys(column: pa.Array, fail: _Fail) -> pa.Array:
     if each.null_count:
         row = pc.list_parent_indices(column)[_first(each.is_null())].as_py()
         raise fail(row, "keys", "one of the keys is null; leave it out")
-    # Spark says of elements that they are not null, and then none are joined.
+    # Spark declares elements as not null, and then Arrow joins none.
     return pc.binary_join(column.cast(pa.list_(pa.string())), KEY_SEPARATOR)
 
 
 def _check_names(column: pa.Array, fail: _Fail) -> None:
-    """What brokers give a meaning is not for users: there are columns for some of it."""
+    """Properties that brokers interpret are refused: some of them have columns."""
     if pa.types.is_null(column.type):
         return
     if pa.types.is_map(column.type):
@@ -190,8 +190,7 @@ def _check_names(column: pa.Array, fail: _Fail) -> None:
         raise fail(
             int(rows[at]),
             "properties",
-            f"{entries[at].as_py()!r} is not for users: there are columns such as 'tags', 'keys'"
-            " and 'delay'",
+            f"{entries[at].as_py()!r} is reserved: use columns such as 'tags', 'keys' and 'delay'",
         )
 
 
@@ -210,7 +209,7 @@ class SingleRow(NamedTuple):
 def single_rows(
     rows: pa.RecordBatch, chosen: Rows, place: str, first_row: int
 ) -> Iterator[SingleRow]:
-    """`rows` are checked, by the encoder too. Raises BadRow for a delay that is none."""
+    """`rows` are checked, by the encoder too. Raises BadRow for an invalid delay."""
     for row, values in zip(chosen, rows.take(pa.array(chosen)).to_pylist(), strict=True):
         number = first_row + int(row)
         try:
@@ -225,7 +224,7 @@ def level_of(values: dict[str, Any]) -> int | None:
     """Raises ValueError with what is wrong."""
     level: int | None = values.get("delayLevel")
     if level is not None and level < _FIRST_LEVEL:
-        raise ValueError(f"there is no level {level}; the first one is {_FIRST_LEVEL}")
+        raise ValueError(f"no delay level {level}; the first one is {_FIRST_LEVEL}")
     return level
 
 

@@ -1,19 +1,18 @@
 """Batches that become readable as a whole: prepared by tasks, ended by the driver.
 
-1. A task prepares each row: brokers keep it back. A property of the message names the attempt.
-2. The driver writes down which attempts count (`transaction_log.py`). That is the moment at which
-   the batch is committed.
-3. It tells brokers to deliver the messages of these attempts.
+1. A task sends each row as a half message. A property of the message names the attempt.
+2. The driver records which attempts count (`transaction_log.py`). That commits the batch.
+3. It ends the messages of these attempts with a commit, and brokers deliver them.
 
 A driver that dies before 2 leaves nothing that can be read; its batch is prepared again, and the
-older messages are rolled back. If it dies between 2 and 3, the batch that is repeated prepares
-nothing, and what is not delivered yet is delivered then. Whatever a broker was not told it asks
-for: tasks of any write with the same `groupId` and `transactionLog` answer, from the log. What
-nobody decides is given up by brokers after a time, and was never readable.
+older messages are rolled back. If it dies between 2 and 3, the repeated batch prepares nothing, and
+what is not delivered yet is delivered then. Brokers check every message that was not ended: tasks
+of any write with the same `groupId` and `transactionLog` answer, from the log. Messages that are
+never decided are dropped by brokers after a time, and were never readable.
 
-A broker of Apache delivers twice what it is told twice, and it asks about whatever is old enough,
-also while 3 is under way, and 5.x even for seconds afterwards. So it is answered "unknown" about
-what a driver is telling it or what can be read already, and asks again.
+An Apache broker delivers a message twice that is ended twice, and it checks every message that is
+old enough, also during 3, and 5.x even for seconds afterwards. So the answer is "unknown" for
+messages that a driver is ending or that can be read already, and the broker checks again.
 """
 
 import asyncio
@@ -37,13 +36,13 @@ from roquet.pipeline.errors import NotAllEnded
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.sink.delivery import (
-    Pace,
-    Patience,
+    RateLimit,
+    SendTimeouts,
     attempted,
     in_parallel,
     is_stored_anywhere,
-    outlet,
-    patience_of,
+    shared_producer,
+    timeouts_of,
 )
 from roquet.pipeline.sink.rows import SingleRow, row_error
 from roquet.pipeline.sink.transaction_log import Decision, Mark, TransactionLog, parse_mark
@@ -54,12 +53,12 @@ T = TypeVar("T")
 
 MARK: Final = "SPARK_ATTEMPT"
 
-_LOOKED_EVERY_S: Final = 0.2
+_SEARCH_INTERVAL_S: Final = 0.2
 
 
 @final
-class TransactionOutlet(BlockingTwin[AsyncTransactionProducer]):
-    """A transaction producer whose loop other threads can give work to."""
+class SharedTransactionProducer(BlockingTwin[AsyncTransactionProducer]):
+    """A transaction producer whose event loop runs work of other threads."""
 
     def __init__(self, cluster: ClusterOptions, group: str, check: Check | None) -> None:
         producer = AsyncTransactionProducer(
@@ -69,7 +68,7 @@ class TransactionOutlet(BlockingTwin[AsyncTransactionProducer]):
             namespace=cluster.namespace,
             credentials=credentials_of(cluster),
             tls=tls_of(cluster),
-            # Not even once by itself: see `_prepare`.
+            # It must not retry by itself: see `_prepare`.
             retry_count=0,
         )
         super().__init__(producer, "transactional sink")
@@ -79,8 +78,10 @@ class TransactionOutlet(BlockingTwin[AsyncTransactionProducer]):
 
 
 @lru_cache(maxsize=16)
-def answering_outlet(cluster: ClusterOptions, group: str, directory: str) -> TransactionOutlet:
-    """Open, kept as long as the process, and answering brokers from the log."""
+def answering_producer(
+    cluster: ClusterOptions, group: str, directory: str
+) -> SharedTransactionProducer:
+    """Open for the life of the process, answering checks of brokers from the log."""
     transactions = TransactionLog(directory)
 
     def check(message: ReceivedMessage) -> TransactionState:
@@ -90,50 +91,51 @@ def answering_outlet(cluster: ClusterOptions, group: str, directory: str) -> Tra
         state = transactions.outcome_of(mark)
         if state is not TransactionState.COMMIT:
             return state
-        if transactions.is_being_told(mark) or may_be_readable(cluster, group, message):
+        if transactions.is_being_ended(mark) or may_be_readable(cluster, group, message):
             return TransactionState.UNKNOWN
         return state
 
-    opened = TransactionOutlet(cluster, group, check)
+    opened = SharedTransactionProducer(cluster, group, check)
     opened.open()
     return opened
 
 
 def may_be_readable(cluster: ClusterOptions, group: str, message: ReceivedMessage) -> bool:
-    """Unless all brokers of its topic say that they do not have it."""
-    patience = patience_of(cluster)
+    """Unless all brokers of its topic report that they do not have it."""
+    timeouts = timeouts_of(cluster)
 
     async def ask(producer: AsyncProducer) -> bool:
-        queues = await producer.queues(message.topic, timeout_s=patience.request_s)
-        return await is_stored_anywhere(producer, queues, message.message_id, patience)
+        queues = await producer.queues(message.topic, timeout_s=timeouts.request_s)
+        return await is_stored_anywhere(producer, queues, message.message_id, timeouts)
 
     try:
-        return outlet(cluster, group).run(ask)
+        return shared_producer(cluster, group).run(ask)
     except ClientError as error:
-        log.info("a broker that asks about %s has to ask again: %s", message.message_id, error)
+        log.info("check of message %s is answered later: %s", message.message_id, error)
         return True
 
 
 def prepare_rows(
-    transactions: TransactionOutlet,
+    transactions: SharedTransactionProducer,
     rows: Iterable[SingleRow],
     mark: Mark,
     options: WriteOptions,
-    pace: Pace,
+    rate_limit: RateLimit,
     place: str,
 ) -> list[PreparedMessage]:
-    """Returns when brokers have all of them and keep them back; if not, none is kept."""
-    patience = patience_of(options.cluster)
+    """Returns when brokers have all of them as half messages; on an error, none is left."""
+    timeouts = timeouts_of(options.cluster)
 
     async def work(producer: AsyncTransactionProducer) -> list[PreparedMessage]:
         prepared: list[PreparedMessage] = []
         works = (
-            partial(_prepare, producer, row, mark, patience, pace, place, prepared) for row in rows
+            partial(_prepare, producer, row, mark, timeouts, rate_limit, place, prepared)
+            for row in rows
         )
         try:
             await in_parallel(works, options.in_flight)
         except Exception:
-            await _roll_back(producer, prepared, patience)
+            await _roll_back(producer, prepared, timeouts)
             raise
         return prepared
 
@@ -144,8 +146,8 @@ async def _prepare(
     producer: AsyncTransactionProducer,
     row: SingleRow,
     mark: Mark,
-    patience: Patience,
-    pace: Pace,
+    timeouts: SendTimeouts,
+    rate_limit: RateLimit,
     place: str,
     prepared: list[PreparedMessage],
 ) -> None:
@@ -153,29 +155,29 @@ async def _prepare(
     message.properties = {**message.properties, MARK: str(mark)}
 
     async def attempt(_count: int) -> PreparedMessage:
-        return await producer.prepare(message, timeout_s=patience.request_s)
+        return await producer.prepare(message, timeout_s=timeouts.request_s)
 
-    await pace.admit(1)
+    await rate_limit.admit(1)
     try:
-        # One that may or may not be there would be committed by its mark, besides its repetition.
-        # So it costs the attempt, and the next one has another mark.
-        prepared.append(await attempted(attempt, patience, SendUnknown))
+        # One that may or may not be stored would be committed by its mark, besides its retry. So it
+        # fails the attempt, and the next one has another mark.
+        prepared.append(await attempted(attempt, timeouts, SendUnknown))
     except BadArgument as error:
         raise row_error(place, row.number, "properties", str(error)) from None
 
 
 def roll_back(options: WriteOptions, prepared: Sequence[PreparedMessage]) -> None:
-    """As far as brokers can be told; the others will ask."""
-    patience = patience_of(options.cluster)
+    """As far as brokers are reachable; the others check later."""
+    timeouts = timeouts_of(options.cluster)
     if prepared:
-        with TransactionOutlet(options.cluster, options.group_id, None) as transactions:
-            transactions.run(lambda producer: _roll_back(producer, prepared, patience))
+        with SharedTransactionProducer(options.cluster, options.group_id, None) as transactions:
+            transactions.run(lambda producer: _roll_back(producer, prepared, timeouts))
 
 
 async def _roll_back(
-    producer: AsyncTransactionProducer, prepared: Sequence[PreparedMessage], patience: Patience
+    producer: AsyncTransactionProducer, prepared: Sequence[PreparedMessage], timeouts: SendTimeouts
 ) -> None:
-    await producer.end(prepared, TransactionState.ROLLBACK, timeout_s=patience.request_s)
+    await producer.end(prepared, TransactionState.ROLLBACK, timeout_s=timeouts.request_s)
 
 
 def commit_batch(
@@ -193,7 +195,7 @@ def commit_batch(
     if older is None:
         left = _end(options, prepared)
     else:
-        log.info("batch %d of %s was committed before", batch_id, write_id)
+        log.info("batch %d of %s is already committed", batch_id, write_id)
         roll_back(options, [] if tokens <= older.tokens else prepared)
         decision, left = older, older.prepared
     if left:
@@ -208,7 +210,7 @@ def abort_batch(
     run_id: str,
     prepared_by: Mapping[str, Sequence[PreparedMessage]],
 ) -> None:
-    """Takes back what tasks prepared, by their tokens, unless it is committed.
+    """Rolls back what tasks prepared, by their tokens, unless it is committed.
 
     Spark aborts a write whose commit failed, too, and that may have been after its decision.
     """
@@ -230,11 +232,11 @@ def abort_batch(
 
 
 def _end(options: WriteOptions, prepared: Sequence[PreparedMessage]) -> Sequence[PreparedMessage]:
-    """Those that could not be ended, or of which that is not known."""
+    """Those that could not be ended, or whose end is not confirmed."""
     if not prepared:
         return ()
     timeout_s = options.cluster.request_timeout.total_seconds()
-    with TransactionOutlet(options.cluster, options.group_id, None) as transactions:
+    with SharedTransactionProducer(options.cluster, options.group_id, None) as transactions:
         return transactions.run(
             lambda producer: producer.end(prepared, TransactionState.COMMIT, timeout_s=timeout_s)
         )
@@ -243,45 +245,45 @@ def _end(options: WriteOptions, prepared: Sequence[PreparedMessage]) -> Sequence
 def _end_what_is_missing(
     options: WriteOptions, prepared: Sequence[PreparedMessage], what: str
 ) -> None:
-    """A broker may deliver twice what is ended twice, so each is looked for first.
+    """A broker may deliver twice what is ended twice, so each message is searched for first.
 
-    And for a while: an end that was not confirmed in time may wait at a broker that is busy, also
-    that of a driver that died. Brokers give up what waited longer than anybody waits for it.
+    And for a while: an end that was not confirmed in time may wait at a busy broker, also one of a
+    driver that died. Brokers drop requests that waited longer than their timeout.
     """
-    patience = patience_of(options.cluster)
+    timeouts = timeouts_of(options.cluster)
 
     async def missing(producer: AsyncProducer) -> Sequence[PreparedMessage]:
         loop = asyncio.get_running_loop()
-        settled_s = loop.time() + patience.request_s
-        left = await _not_stored(producer, prepared, patience, options.in_flight)
-        while left and loop.time() < settled_s:
-            await asyncio.sleep(_LOOKED_EVERY_S)
-            left = await _not_stored(producer, left, patience, options.in_flight)
+        deadline_s = loop.time() + timeouts.request_s
+        left = await _not_stored(producer, prepared, timeouts, options.in_flight)
+        while left and loop.time() < deadline_s:
+            await asyncio.sleep(_SEARCH_INTERVAL_S)
+            left = await _not_stored(producer, left, timeouts, options.in_flight)
         return left
 
     try:
-        left = outlet(options.cluster, options.group_id).run(missing)
+        left = shared_producer(options.cluster, options.group_id).run(missing)
     except ClientError as error:
         raise NotAllEnded(what, len(prepared), str(error)) from None
     unended = _end(options, left)
     if unended:
-        raise NotAllEnded(what, len(unended), "brokers could not be told")
+        raise NotAllEnded(what, len(unended), "brokers could not be reached")
 
 
 async def _not_stored(
     producer: AsyncProducer,
     prepared: Sequence[PreparedMessage],
-    patience: Patience,
+    timeouts: SendTimeouts,
     in_flight: int,
 ) -> Sequence[PreparedMessage]:
-    """Those that cannot be read. Raises ClientError."""
+    """Those that are not readable. Raises ClientError."""
     left: list[PreparedMessage] = []
 
     async def look(each: PreparedMessage) -> None:
         def is_stored(_count: int) -> Coroutine[Any, Any, bool]:
-            return producer.is_stored(each.receipt.queue, each.id, timeout_s=patience.request_s)
+            return producer.is_stored(each.receipt.queue, each.id, timeout_s=timeouts.request_s)
 
-        if not await attempted(is_stored, patience):
+        if not await attempted(is_stored, timeouts):
             left.append(each)
 
     await in_parallel((partial(look, each) for each in prepared), in_flight)

@@ -1,9 +1,9 @@
 """What Spark calls: `write` in each task, `commit` or `abort` in the driver.
 
-The writer of a batch write is made once and goes to all tasks, and to all their attempts; so a
-name that it gives itself is that of the write. A stream has the name of its query, which stays
-the same when it is started again from its checkpoint; its driver makes a writer anew for each
-end of a batch, and learns what tasks know from their reports.
+The writer of a batch write is made once and goes to all tasks and all their attempts, so an id that
+it makes up is that of the write. A stream has the id of its query, which stays the same when it is
+restarted from its checkpoint; its driver makes a new writer for the commit of each batch, and gets
+everything it needs from the reports of tasks.
 """
 
 import time
@@ -36,35 +36,35 @@ from roquet.pipeline.options.writing import (
 )
 from roquet.pipeline.sink.delivery import (
     Deliverer,
-    Outlet,
-    Pace,
+    RateLimit,
+    SharedProducer,
     in_parallel,
-    outlet,
-    patience_of,
     send_row,
+    shared_producer,
+    timeouts_of,
 )
-from roquet.pipeline.sink.requests import Cuts, Cutter, SendPiece, TaskId
-from roquet.pipeline.sink.rows import SingleRow, checked_rows, single_rows, sorted_out
+from roquet.pipeline.sink.requests import RequestBuilder, RequestLimits, SendRequest, TaskId
+from roquet.pipeline.sink.rows import SingleRow, checked_rows, grouped, single_rows
 from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
 from roquet.pipeline.sink.transactions import (
     MARK,
     abort_batch,
-    answering_outlet,
+    answering_producer,
     commit_batch,
     prepare_rows,
     roll_back,
 )
 from roquet.protocol.messages.message import Property
 
-# Brokers of Apache find a message by its id a few milliseconds after they stored it. An attempt
-# that comes after another waits once, so that it finds all that the other left.
-_SETTLING_S: Final = 0.5
+# Apache brokers find a message by its id a few milliseconds after they stored it. A second attempt
+# waits once, so that it finds everything that the first one has sent.
+_INDEX_DELAY_S: Final = 0.5
 _ONLY_BATCH: Final = 0
 
 
 @dataclass(frozen=True)
 class WriteReport(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     write_id: str
     run_id: str
@@ -127,7 +127,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         reports = _reports(messages)
-        # Tasks that failed have taken back themselves what they prepared.
+        # Tasks that failed have rolled back what they prepared.
         if reports:
             first = reports[0]
             _abort(self._options, first.write_id, batchId, first.run_id, reports)
@@ -136,7 +136,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def write_rows(
     options: WriteOptions, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]
 ) -> WriteReport:
-    """All rows of a task. Raises BadRow or SendError, and Spark tries the task again."""
+    """Writes all rows of a task. Raises BadRow or SendError, and Spark retries the task."""
     keep_freed_memory()
     if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
         return _prepare(options, attempt, batches)
@@ -149,29 +149,31 @@ def _send(
     task, _, attempt_number = attempt
     is_idempotent = options.delivery_mode is DeliveryMode.IDEMPOTENT
     if not is_idempotent:
-        # Nobody looks for what is there, so what is sent again must have other ids.
+        # Stored messages are not searched for, so a repetition must have other ids.
         task = task._replace(write_id=uuid4().hex)
     elif attempt_number:
-        time.sleep(_SETTLING_S)
-    sending = outlet(options.cluster, options.group_id)
+        time.sleep(_INDEX_DELAY_S)
+    sending = shared_producer(options.cluster, options.group_id)
     queues = _QueueLists(sending, options)
     namespace = options.cluster.namespace
     extra = {} if namespace is None else {Property.INSTANCE_ID: namespace}
-    cutter = Cutter(task, Cuts(options.batch_size, options.batch_count), extra)
-    pace = Pace(options.max_messages_per_second)
+    builder = RequestBuilder(task, RequestLimits(options.batch_size, options.batch_count), extra)
+    rate_limit = RateLimit(options.max_messages_per_second)
     first_row = 0
     with ThreadPoolExecutor(1) as sender:
         under_way: Future[None] | None = None
         for batch in batches:
             rows = checked_rows(batch, options.topic, task.place, first_row)
-            shares, alone = sorted_out(rows, queues.of_topic)
-            turn = task.partition + cutter.piece_count
-            cutter.check(rows, alone, first_row)
-            pieces = list(cutter.pieces(rows, shares, first_row))
+            shares, alone = grouped(rows, queues.of_topic)
+            turn = task.partition + builder.request_count
+            builder.check(rows, alone, first_row)
+            requests = list(builder.requests(rows, shares, first_row))
             single = list(single_rows(rows, alone, task.place, first_row))
-            deliver = partial(_deliver, sending, options, pace, pieces, turn, single, task.place)
+            deliver = partial(
+                _deliver, sending, options, rate_limit, requests, turn, single, task.place
+            )
             if under_way is not None:
-                # Order is kept, and memory bounded: one batch is sent while the next is made.
+                # Order is kept, and memory bounded: one batch is sent while the next is encoded.
                 under_way.result()
             under_way = sender.submit(deliver)
             first_row += batch.num_rows
@@ -181,26 +183,26 @@ def _send(
 
 
 def _deliver(
-    sending: Outlet,
+    sending: SharedProducer,
     options: WriteOptions,
-    pace: Pace,
-    pieces: Sequence[SendPiece],
+    rate_limit: RateLimit,
+    requests: Sequence[SendRequest],
     turn: int,
     single: Sequence[SingleRow],
     place: str,
 ) -> None:
-    patience = patience_of(options.cluster)
+    timeouts = timeouts_of(options.cluster)
 
     async def work(producer: AsyncProducer) -> None:
         deliverer = Deliverer(
             producer,
-            patience,
-            pace,
-            looks_first=options.delivery_mode is DeliveryMode.IDEMPOTENT,
+            timeouts,
+            rate_limit,
+            checks_first=options.delivery_mode is DeliveryMode.IDEMPOTENT,
             turn=turn,
         )
-        await deliverer.deliver(pieces, options.in_flight)
-        works = (partial(send_row, producer, row, place, patience, pace) for row in single)
+        await deliverer.deliver(requests, options.in_flight)
+        works = (partial(send_row, producer, row, place, timeouts, rate_limit) for row in single)
         await in_parallel(works, options.in_flight)
 
     sending.run(work)
@@ -214,22 +216,24 @@ def _prepare(
     mark = Mark(task.write_id, task.batch_id, attempt.run_id, uuid4().hex)
     report = WriteReport(mark.write_id, mark.run_id, mark.token)
     if TransactionLog(options.transaction_log).decision(mark.write_id, mark.batch_id) is not None:
-        # Committed before: the driver delivers what is left of it.
+        # Already committed: the driver delivers the rest of it.
         for _ in batches:
             pass
         return report
-    transactions = answering_outlet(options.cluster, options.group_id, options.transaction_log)
-    cutter = Cutter(task, Cuts(REQUEST_SIZE_MAX, REQUEST_COUNT_MAX), {MARK: str(mark)})
-    pace = Pace(options.max_messages_per_second)
+    transactions = answering_producer(options.cluster, options.group_id, options.transaction_log)
+    builder = RequestBuilder(
+        task, RequestLimits(REQUEST_SIZE_MAX, REQUEST_COUNT_MAX), {MARK: str(mark)}
+    )
+    rate_limit = RateLimit(options.max_messages_per_second)
     prepared: list[PreparedMessage] = []
     first_row = 0
     try:
         for batch in batches:
             rows = checked_rows(batch, options.topic, task.place, first_row)
             every = np.arange(rows.num_rows)
-            cutter.check(rows, every, first_row)
+            builder.check(rows, every, first_row)
             single = single_rows(rows, every, task.place, first_row)
-            prepared += prepare_rows(transactions, single, mark, options, pace, task.place)
+            prepared += prepare_rows(transactions, single, mark, options, rate_limit, task.place)
             first_row += batch.num_rows
     except Exception:
         roll_back(options, prepared)
@@ -239,20 +243,20 @@ def _prepare(
 
 @final
 class _QueueLists:
-    """The queues of topics, as they are when a task asks first: its rows keep their order."""
+    """The queues of topics at their first use in a task, so that its rows keep their order."""
 
-    def __init__(self, sending: Outlet, options: WriteOptions) -> None:
+    def __init__(self, sending: SharedProducer, options: WriteOptions) -> None:
         self._sending = sending
-        self._patience = patience_of(options.cluster)
+        self._timeouts = timeouts_of(options.cluster)
         self._known: dict[str, Sequence[QueueRef]] = {}
 
     def of_topic(self, topic: str) -> Sequence[QueueRef]:
         if topic not in self._known:
             self._known[topic] = retried(
                 lambda: self._sending.run(
-                    lambda producer: producer.queues(topic, timeout_s=self._patience.request_s)
+                    lambda producer: producer.queues(topic, timeout_s=self._timeouts.request_s)
                 ),
-                self._patience.total,
+                self._timeouts.total,
             )
         return self._known[topic]
 
@@ -285,7 +289,7 @@ def _abort(
 
 
 def _reports(messages: Sequence[Any]) -> list[WriteReport]:
-    """Of tasks that succeeded."""
+    """Reports of tasks that succeeded."""
     return [each for each in messages if isinstance(each, WriteReport)]
 
 

@@ -17,12 +17,12 @@ from roquet.client.reader.chunk import RecordChunk
 from roquet.pipeline.connections import retried, topic_reader
 from roquet.pipeline.malloc import keep_freed_memory
 from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.planning import QueueRange, core_count, dealt_out, task_count
+from roquet.pipeline.planning import QueueRange, core_count, split_evenly, task_count
 from roquet.pipeline.source.positions import batch_ranges
 from roquet.protocol.record_columns import decode_records
 
 _OFFSET_COLUMN: Final = "queueOffset"
-# Messages that stand for the others when bytes are counted.
+# The sample of messages whose average size is taken.
 _SAMPLE_COUNT: Final = 32
 
 
@@ -47,7 +47,7 @@ class BatchReader(DataSourceReader):
         options = self._options
         reader = topic_reader(options.cluster, pull_group(options))
         ranges = retried(
-            lambda: batch_ranges(reader, options), options.cluster.retry_timeout, is_beginning=True
+            lambda: batch_ranges(reader, options), options.cluster.retry_timeout, is_starting=True
         )
         return planned(options, ranges)
 
@@ -62,13 +62,13 @@ def planned(options: ReadOptions, ranges: Sequence[QueueRange]) -> list[InputPar
         most=options.max_records_per_partition,
         cores=core_count(),
     )
-    return [QueuePartition(share) for share in dealt_out(ranges, count)]
+    return [QueuePartition(share) for share in split_evenly(ranges, count)]
 
 
 def read_rows(
     options: ReadOptions, columns: Sequence[str], partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    # Where nothing is to be read, Spark makes up a partition of its own.
+    # With nothing to read, Spark makes a partition of its own.
     if not isinstance(partition, QueuePartition):
         return iter(())
     return read_ranges(options, columns, partition.ranges)
@@ -101,7 +101,7 @@ def _decoded(options: ReadOptions, columns: Sequence[str], chunk: RecordChunk) -
     )
     if batch.num_rows == chunk.count:
         return batch
-    # A record of 5.x may hold many messages, some of them outside of what was asked for.
+    # A record of 5.x may hold many messages, some of them outside of the requested range.
     offsets = decode_records(chunk.data, [_OFFSET_COLUMN]).column(0)
     is_inside = pc.and_(
         pc.greater_equal(offsets, chunk.start_offset), pc.less(offsets, chunk.next_offset)
@@ -110,12 +110,12 @@ def _decoded(options: ReadOptions, columns: Sequence[str], chunk: RecordChunk) -
 
 
 def pull_group(options: ReadOptions) -> str:
-    """The group that pulls go by; brokers count by it and may refuse it."""
+    """The group of pulls; brokers keep statistics by it and may refuse it."""
     return options.group_id or options.group_id_prefix
 
 
 def average_size(reader: TopicReader, queue: QueueRef, offset: int) -> float:
-    """Of the messages from an offset on, by the first of them that are there."""
+    """Average size of the messages from an offset on, by the first of them."""
     chunks = list(reader.records(queue, offset, offset + _SAMPLE_COUNT, skip_gone=True))
     count = sum(chunk.count for chunk in chunks)
     return sum(len(chunk.data) for chunk in chunks) / count if count else 1.0

@@ -1,7 +1,7 @@
-"""The stream behind `ingest`: its tasks stage files, and its rows say which.
+"""The stream of `ingest`: its tasks stage files, and its rows list them.
 
-Offsets, limits and groups are those of format `rocketmq`. What is read is what the lake lacks, so a
-batch that is run again, with whatever plan, stages only what was not published.
+Offsets, limits and groups are those of format `rocketmq`. Only what the lake lacks is read, so a
+batch that is repeated, with whatever plan, stages only what was not published.
 """
 
 import logging
@@ -32,7 +32,7 @@ from roquet.pipeline.source.stream import StreamReader
 log = logging.getLogger(__name__)
 
 SOURCE_NAME: Final = "roquet-lake-staging"
-# A row is a staged piece as JSON: only whoever publishes reads it.
+# A row is a staged piece as JSON, for the publisher alone.
 _COLUMN: Final = "staged"
 
 
@@ -51,7 +51,7 @@ class StagingSource(DataSource):
 
 @final
 class StagingPartition(InputPartition):
-    """What one task stages, planned when the log ended with entry `base`."""
+    """What one task stages, planned with entry `base` as the last one of the log."""
 
     def __init__(self, base: int, file_ranges: Sequence[MissingRange]) -> None:
         super().__init__(base)
@@ -66,7 +66,7 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source = StreamReader(options.reading, lake_columns(options.reading.properties))
         self._log = PublishLog(Path(options.lake))
 
-    # What Spark asks, and a plain stream answers.
+    # As for any stream of format `rocketmq`.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's names.
         return self._source.initialOffset()
@@ -86,14 +86,14 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         self._source.commit(end)
 
-    # What is done for the lake.
+    # For the lake.
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         finish = StreamOffset.from_json(end)
         state = self._log.refresh()
         ranges = ranges_between(StreamOffset.from_json(start), finish)
         missing = state.missing(ranges, incarnations_in(finish))
-        self._check_made_again(missing.recreated)
+        self._check_recreated(missing.recreated)
         file_ranges = list(split_into_files(missing.wanted, self._options.file_rows_max))
         tasks = task_count(
             sum(file_range.range.row_count for file_range in file_ranges),
@@ -119,15 +119,15 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 row = msgspec.json.encode(Staged(partition.base, piece)).decode()
                 yield pa.RecordBatch.from_pydict({_COLUMN: pa.array([row], pa.string())})
 
-    def _check_made_again(self, queues: Sequence[QueueRef]) -> None:
+    def _check_recreated(self, queues: Sequence[QueueRef]) -> None:
         losses = [
-            f"{queue_key(queue)} was deleted and made again since the lake took from it"
+            f"{queue_key(queue)} was deleted and created again since the last ingest"
             for queue in queues
         ]
         if losses and self._options.reading.fail_on_data_loss:
             raise DataLoss(losses)
         for loss in losses:
-            log.warning("both are in the lake: %s", loss)
+            log.warning("the lake has messages of both incarnations: %s", loss)
 
 
 def incarnations_in(offset: StreamOffset) -> Mapping[QueueRef, QueueIncarnation]:

@@ -1,4 +1,4 @@
-"""Offsets that options speak of: words, numbers and times, turned into offsets of queues."""
+"""Where reading starts and ends: words, offsets and times of options as offsets of queues."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from roquet.pipeline.queue_offsets import EARLIEST_OFFSET, LATEST_OFFSET, queue_
 
 
 class _Bound(NamedTuple):
-    """One end of what is read, in the three ways it can be given, and what holds for the rest."""
+    """One end of what is read, in the three ways it can be given, and the default."""
 
     option: str
     offsets: Position | QueueOffsets | None
@@ -30,7 +30,7 @@ def starting_offsets(
     bounds: Mapping[QueueRef, Bounds],
     default: Position,
 ) -> dict[QueueRef, int]:
-    """Where each queue begins. Raises BadOption, and DataLoss for offsets that are gone."""
+    """The first offset of each queue. Raises BadOption, and DataLoss for offsets that are gone."""
     bound = _Bound(
         "startingOffsets",
         options.starting_offsets,
@@ -57,7 +57,7 @@ def batch_ranges(reader: TopicReader, options: ReadOptions) -> list[QueueRange]:
 
 
 def queues_of(reader: TopicReader, options: ReadOptions) -> list[QueueRef]:
-    """All queues of all topics that are meant, as they are now."""
+    """All queues of all selected topics, as they are now."""
     topics = options.topics.named
     if topics is None:
         topics = tuple(options.topics.chosen(reader.topics()))
@@ -68,11 +68,11 @@ def queues_of(reader: TopicReader, options: ReadOptions) -> list[QueueRef]:
 
 
 def named_queues(reader: TopicReader, options: ReadOptions) -> list[QueueRef]:
-    """The same for who begins. Raises BadOption for queues that are not there."""
+    """The same when a query starts. Raises BadOption for queues that do not exist."""
     queues = queues_of(reader, options)
     unknown = sorted((options.queues or frozenset()) - set(queues))
     if unknown:
-        raise BadOption("queues", f"there is no {', '.join(map(queue_key, unknown))}")
+        raise BadOption("queues", f"no such queue: {', '.join(map(queue_key, unknown))}")
     return queues
 
 
@@ -91,7 +91,8 @@ def _resolved(
     elif isinstance(bound.offsets, QueueOffsets):
         _check_known(bound.option, bound.offsets.by_queue, bounds)
         found |= {
-            queue: _plain(offset, bounds[queue]) for queue, offset in bound.offsets.by_queue.items()
+            queue: _absolute(offset, bounds[queue])
+            for queue, offset in bound.offsets.by_queue.items()
         }
     return found
 
@@ -104,7 +105,7 @@ def _by_word(
 ) -> dict[QueueRef, int]:
     word = bound.offsets
     if isinstance(word, QueueOffsets) or bound.timestamps is not None:
-        # Who names some queues wants all of the others.
+        # Naming some queues selects all of the others.
         word = Position.LATEST if bound.option == "endingOffsets" else Position.EARLIEST
     match word or bound.default:
         case Position.LATEST:
@@ -121,7 +122,7 @@ def _by_word(
 
 
 def _at_times(reader: TopicReader, times_ms: Mapping[QueueRef, int]) -> dict[QueueRef, int]:
-    """Queues that share a time are asked about together."""
+    """One request for all queues with the same time."""
     by_time: dict[int, list[QueueRef]] = {}
     for queue, time_ms in times_ms.items():
         by_time.setdefault(time_ms, []).append(queue)
@@ -137,10 +138,10 @@ def _check_known(
     unknown = [queue_key(queue) for queue in named if queue not in bounds]
     if unknown:
         there = ", ".join(sorted(map(queue_key, bounds))) or "none"
-        raise BadOption(option, f"there is no queue {', '.join(unknown)}; there are: {there}")
+        raise BadOption(option, f"no such queue: {', '.join(unknown)}; existing queues: {there}")
 
 
-def _plain(offset: int, bounds: Bounds) -> int:
+def _absolute(offset: int, bounds: Bounds) -> int:
     if offset == EARLIEST_OFFSET:
         return bounds.min_offset
     if offset == LATEST_OFFSET:
@@ -153,7 +154,7 @@ def _inside(
     bounds: Mapping[QueueRef, Bounds],
     options: ReadOptions,
 ) -> dict[QueueRef, int]:
-    """The offsets, none of them outside of its queue. Raises DataLoss if that is minded."""
+    """The offsets, each within its queue. Raises DataLoss if failOnDataLoss is set."""
     inside: dict[QueueRef, int] = {}
     losses: list[str] = []
     for queue, offset in offsets.items():
@@ -162,7 +163,7 @@ def _inside(
         if inside[queue] != offset:
             losses.append(
                 f"{queue_key(queue)} has offsets {each.min_offset} to {each.max_offset},"
-                f" and {offset} was asked for"
+                f" and {offset} was requested"
             )
     if losses and options.fail_on_data_loss:
         raise DataLoss(losses)

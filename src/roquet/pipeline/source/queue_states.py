@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class QueueState(NamedTuple):
-    """A queue as its broker describes it. `born_ms` is when its first message was stored."""
+    """A queue as its broker reports it. `born_ms` is the store time of its first message."""
 
     min_offset: int
     max_offset: int
@@ -26,14 +26,14 @@ class QueueState(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """`resume` is where the queue can be read again."""
+    """`resume` is the offset at which reading can continue."""
 
     reason: str
     resume: int
 
 
 def states_of(reader: TopicReader, queues: Collection[QueueRef]) -> dict[QueueRef, QueueState]:
-    """Of all these queues, or raises what the client raises."""
+    """The states of all these queues. Raises what the client raises."""
     bounds = reader.bounds(queues)
     born = reader.earliest_store_times(queues)
     return {
@@ -43,7 +43,7 @@ def states_of(reader: TopicReader, queues: Collection[QueueRef]) -> dict[QueueRe
 
 
 def states_of_some(reader: TopicReader, queues: Iterable[QueueRef]) -> dict[QueueRef, QueueState]:
-    """Without those of brokers that are away; one that says no is not. Raises RequestRefused."""
+    """Without the queues of unreachable brokers. Raises RequestRefused if a broker refuses."""
     by_broker: dict[str, list[QueueRef]] = defaultdict(list)
     for queue in queues:
         by_broker[queue.broker_name].append(queue)
@@ -54,8 +54,8 @@ def states_of_some(reader: TopicReader, queues: Iterable[QueueRef]) -> dict[Queu
         except UNANSWERED as error:
             if not may_pass(error):
                 raise
-            # It is asked again with the next batch; meanwhile the others are read.
-            log.warning("queues of %s stay where they are: %s", broker_name, error)
+            # The next batch asks again; meanwhile the others are read.
+            log.warning("queues of broker %s are skipped in this batch: %s", broker_name, error)
     return states
 
 
@@ -70,7 +70,7 @@ def find_loss(
     seen_born_ms: int | None,
     now: QueueState,
 ) -> Loss | None:
-    """None if everything from `position` on is there."""
+    """None if everything from `position` on exists."""
     name = f"queue {queue.queue_id} of topic {queue.topic!r} at {queue.broker_name}"
     if (
         now.born_ms is not None
@@ -79,17 +79,17 @@ def find_loss(
         and now.born_ms > seen_born_ms
         and now.min_offset <= seen_first
     ):
-        return Loss(f"{name} was deleted and made again", now.min_offset)
+        return Loss(f"{name} was deleted and created again", now.min_offset)
     if position < now.min_offset:
         return Loss(
-            f"{name} begins at {now.min_offset}, and {position} is next: what lies between"
-            " has expired",
+            f"{name} starts at offset {now.min_offset}, after the next offset {position}: the"
+            " messages between them have expired",
             now.min_offset,
         )
     if position > now.max_offset:
         return Loss(
-            f"{name} ends at {now.max_offset}, and {position} is next: it was made again, or its"
-            " broker lost messages",
+            f"{name} ends at offset {now.max_offset}, before the next offset {position}: it was"
+            " created again, or its broker lost messages",
             now.min_offset,
         )
     return None

@@ -1,8 +1,8 @@
-"""A stream: what Spark asks of a source in the driver, from the first batch to the last.
+"""A stream: the source as Spark calls it in the driver, from the first batch to the last.
 
 Spark calls these methods one after the other, in a process that lives as long as the query. An
-error ends the query, so what may pass by itself is tried again; a broker that stays away keeps its
-queues where they are, and the others go on.
+error ends the query, so temporary ones are retried; the queues of a broker that stays unreachable
+are skipped, and the others are read.
 """
 
 import logging
@@ -47,28 +47,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = tuple(columns)
         self._initial: StreamOffset | None = None
-        # Where a query that reads what is available now has to stop.
+        # Where a query with the trigger availableNow stops.
         self._target: Mapping[QueueRef, int] | None = None
         self._committed: Mapping[QueueRef, int] = {}
         self._last_batch_s = time.monotonic()
         self._latest: dict[QueueRef, int] = {}
-        # Where the batch ends that was planned last.
+        # The end of the last planned batch.
         self._reached: Mapping[QueueRef, int] = {}
 
-    # What Spark asks.
+    # Called by Spark.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's names.
-        """The same whenever it is asked, and carried along by the first batch."""
+        """The same on every call, and part of the offset of the first batch."""
         if self._initial is None:
-            self._initial = self._retried(self._find_initial, is_beginning=True)
+            self._initial = self._retried(self._find_initial, is_starting=True)
         return self._initial.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        queues = self._retried(lambda: queues_of(self._reader, self._options), is_beginning=True)
+        queues = self._retried(lambda: queues_of(self._reader, self._options), is_starting=True)
         try:
             states = self._retried(lambda: states_of(self._reader, queues))
         except UNANSWERED:
-            # What others have is available, too; a broker that is away keeps its queues.
+            # What the other brokers have is available; an unreachable one is skipped.
             states = states_of_some(self._reader, queues)
             if not states:
                 raise
@@ -86,32 +86,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """`start` is the end of the last batch that was finished."""
-        begun = StreamOffset.from_json(start)
-        # Spark commits a batch when it builds the next one, and never the last: what is finished
-        # shows here first.
-        self._commit_group(begun)
-        states = self._states(begun)
+        finished = StreamOffset.from_json(start)
+        # Spark commits a batch when it builds the next one, and never the last: a finished batch is
+        # known here first.
+        self._commit_group(finished)
+        states = self._states(finished)
         self._latest = {queue: state.max_offset for queue, state in states.items()}
-        self._reached = begun.positions
-        begins = self._begins(begun, states)
-        backlog = self._backlog(begun, begins, states)
+        self._reached = finished.positions
+        starts = self._starts(finished, states)
+        backlog = self._backlog(finished, starts, states)
         taken = self._admitted(backlog, limit)
         if not any(taken.values()):
             return start
         self._last_batch_s = time.monotonic()
-        positions = dict(begun.positions)
+        positions = dict(finished.positions)
         for queue, count in taken.items():
-            positions[queue] = begins.get(queue, begun.positions.get(queue, 0)) + count
+            positions[queue] = starts.get(queue, finished.positions.get(queue, 0)) + count
         self._reached = positions
         return StreamOffset(
             positions,
-            begins,
-            {**begun.first_offsets, **{queue: each.min_offset for queue, each in states.items()}},
-            {**begun.born_ms, **_births(states)},
+            starts,
+            {
+                **finished.first_offsets,
+                **{queue: each.min_offset for queue, each in states.items()},
+            },
+            {**finished.born_ms, **_births(states)},
         ).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Shown in the progress of the query. Python sources have no metrics, so `lag` is here."""
+        """Part of the query's progress. Python sources have no metrics, so `lag` is here."""
         if not self._latest:
             return None
         lags = {
@@ -131,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         self._commit_group(StreamOffset.from_json(end))
 
-    # How it is answered.
+    # How the calls are answered.
 
     @property
     def _reader(self) -> TopicReader:
@@ -142,57 +145,57 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = starting_offsets(self._reader, self._options, bounds, Position.LATEST)
         return StreamOffset(starts, starts)
 
-    def _states(self, begun: StreamOffset) -> dict[QueueRef, QueueState]:
-        """The queues that can be asked about now, those that are new among them."""
+    def _states(self, finished: StreamOffset) -> dict[QueueRef, QueueState]:
+        """The queues of reachable brokers, new ones included."""
         queues = self._retried(lambda: queues_of(self._reader, self._options))
-        states = states_of_some(self._reader, {*queues, *begun.positions})
-        # What was available is not finished before it is read: it would end the query, and well.
+        states = states_of_some(self._reader, {*queues, *finished.positions})
+        # With availableNow, skipping an unread queue would end the query as if it were complete.
         unread = [
             queue
             for queue, end in (self._target or {}).items()
-            if queue not in states and begun.positions.get(queue, 0) < end
+            if queue not in states and finished.positions.get(queue, 0) < end
         ]
         if unread:
             states |= self._retried(lambda: states_of(self._reader, unread))
         return states
 
-    def _retried(self, ask: Callable[[], T], *, is_beginning: bool = False) -> T:
+    def _retried(self, ask: Callable[[], T], *, is_starting: bool = False) -> T:
         timeout = self._options.cluster.retry_timeout
-        return retried(ask, timeout, is_beginning=is_beginning)
+        return retried(ask, timeout, is_starting=is_starting)
 
-    def _begins(
-        self, begun: StreamOffset, states: Mapping[QueueRef, QueueState]
+    def _starts(
+        self, finished: StreamOffset, states: Mapping[QueueRef, QueueState]
     ) -> dict[QueueRef, int]:
-        """Where queues go on that do not go on where the last batch ended. Raises DataLoss."""
-        is_first = begun.begins == begun.positions
-        begins = dict(begun.positions) if is_first else {}
+        """Of queues that do not resume where the last batch ended. Raises DataLoss."""
+        is_first = finished.starts == finished.positions
+        starts = dict(finished.positions) if is_first else {}
         losses: list[str] = []
         for queue, state in states.items():
-            position = begun.positions.get(queue)
+            position = finished.positions.get(queue)
             if position is None:
-                begins[queue] = state.min_offset
+                starts[queue] = state.min_offset
                 continue
             loss = find_loss(
                 queue,
                 position,
-                begun.first_offsets.get(queue),
-                begun.born_ms.get(queue),
+                finished.first_offsets.get(queue),
+                finished.born_ms.get(queue),
                 state,
             )
             if loss is not None:
                 losses.append(loss.reason)
-                begins[queue] = loss.resume
+                starts[queue] = loss.resume
         if losses:
             if self._options.fail_on_data_loss:
                 raise DataLoss(losses)
             for reason in losses:
-                log.warning("messages are lost to this query: %s", reason)
-        return begins
+                log.warning("data loss: %s", reason)
+        return starts
 
     def _backlog(
         self,
-        begun: StreamOffset,
-        begins: Mapping[QueueRef, int],
+        finished: StreamOffset,
+        starts: Mapping[QueueRef, int],
         states: Mapping[QueueRef, QueueState],
     ) -> dict[QueueRef, int]:
         backlog: dict[QueueRef, int] = {}
@@ -200,7 +203,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = state.max_offset
             if self._target is not None:
                 end = min(end, self._target.get(queue, 0))
-            begin = begins.get(queue, begun.positions.get(queue, 0))
+            begin = starts.get(queue, finished.positions.get(queue, 0))
             backlog[queue] = max(0, end - begin)
         return backlog
 
@@ -208,7 +211,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return dict(backlog)
         options = self._options
-        # Who reads what is available now does not wait for more.
+        # With availableNow there is nothing to wait for.
         waited_s = time.monotonic() - self._last_batch_s
         delay_s_max = options.max_trigger_delay.total_seconds()
         count = sum(backlog.values())
@@ -227,9 +230,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return average_size(self._reader, waiting, self._latest[waiting] - backlog[waiting])
 
     def _commit_group(self, finished: StreamOffset) -> None:
-        """Lets tools see how far the query is. Failing at that must not stop it."""
+        """Shows tools the progress of the query. A failure must not stop it."""
         group = self._options.group_id
-        is_initial = finished.begins == finished.positions
+        is_initial = finished.starts == finished.positions
         if group is None or not self._options.commits_offsets or is_initial:
             return
         changed = {
@@ -242,7 +245,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._reader.commit(group, changed)
         except UNANSWERED as error:
-            log.warning("offsets of group %s are not committed: %s", group, error)
+            log.warning("cannot commit offsets of group %s: %s", group, error)
         else:
             self._committed = dict(self._committed) | changed
 

@@ -10,17 +10,17 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from roquet.pipeline.errors import BadOption, DamagedStore
 from roquet.pipeline.options.store import Include, OnDamage, StoreOptions
 from roquet.pipeline.planning import core_count, even_split_size
-from roquet.pipeline.store_source.rows import StoreShare, read_share
+from roquet.pipeline.store_source.rows import StoreSplit, read_split
 from roquet.protocol.names import is_system_topic
 from roquet.store.offline.reading import StoreReader
 from roquet.store.offline.snapshot import QueueBounds, StoreSnapshot
 
 log = logging.getLogger(__name__)
 
-# Topics that are named to whoever asked for another one.
+# The number of topics in the text of an error.
 _TOPICS_SHOWN: Final = 20
 _TIME_MS_MAX: Final = 2**63 - 1
-# Retries, dead letters and light queues: nobody means them by a pattern.
+# Retries, dead letters and light queues: a pattern does not match them.
 _MADE_BY_SERVERS: Final = "%"
 
 
@@ -28,9 +28,9 @@ _MADE_BY_SERVERS: Final = "%"
 class StorePartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, share: StoreShare) -> None:
-        super().__init__(share)
-        self.share = share
+    def __init__(self, split: StoreSplit) -> None:
+        super().__init__(split)
+        self.split = split
 
 
 @final
@@ -42,16 +42,16 @@ class StoreBatchReader(DataSourceReader):
         self._columns = tuple(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [StorePartition(share) for share in shares_of(self._options)]
+        return [StorePartition(split) for split in splits_of(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        # Where nothing is to be read, Spark makes up a partition of its own.
+        # With nothing to read, Spark makes a partition of its own.
         if not isinstance(partition, StorePartition):
             return iter(())
-        return read_share(self._options, self._columns, partition.share)
+        return read_split(self._options, self._columns, partition.split)
 
 
-def shares_of(options: StoreOptions) -> list[StoreShare]:
+def splits_of(options: StoreOptions) -> list[StoreSplit]:
     """What each task reads. Raises BadOption, DamagedStore and StoreError."""
     try:
         with StoreReader.open(store_directory(options)) as reader:
@@ -60,11 +60,11 @@ def shares_of(options: StoreOptions) -> list[StoreShare]:
     except OSError as error:
         place = error.filename or options.path
         raise BadOption("path", f"{place} cannot be read: {error.strerror}") from error
-    _mind_broken_queues(options, snapshot)
+    _check_broken_queues(options, snapshot)
     snapshot = _in_time(options, snapshot)
     bounds = _bounds(options, snapshot)
     return [
-        StoreShare(snapshot.range(begin, end), tuple(topics), bounds)
+        StoreSplit(snapshot.range(begin, end), tuple(topics), bounds)
         for begin, end in snapshot.splits(_split_size(options, snapshot))
     ]
 
@@ -73,17 +73,17 @@ def _split_size(options: StoreOptions, snapshot: StoreSnapshot) -> int:
     if options.split_size is not None:
         return options.split_size
     sizes = [segment.size for segment in snapshot.segments]
-    # It is cut between segments; without room for one more, the last of all would be left over.
+    # Splits end between segments; without room for one more, the last one would be left over.
     return even_split_size(sum(sizes), core_count()) + max(sizes, default=0)
 
 
 def store_directory(options: StoreOptions) -> Path:
-    """Spark's paths may be addresses; only those of files are any use."""
-    scheme, is_address, place = options.path.partition("://")
-    if not is_address:
+    """Spark's paths may be URLs; only file URLs are supported."""
+    scheme, is_url, place = options.path.partition("://")
+    if not is_url:
         place = options.path.removeprefix("file:")
     elif scheme != "file":
-        raise BadOption("path", f"files of a store are read in place, not from {scheme!r}")
+        raise BadOption("path", f"a store is read in place, not from {scheme!r}")
     return Path(place).absolute()
 
 
@@ -92,17 +92,17 @@ def _is_all(options: StoreOptions) -> bool:
 
 
 def _topics(options: StoreOptions, reader: StoreReader) -> list[str]:
-    """Raises BadOption for topics that have never had a message here."""
+    """Raises BadOption for topics without messages in this store."""
     there = {*reader.queues(), *(topic for topic, _ in reader.broken_queues)}
     named = options.topics.named
     if named is None:
         return options.topics.chosen(filter(_is_users, there))
     unknown = [topic for topic in named if topic not in there]
-    # Of a deleted topic only the log knows.
+    # A deleted topic exists only in the log.
     if unknown and not _is_all(options):
         raise BadOption(
             "topic" if options.topics.topic else "topics",
-            f"{', '.join(unknown)} has no messages in {reader.root}; there are: {_shown(there)}",
+            f"{', '.join(unknown)} has no messages in {reader.root}; topics: {_shown(there)}",
         )
     return list(dict.fromkeys(named))
 
@@ -118,8 +118,8 @@ def _shown(topics: set[str]) -> str:
     return f"{listed} and {left} more" if left > 0 else listed
 
 
-def _mind_broken_queues(options: StoreOptions, snapshot: StoreSnapshot) -> None:
-    """Raises DamagedStore for queues whose messages nobody can tell from those of before."""
+def _check_broken_queues(options: StoreOptions, snapshot: StoreSnapshot) -> None:
+    """Raises DamagedStore for queues whose messages cannot be told from deleted ones."""
     if _is_all(options):
         return
     broken = [f"queue {queue_id} of topic {topic!r}" for topic, queue_id in snapshot.broken_queues]
@@ -131,11 +131,11 @@ def _mind_broken_queues(options: StoreOptions, snapshot: StoreSnapshot) -> None:
     if lost and options.on_damage is OnDamage.FAIL:
         raise DamagedStore(
             snapshot.root,
-            [f"{name} cannot be read, `roquet store repair` makes it again" for name in lost],
+            [f"{name} cannot be read, `roquet store repair` rebuilds it" for name in lost],
         )
     if broken:
         log.warning(
-            "%s: damaged queues, `roquet store repair` makes them again: %s; not read: %s",
+            "%s: damaged queues, `roquet store repair` rebuilds them: %s; not read: %s",
             snapshot.root,
             ", ".join(broken),
             ", ".join(lost) or "none",
@@ -152,5 +152,5 @@ def _in_time(options: StoreOptions, snapshot: StoreSnapshot) -> StoreSnapshot:
 def _bounds(
     options: StoreOptions, snapshot: StoreSnapshot
 ) -> dict[tuple[str, int], QueueBounds] | None:
-    """None if every record is wanted, whatever its queue says."""
+    """None if every record is read, also those that no queue refers to."""
     return None if _is_all(options) else snapshot.queues

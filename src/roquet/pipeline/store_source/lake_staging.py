@@ -1,4 +1,4 @@
-"""Parts of a broker's log for a lake: what the driver knows of its queues, and what a task does."""
+"""The log of a broker into a lake: the queues as the driver sees them, and the work of a task."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -18,7 +18,7 @@ from roquet.pipeline.options.store import StoreOptions
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_offsets import queue_key
 from roquet.pipeline.store_source.batch import store_directory
-from roquet.pipeline.store_source.rows import StoreShare, read_share
+from roquet.pipeline.store_source.rows import StoreSplit, read_split
 from roquet.protocol.messages.record import read_record
 from roquet.store.offline.reading import StoreReader
 
@@ -28,13 +28,13 @@ _OFFSET: Final = "queueOffset"
 _QUEUE_ID_BITS: Final = 32
 
 
-class ShareTask(NamedTuple):
-    """What one task stages: of a part of the log what the lake lacks.
+class SplitTask(NamedTuple):
+    """What one task stages: the part of a split that the lake lacks.
 
-    `base` is the last entry of the log of the lake when that was found out.
+    `base` was the last entry of the log of the lake when the task was planned.
     """
 
-    share: StoreShare
+    split: StoreSplit
     wanted: Sequence[MissingRange]
     lake: Path
     run: str
@@ -44,17 +44,17 @@ class ShareTask(NamedTuple):
 
 
 class StoredQueue(NamedTuple):
-    """A queue as the store has it: all of its offsets, and how it would be described."""
+    """A queue as the store has it: all of its offsets, and its incarnation."""
 
     range: QueueRange
     incarnation: QueueIncarnation
 
 
 def stored_queues(
-    options: StoreOptions, shares: Sequence[StoreShare], broker_name: str
+    options: StoreOptions, splits: Sequence[StoreSplit], broker_name: str
 ) -> list[StoredQueue]:
-    """Those that the shares hold. Raises StoreError and OSError."""
-    bounds = (shares[0].bounds or {}) if shares else {}
+    """The queues of the splits. Raises StoreError and OSError."""
+    bounds = (splits[0].bounds or {}) if splits else {}
     found: list[StoredQueue] = []
     with StoreReader.open(store_directory(options)) as reader:
         for (topic, queue_id), each in bounds.items():
@@ -72,21 +72,21 @@ def stored_queues(
     return found
 
 
-def needed_shares(
-    options: StoreOptions, shares: Sequence[StoreShare], wanted: Iterable[MissingRange]
-) -> list[StoreShare]:
-    """Those in which something can be that is wanted. Raises StoreError and OSError."""
+def needed_splits(
+    options: StoreOptions, splits: Sequence[StoreSplit], wanted: Iterable[MissingRange]
+) -> list[StoreSplit]:
+    """The splits that can have messages of `wanted`. Raises StoreError and OSError."""
     with StoreReader.open(store_directory(options)) as reader:
         spans = [_log_span(reader, each.range) for each in wanted]
     return [
-        share
-        for share in shares
-        if any(start < share.part.end and share.part.begin <= end for start, end in spans)
+        split
+        for split in splits
+        if any(start < split.part.end and split.part.begin <= end for start, end in spans)
     ]
 
 
 def _log_span(reader: StoreReader, wanted: QueueRange) -> tuple[float, float]:
-    """Where the first and the last message lie. A queue that does not say may be anywhere."""
+    """Physical offsets of the first and the last message; unbounded if the queue lacks them."""
     topic, queue_id = wanted.queue.topic, wanted.queue.queue_id
     first = reader.entries(topic, queue_id, wanted.start, 1)
     last = reader.entries(topic, queue_id, wanted.end - 1, 1)
@@ -96,8 +96,8 @@ def _log_span(reader: StoreReader, wanted: QueueRange) -> tuple[float, float]:
     )
 
 
-def stage_share(options: StoreOptions, task: ShareTask) -> list[Staged]:
-    """What is staged: a file for each queue and hour, none of them across the file_rows_max.
+def stage_split(options: StoreOptions, task: SplitTask) -> list[Staged]:
+    """What is staged: a file for each queue and hour, none across a multiple of file_rows_max.
 
     Raises DamagedStore.
     """
@@ -109,7 +109,7 @@ def stage_share(options: StoreOptions, task: ShareTask) -> list[Staged]:
     json_columns = JsonColumns(task.json_schema) if task.json_schema else None
     writer = StagedWriter(task.lake, task.run, json_columns)
     staged: list[Staged] = []
-    for key, rows in _queues_in(read_share(options, [_TOPIC, *columns], task.share)):
+    for key, rows in _queues_in(read_split(options, [_TOPIC, *columns], task.split)):
         for file_range, batches in _file_ranges(
             by_queue.get(key, []), rows.select(columns), task.file_rows_max
         ):
@@ -139,12 +139,12 @@ def _queues_in(
 def _file_ranges(
     wanted: Sequence[MissingRange], rows: pa.Table, file_rows_max: int
 ) -> Iterator[tuple[MissingRange, Sequence[pa.RecordBatch]]]:
-    """Offsets without a gap: what is missing in between, damaged maybe, the lake still lacks."""
+    """Ranges without a gap: the lake still lacks what is missing, maybe damaged, in between."""
     offsets = rows[_OFFSET].to_numpy()
     steps = np.diff(offsets)
     if (steps <= 0).any():
         where = int(np.flatnonzero(steps <= 0)[0])
-        raise DamagedStore("the log", [f"offset {offsets[where + 1]} comes twice"])
+        raise DamagedStore("the log", [f"offset {offsets[where + 1]} occurs twice"])
     for each in wanted:
         first, last = np.searchsorted(offsets, [each.range.start, each.range.end])
         gaps = np.flatnonzero(steps[first : max(last - 1, first)] != 1) + 1 + first
@@ -168,7 +168,7 @@ def described(queues: Iterable[StoredQueue]) -> Mapping[QueueRef, QueueIncarnati
 def replaced_since(
     queues: Iterable[StoredQueue], incarnations: Mapping[QueueRef, QueueIncarnation]
 ) -> list[str]:
-    """Queues that were deleted since, and made again: the lake has messages of the later one."""
+    """Queues that were deleted and created again since: the lake has messages of the later one."""
     return [
         queue_key(each.range.queue)
         for each in queues

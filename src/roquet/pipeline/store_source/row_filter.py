@@ -1,6 +1,6 @@
-"""Which records of the log are rows: by what their queues hold, by queue and by time.
+"""Which records of the log are rows: by the bounds of their queue, by queue id and by time.
 
-Rules for many records at once; `QueueBounds.holds` says the same about one.
+For many records at once; `QueueBounds.holds` decides the same for one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,8 +22,8 @@ BoundsByQueue = Mapping[tuple[str, int], QueueBounds]
 
 
 @final
-class RowRules:
-    """What is asked of a record. `needs` are the columns that the answer is made of."""
+class RowFilter:
+    """The conditions on a record. `needs` are the columns that they use."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class RowRules:
         self.needs = tuple(dict.fromkeys(needs))
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that the rules let through, in their order."""
+        """The rows that meet all conditions, in their order."""
         if not self.needs or not batch.num_rows:
             return batch
         mask = np.ones(batch.num_rows, np.bool_)
@@ -58,7 +58,7 @@ class RowRules:
             mask &= _is_true(pc.greater_equal(batch.column("storeTimestamp"), self._begin))
         if self._end is not None:
             mask &= _is_true(pc.less(batch.column("storeTimestamp"), self._end))
-        # Nearly always all of them are kept, and then nothing is copied.
+        # Nearly always all rows are kept, and then nothing is copied.
         return batch if mask.all() else batch.filter(pa.array(mask))
 
 
@@ -70,7 +70,7 @@ class _QueueRule:
         table = np.array(sorted(rows), np.int64).reshape(-1, 5).T
         self._keys = _keys(table[0], table[1])
         self._min_offsets, self._max_offsets, self._first_places = table[2:]
-        # Of one topic nothing else is decoded, so its name needs no second look.
+        # With one topic, only its records are decoded, so the column is not needed.
         of_topics = ("topic",) if len(topics) > 1 else ()
         self.needs = (*of_topics, "queueId", "queueOffset", "physicalOffset", "sysFlag")
 
@@ -114,6 +114,6 @@ def _moment(time_ms: int | None) -> pa.Scalar | None:
 
 
 def _is_true(answers: pa.Array) -> Mask:
-    """A time that nobody can count is in no span."""
+    """A time out of range is in no interval."""
     mask: Mask = answers.fill_null(False).to_numpy(zero_copy_only=False)
     return mask

@@ -10,7 +10,7 @@ import pyarrow as pa
 from roquet.pipeline.errors import DamagedStore
 from roquet.pipeline.malloc import keep_freed_memory
 from roquet.pipeline.options.store import OnDamage, StoreOptions
-from roquet.pipeline.store_source.row_filter import RowRules
+from roquet.pipeline.store_source.row_filter import RowFilter
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.record_columns import decode_records
@@ -27,31 +27,31 @@ ROWS_MAX: Final = 16_384
 SIZE_MAX: Final = 8 << 20
 
 
-class StoreShare(NamedTuple):
-    """What one task reads, and all that it has to know of the store."""
+class StoreSplit(NamedTuple):
+    """What one task reads, and everything it has to know of the store."""
 
     part: StoreRange
     topics: tuple[str, ...]
-    # None if every record of the topics is wanted.
+    # None if every record of the topics is read.
     bounds: Mapping[tuple[str, int], QueueBounds] | None
 
 
-def read_share(
-    options: StoreOptions, columns: Sequence[str], share: StoreShare
+def read_split(
+    options: StoreOptions, columns: Sequence[str], split: StoreSplit
 ) -> Iterator[pa.RecordBatch]:
     """Batches of exactly these columns. Raises DamagedStore at the end, with all damages."""
     keep_freed_memory()
-    return in_portions(_Reading(options, columns, share).batches())
+    return rebatched(_SplitReader(options, columns, split).batches())
 
 
-class _Reading:
-    def __init__(self, options: StoreOptions, columns: Sequence[str], share: StoreShare) -> None:
+class _SplitReader:
+    def __init__(self, options: StoreOptions, columns: Sequence[str], split: StoreSplit) -> None:
         self._options = options
         self._columns = list(columns)
-        self._share = share
-        self._rules = RowRules(
-            topics=share.topics,
-            bounds=share.bounds,
+        self._split = split
+        self._rules = RowFilter(
+            topics=split.topics,
+            bounds=split.bounds,
             queue_ids=options.queue_ids,
             begin_ms=options.starting_timestamp,
             end_ms=options.ending_timestamp,
@@ -60,7 +60,7 @@ class _Reading:
         self._damages: list[DamagedRange] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for each in self._share.part.read():
+        for each in self._split.part.read():
             if isinstance(each, DamagedRange):
                 self._damages.append(each)
             elif not self._has_failed:
@@ -70,20 +70,20 @@ class _Reading:
 
     @property
     def _has_failed(self) -> bool:
-        """Then rows are no use any more; what else is damaged is still found out."""
+        """Then rows are not needed any more; other damages are still searched for."""
         return bool(self._damages) and self._options.on_damage is OnDamage.FAIL
 
     def _decoded(self, run: Run, starts: Positions | None) -> Iterator[pa.RecordBatch]:
-        """At once; or in halves, down to a record that its producer compressed wrongly."""
+        """In one batch; or in halves, down to a record that its producer compressed wrongly."""
         try:
             batch = decode_records(
                 run.records,
                 self._names,
                 starts=starts,
-                topics=self._share.topics,
+                topics=self._split.topics,
                 properties=self._options.properties,
                 broker_name=self._options.broker_name,
-                # They were compared when the run was found.
+                # They were checked when the run was found.
                 check_bodies=False,
             )
         except (BadMessage, TooLarge) as error:
@@ -102,7 +102,7 @@ class _Reading:
         """Raises DamagedStore."""
         if not self._damages:
             return
-        files = self._share.part.files
+        files = self._split.part.files
         error = DamagedStore(
             files[0].path.parent if files else self._options.path,
             [f"{each.start} to {each.end} ({each.reason})" for each in self._damages],
@@ -119,8 +119,11 @@ def _damage(run: Run, position: int, reason: str) -> DamagedRange:
     return DamagedRange(start, start + peek_record(run.records, position).size, reason)
 
 
-def in_portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order. Only the last portion, or one of large rows, is small."""
+def rebatched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches neither small, which cost as much as large ones, nor too large.
+
+    Only the last batch, or one of large rows, is small.
+    """
     waiting: list[pa.RecordBatch] = []
     count = size = 0
     for batch in batches:
@@ -130,18 +133,18 @@ def in_portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         count += batch.num_rows
         size += batch.nbytes
         if count >= ROWS_MIN or 2 * size >= SIZE_MAX:
-            yield from _cut(_joined(waiting))
+            yield from _cut(_combined(waiting))
             waiting = []
             count = size = 0
     if waiting:
-        yield from _cut(_joined(waiting))
+        yield from _cut(_combined(waiting))
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _combined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
-    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return joined
+    (combined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return combined
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ import pytest
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake, BadOption
-from roquet.pipeline.jobs.ingest import IngestPlan, bind_checkpoint, check_plan, lag_told
+from roquet.pipeline.jobs.ingest import IngestPlan, bind_checkpoint, check_plan, reported_lag
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.queue_offsets import StreamOffset
 from roquet.protocol.record_columns import PropertiesForm
@@ -35,7 +35,7 @@ def test_another_form_or_choice_of_messages_is_refused(
     tmp_path: Path, more: dict[str, str]
 ) -> None:
     Lake.open(tmp_path / "lake", check_plan(plan(tmp_path / "lake"))).close()
-    with pytest.raises(BadLake, match="was made with"):
+    with pytest.raises(BadLake, match="use the same, or another lake"):
         check_plan(plan(tmp_path / "lake", **more))
 
 
@@ -66,7 +66,7 @@ def told(offset: StreamOffset | None) -> str | None:
 
 
 def lag(end: StreamOffset | None, latest: StreamOffset | None) -> int | None:
-    return lag_told({"sources": [{"endOffset": told(end), "latestOffset": told(latest)}]})
+    return reported_lag({"sources": [{"endOffset": told(end), "latestOffset": told(latest)}]})
 
 
 def test_lag_is_what_is_there_and_was_not_read() -> None:
@@ -82,6 +82,6 @@ def test_a_queue_that_went_back_does_not_hide_others() -> None:
 def test_what_is_not_told_is_not_known() -> None:
     assert lag(StreamOffset({FIRST: 7}), None) is None
     assert lag(None, StreamOffset({FIRST: 7})) is None
-    assert lag_told({"sources": []}) is None
+    assert reported_lag({"sources": []}) is None
     end = told(StreamOffset({FIRST: 7}))
-    assert lag_told({"sources": [{"endOffset": end, "latestOffset": "null"}]}) is None
+    assert reported_lag({"sources": [{"endOffset": end, "latestOffset": "null"}]}) is None

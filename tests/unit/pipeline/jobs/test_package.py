@@ -85,9 +85,9 @@ def test_it_says_what_is_in_it(made: Package) -> None:
 @pytest.mark.parametrize(
     ("name", "without", "says"),
     [
-        ("site.tar", (), "has to end in .zip"),
-        ("nowhere/site.zip", (), "there is no directory"),
-        ("site.zip", ("pandas",), "there is no pandas in it, only lz4, msgspec"),
+        ("site.tar", (), "end in .zip"),
+        ("nowhere/site.zip", (), "no directory .*nowhere"),
+        ("site.zip", ("pandas",), "pandas; the archive has lz4, msgspec"),
     ],
 )
 def test_what_cannot_be_is_said(

@@ -53,13 +53,13 @@ def sent(at_ms: int) -> PubRecord:
     )  # fmt: skip
 
 
-def test_a_life_begins_with_the_message_even_if_its_producer_looked_at_the_clock_before() -> None:
+def test_a_story_starts_with_the_message_even_if_its_producer_looked_at_the_clock_before() -> None:
     told = story_events([found("orders", 0.002)], [sent(-1)])
-    assert [event.what for event in told] == ["made", "sent", "stored"]
+    assert [event.what for event in told] == ["created", "sent", "stored"]
     assert [event.time for event in told][:2] == [START, START]
 
 
-def test_a_life_is_told_in_its_order() -> None:
+def test_a_story_is_in_the_order_of_time() -> None:
     messages = [
         found(
             "%DLQ%billing", 9, retry_count=1, properties={"DEAD_LETTER_REASON": "no such account"}
@@ -76,15 +76,15 @@ def test_a_life_is_told_in_its_order() -> None:
     ]
     told = story_events(messages, traces)
     assert [(event.what, event.group) for event in told] == [
-        ("made", None),
+        ("created", None),
         ("stored", None),
         ("sent", "shop"),
         ("delivered to a listener", "billing"),
         ("not done", "billing"),
-        ("ready to be tried again", "billing"),
+        ("ready for retry", "billing"),
         ("delivered to a listener", "billing"),
         ("not done", "billing"),
-        ("given up as a dead letter", "billing"),
+        ("moved to the dead-letter queue", "billing"),
     ]
     assert told[-1].details == "no such account, after 1 retries"
     assert told[1].place == "orders@broker-a@0:7"
@@ -102,7 +102,7 @@ def test_a_transaction_is_part_of_it() -> None:
     )  # fmt: skip
     message = found("orders", 1, properties={"TRAN_MSG": "true"})
     assert [event.what for event in story_events([message], [ended])] == [
-        "made",
+        "created",
         "transaction ended",
         "stored, its transaction committed",
     ]

@@ -1,4 +1,4 @@
-"""Files are joined, and whoever reads meanwhile sees each message once or says that he cannot."""
+"""Files are compacted, and concurrent readers see each message once or fail."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ def a_file(name: str, size: int = 10, directory: str = DIRECTORY) -> LakeFile:
     return LakeFile(f"{directory}/{name}.parquet", "", 1, size)
 
 
-def test_files_of_hours_that_are_over_are_joined_up_to_a_size_in_the_order_of_offsets() -> None:
+def test_files_of_hours_that_are_over_are_compacted_up_to_a_size_in_the_order_of_offsets() -> None:
     files = [
         a_file("o-b-0-100-200"),
         a_file("o-b-0-0-100"),
@@ -107,7 +107,7 @@ def test_a_column_that_was_added_later_is_null_in_earlier_rows(lake: Lake) -> No
     assert table["price"].to_pylist() == [None, None, 5]
 
 
-def test_files_that_are_gone_or_not_what_the_log_says_are_not_joined(lake: Lake) -> None:
+def test_files_that_are_gone_or_not_what_the_log_says_are_not_compacted(lake: Lake) -> None:
     publish_small_files(lake, hours=1, files=2, rows=3)
     [compaction] = planned_compactions(lake.state.files.values(), NOON + timedelta(days=1), 1 << 30)
     path = lake.path / compaction.files[0].path
@@ -115,7 +115,7 @@ def test_files_that_are_gone_or_not_what_the_log_says_are_not_joined(lake: Lake)
     with pytest.raises(BadLake, match="messages"):
         write_compaction(lake.path, lake.run, compaction, (9, 0))
     path.write_bytes(b"PAR1")
-    with pytest.raises(BadLake, match="cannot be joined"):
+    with pytest.raises(BadLake, match="cannot be compacted"):
         write_compaction(lake.path, lake.run, compaction, (9, 0))
     path.unlink()
     with pytest.raises(BadLake, match="gone"):
@@ -131,20 +131,20 @@ def _read(lake: Path) -> Found | None:
 
 
 @pytest.mark.slow
-def test_a_reader_never_sees_a_message_twice_or_too_few_while_files_are_joined(
+def test_a_reader_never_sees_a_message_twice_or_too_few_while_files_are_compacted(
     lake: Lake,
 ) -> None:
     sent = publish_small_files(lake, hours=12, files=3, rows=4)
-    joiner = Thread(target=compact_all, args=[lake])
+    compactor = Thread(target=compact_all, args=[lake])
     seen: list[Found | None] = []
-    joiner.start()
-    while joiner.is_alive():
+    compactor.start()
+    while compactor.is_alive():
         seen.append(_read(lake.path))
         try:
             seen.append(found_by_duckdb(lake.path))
         except duckdb.IOException:
             seen.append(None)
-    joiner.join()
+    compactor.join()
     seen.append(_read(lake.path))
     assert all(found in (None, sent) for found in seen)
     assert seen[-1] == sent
@@ -181,7 +181,7 @@ def test_who_joins_may_be_killed_at_any_moment(
     assert step > 10
 
 
-def test_what_is_joined_has_the_same_columns(lake: Lake) -> None:
+def test_a_compacted_file_has_the_same_columns(lake: Lake) -> None:
     publish_small_files(lake, hours=1, files=2, rows=3)
     [before, *_] = [pq.read_schema(lake.path / path) for path in lake.state.files]
     compact_all(lake)

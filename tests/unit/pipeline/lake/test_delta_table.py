@@ -94,7 +94,9 @@ def _killed(*_arguments: object, **_named: object) -> None:
     raise Killed
 
 
-def test_joined_files_take_the_place_of_others_and_older_versions_can_be_read(lake: Lake) -> None:
+def test_compacted_files_replace_others_and_older_versions_can_be_read(
+    lake: Lake,
+) -> None:
     sent = publish_small_files(lake, hours=1, files=3, rows=2)
     before = DeltaTable(str(lake.path)).version()
     compact_all(lake)
@@ -121,8 +123,8 @@ def test_columns_of_bodies_are_added_to_the_table(lake: Lake) -> None:
     assert table["who"].to_pylist() == [None, {"name": "x"}]
 
 
-def test_a_table_that_somebody_else_broke_is_told(lake: Lake) -> None:
+def test_a_table_that_another_program_broke_is_reported(lake: Lake) -> None:
     for path in (lake.path / "_delta_log").iterdir():
         path.write_text("{}")
-    with pytest.raises(BadLake, match="table of Delta"):
+    with pytest.raises(BadLake, match="Delta table"):
         lake.publish(staged_rows(lake, message_batch(0, [0])))

@@ -82,7 +82,7 @@ def test_columns_are_those_of_a_file_or_written_out(tmp_path: Path) -> None:
     path = tmp_path / "columns.ddl"
     path.write_text("id bigint,\nname string\n")
     assert json_columns(str(path)).ddl == json_columns("id bigint, name string").ddl
-    with pytest.raises(BadSchema, match="a name is expected"):
+    with pytest.raises(BadSchema, match="expected a name"):
         json_columns(str(tmp_path / "nothing.ddl"))
 
 

@@ -21,9 +21,9 @@ def test_a_name_server_is_enough() -> None:
     ("given", "says"),
     [
         ({"deliveryMode": "exactly_once"}, "at_least_once, idempotent, transactional"),
-        ({"deliveryMode": "transactional"}, "'transactionLog': .* needs a directory"),
-        ({"transactionLog": "x"}, "goes with deliveryMode 'transactional' only"),
-        ({"writeId": "x"}, "keeps no account"),
+        ({"deliveryMode": "transactional"}, "'transactionLog': required"),
+        ({"transactionLog": "x"}, "only for deliveryMode 'transactional'"),
+        ({"writeId": "x"}, "'writeId': .* 'at_least_once'"),
         ({"batchSize": "5m"}, "at most 4194304 bytes"),
         ({"batchCount": "70000"}, "at most 65000 messages"),
         ({"topics": "x"}, "did you mean 'topic'"),

@@ -16,13 +16,13 @@ from roquet.client.errors import (
     Unreachable,
 )
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.sink.delivery import Deliverer, Pace, Patience, attempted, in_parallel
-from roquet.pipeline.sink.requests import SendPiece
+from roquet.pipeline.sink.delivery import Deliverer, RateLimit, SendTimeouts, attempted, in_parallel
+from roquet.pipeline.sink.requests import SendRequest
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.batch_writing import encode_batch
 from tests.support.live_cluster import LiveCluster
 
-PATIENT = Patience(timedelta(seconds=5), timedelta(seconds=30))
+PATIENT = SendTimeouts(timedelta(seconds=5), timedelta(seconds=30))
 BUSY = int(ResponseCode.SYSTEM_BUSY)
 ILLEGAL = int(ResponseCode.MESSAGE_ILLEGAL)
 TOPIC = "orders"
@@ -67,7 +67,7 @@ async def test_an_error_can_be_final_to_the_caller() -> None:
 
 
 async def test_patience_has_an_end() -> None:
-    impatient = Patience(timedelta(seconds=1), timedelta(milliseconds=150))
+    impatient = SendTimeouts(timedelta(seconds=1), timedelta(milliseconds=150))
     with pytest.raises(SendFailed):
         await attempted(raising(*[SendFailed(TOPIC, "away")] * 100), impatient)
 
@@ -83,18 +83,18 @@ async def test_the_first_error_of_many_is_raised_as_it_is() -> None:
         await in_parallel([wait, fail, wait], 3)
 
 
-def piece(number: int, queue: QueueRef | None = None) -> SendPiece:
+def request(number: int, queue: QueueRef | None = None) -> SendRequest:
     first_id = f"id-{number}"
     body = encode_batch([(0, b"%d" % number, f"UNIQ_KEY\x01{first_id}".encode())])
-    return SendPiece(TOPIC, queue, body, 1, first_id)
+    return SendRequest(TOPIC, queue, body, 1, first_id)
 
 
 async def test_pieces_of_one_queue_do_not_overtake_each_other(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     queue = QueueRef(TOPIC, "broker-a", 2)
-    deliverer = Deliverer(producer, PATIENT, Pace(None), looks_first=False, turn=0)
-    await deliverer.deliver([piece(number, queue) for number in range(50)], 16)
+    deliverer = Deliverer(producer, PATIENT, RateLimit(None), checks_first=False, turn=0)
+    await deliverer.deliver([request(number, queue) for number in range(50)], 16)
     assert [int(each.body) for each in cluster.stored(TOPIC, 2)] == [*range(50)]
 
 
@@ -102,10 +102,10 @@ async def test_a_piece_that_is_there_is_not_sent_again(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     """Wherever it is: the round through the queues begins elsewhere the second time."""
-    pieces = [piece(number) for number in range(20)]
+    requests = [request(number) for number in range(20)]
     for turn in (0, 3):
-        deliverer = Deliverer(producer, PATIENT, Pace(None), looks_first=True, turn=turn)
-        await deliverer.deliver(pieces[: 10 + 5 * turn], 4)
+        deliverer = Deliverer(producer, PATIENT, RateLimit(None), checks_first=True, turn=turn)
+        await deliverer.deliver(requests[: 10 + 5 * turn], 4)
     found = [each for queue_id in range(4) for each in cluster.stored(TOPIC, queue_id)]
     assert sorted(int(each.body) for each in found) == [*range(20)]
 
@@ -114,34 +114,34 @@ async def test_a_limit_holds_for_what_is_sent_and_not_for_what_is_there(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     loop = asyncio.get_running_loop()
-    unlimited = Deliverer(producer, PATIENT, Pace(None), looks_first=True, turn=0)
-    await unlimited.deliver([piece(number) for number in range(100)], 4)
+    unlimited = Deliverer(producer, PATIENT, RateLimit(None), checks_first=True, turn=0)
+    await unlimited.deliver([request(number) for number in range(100)], 4)
     # What is there would take a hundred seconds otherwise.
     async with asyncio.timeout(60):
-        slow = Deliverer(producer, PATIENT, Pace(1), looks_first=True, turn=0)
-        await slow.deliver([piece(number) for number in range(100)], 4)
+        slow = Deliverer(producer, PATIENT, RateLimit(1), checks_first=True, turn=0)
+        await slow.deliver([request(number) for number in range(100)], 4)
     started_s = loop.time()
-    limited = Deliverer(producer, PATIENT, Pace(50), looks_first=True, turn=0)
-    await limited.deliver([piece(number) for number in range(95, 111)], 4)
+    limited = Deliverer(producer, PATIENT, RateLimit(50), checks_first=True, turn=0)
+    await limited.deliver([request(number) for number in range(95, 111)], 4)
     assert loop.time() - started_s >= 10 / 50
     found = [each for queue_id in range(4) for each in cluster.stored(TOPIC, queue_id)]
     assert sorted(int(each.body) for each in found) == [*range(111)]
 
 
 async def test_without_a_limit_nobody_waits() -> None:
-    pace = Pace(None)
+    rate_limit = RateLimit(None)
     async with asyncio.timeout(10):
-        await asyncio.gather(*(pace.admit(10**9) for _ in range(100)))
-    assert not pace.has_limit
+        await asyncio.gather(*(rate_limit.admit(10**9) for _ in range(100)))
+    assert not rate_limit.has_limit
 
 
 async def test_the_first_goes_at_once_and_the_others_in_their_turn() -> None:
     loop = asyncio.get_running_loop()
-    pace, went_s = Pace(1000), list[float]()
+    rate_limit, went_s = RateLimit(1000), list[float]()
     started_s = loop.time()
 
     async def go() -> None:
-        await pace.admit(100)
+        await rate_limit.admit(100)
         went_s.append(loop.time() - started_s)
 
     await asyncio.gather(*(go() for _ in range(4)))

@@ -1,4 +1,4 @@
-"""Pieces: cut the same way each time, known by what is in them."""
+"""Requests: cut the same way each time, known by what is in them."""
 
 from typing import Any
 
@@ -7,51 +7,53 @@ import pytest
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadRow
-from roquet.pipeline.sink.requests import Cuts, Cutter, SendPiece, TaskId
-from roquet.pipeline.sink.rows import checked_rows, sorted_out
+from roquet.pipeline.sink.requests import RequestBuilder, RequestLimits, SendRequest, TaskId
+from roquet.pipeline.sink.rows import checked_rows, grouped
 from roquet.protocol.messages.batch import decode_batch
 from roquet.protocol.messages.message_id import parse_unique_id
 from roquet.protocol.messages.properties import parse_properties
 
 TASK = TaskId("query", 7, 3)
-CUTS = Cuts(1000, 10)
+LIMITS = RequestLimits(1000, 10)
 
 
 def queues(topic: str) -> list[QueueRef]:
     return [QueueRef(topic, "a", number) for number in range(2)]
 
 
-def cut(task: TaskId = TASK, cuts: Cuts = CUTS, **columns: Any) -> list[SendPiece]:
+def cut(task: TaskId = TASK, limits: RequestLimits = LIMITS, **columns: Any) -> list[SendRequest]:
     batch = checked_rows(pa.RecordBatch.from_pydict(columns), "orders", task.place, 0)
-    cutter = Cutter(task, cuts, {})
-    return list(cutter.pieces(batch, sorted_out(batch, queues).shares, 0))
+    builder = RequestBuilder(task, limits, {})
+    return list(builder.requests(batch, grouped(batch, queues).shares, 0))
 
 
-def messages(piece: SendPiece) -> list[tuple[bytes, dict[str, str]]]:
+def messages(request: SendRequest) -> list[tuple[bytes, dict[str, str]]]:
     return [
         (bytes(item.body), parse_properties(bytes(item.properties).decode()))
-        for item in decode_batch(piece.body)
+        for item in decode_batch(request.body)
     ]
 
 
-def ids(pieces: list[SendPiece]) -> list[str]:
-    return [properties["UNIQ_KEY"] for piece in pieces for _, properties in messages(piece)]
+def ids(requests: list[SendRequest]) -> list[str]:
+    return [properties["UNIQ_KEY"] for request in requests for _, properties in messages(request)]
 
 
 def test_all_rows_are_in_pieces_of_the_allowed_size() -> None:
     bodies = [f"{number:0{number % 90 + 3}}" for number in range(200)]
-    pieces = cut(body=bodies, tags=["t"] * 200)
-    found = [body.decode() for piece in pieces for body, _ in messages(piece)]
+    requests = cut(body=bodies, tags=["t"] * 200)
+    found = [body.decode() for request in requests for body, _ in messages(request)]
     assert found == bodies
-    assert all(len(piece.body) <= 1000 and piece.message_count <= 10 for piece in pieces)
-    assert [len(messages(piece)) for piece in pieces] == [piece.message_count for piece in pieces]
+    assert all(len(request.body) <= 1000 and request.message_count <= 10 for request in requests)
+    assert [len(messages(request)) for request in requests] == [
+        request.message_count for request in requests
+    ]
 
 
 def test_every_message_has_an_id_of_its_own_that_tools_can_read() -> None:
-    pieces = cut(body=["same"] * 100, topic=["a", "b"] * 50)
-    found = ids(pieces)
+    requests = cut(body=["same"] * 100, topic=["a", "b"] * 50)
+    found = ids(requests)
     assert len(set(found)) == 100
-    assert [piece.first_id for piece in pieces] == [ids([piece])[0] for piece in pieces]
+    assert [request.first_id for request in requests] == [ids([request])[0] for request in requests]
     assert {parse_unique_id(each).month_ms for each in found} == {0}
 
 
@@ -59,14 +61,14 @@ def test_properties_that_all_messages_get_leave_their_ids_whole() -> None:
     rows = pa.RecordBatch.from_pydict({"body": ["x", "longer", "x"], "tags": ["t", None, "täg"]})
     batch = checked_rows(rows, "orders", TASK.place, 0)
     extra = {"INSTANCE_ID": "plätze", "MARK": "run 1", "EMPTY": ""}
-    cutter = Cutter(TASK, CUTS, extra)
-    (piece,) = cutter.pieces(batch, sorted_out(batch, queues).shares, 0)
-    found = [properties for _, properties in messages(piece)]
+    builder = RequestBuilder(TASK, LIMITS, extra)
+    (request,) = builder.requests(batch, grouped(batch, queues).shares, 0)
+    found = [properties for _, properties in messages(request)]
     assert [each["UNIQ_KEY"][-4:] for each in found] == ["0000", "0001", "0002"]
     assert len({each["UNIQ_KEY"][:-4] for each in found}) == 1
     assert found[0] == {
         "TAGS": "t",
-        "UNIQ_KEY": piece.first_id,
+        "UNIQ_KEY": request.first_id,
         "INSTANCE_ID": "plätze",
         "MARK": "run 1",
     }
@@ -97,16 +99,16 @@ def test_a_piece_with_something_else_in_it_is_another_piece() -> None:
 
 
 def test_pieces_that_are_cut_otherwise_are_other_pieces() -> None:
-    """Or a row of a piece that was never sent could be taken for one that was."""
+    """Or a row of a request that was never sent could be taken for one that was."""
     one_way = cut(body=["x"] * 20)
-    other_way = cut(cuts=Cuts(1000, 20), body=["x"] * 20)
+    other_way = cut(limits=RequestLimits(1000, 20), body=["x"] * 20)
     assert set(ids(one_way)).isdisjoint(ids(other_way))
 
 
 def test_a_row_that_is_too_large_for_a_batch_is_alone() -> None:
     bodies = ["a", "b" * 5000, "c" * 5000, "d", "e"]
-    pieces = cut(body=bodies)
-    assert [[body.decode() for body, _ in messages(piece)] for piece in pieces] == [
+    requests = cut(body=bodies)
+    assert [[body.decode() for body, _ in messages(request)] for request in requests] == [
         ["a"],
         ["b" * 5000],
         ["c" * 5000],

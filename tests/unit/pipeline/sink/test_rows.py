@@ -16,9 +16,9 @@ from roquet.pipeline.sink.rows import (
     checked_rows,
     delay_of,
     encodable,
+    grouped,
     level_of,
     single_rows,
-    sorted_out,
 )
 from roquet.protocol.messages.message import Message
 
@@ -40,7 +40,7 @@ def queues(topic: str) -> list[QueueRef]:
 def shared(batch: pa.RecordBatch) -> list[tuple[str, int | None, list[int]]]:
     return [
         (topic, None if queue is None else queue.queue_id, found.tolist())
-        for topic, queue, found in sorted_out(checked(batch), queues).shares
+        for topic, queue, found in grouped(checked(batch), queues).shares
     ]
 
 
@@ -62,10 +62,10 @@ def test_keys_become_one_text(is_nullable: bool) -> None:
 @pytest.mark.parametrize(
     ("batch", "says"),
     [
-        (rows(topic=["a", None], body=["1", "2"]), "row 101 .* column 'topic': it is null"),
+        (rows(topic=["a", None], body=["1", "2"]), "row 101 .* column 'topic': null"),
         (rows(topic=["a", "b c"], body=["1", "2"]), "row 101 .* column 'topic': .*'b c'"),
         (rows(topic=["a", "a"], body=["1", None]), "row 101 of partition 3, column 'body'"),
-        (rows(topic=["a", "a"], body=[b"1", b""]), "row 101 .* it is empty"),
+        (rows(topic=["a", "a"], body=[b"1", b""]), "row 101 .* empty"),
         (
             rows(topic=["a"] * 3, body=["1"] * 3, keys=[[], ["x"], ["y", "a b"]]),
             "row 102 .* column 'keys': the key 'a b' has a space",
@@ -80,7 +80,7 @@ def test_keys_become_one_text(is_nullable: bool) -> None:
                 body=["1"] * 3,
                 properties=pa.array([None, [("x", "1")], [("y", "1"), ("DELAY", "3")]], MAP),
             ),
-            "row 102 .* column 'properties': 'DELAY' is not for users",
+            "row 102 .* column 'properties': 'DELAY' is reserved",
         ),
         (
             rows(topic=["a"] * 2, body=["1"] * 2, properties=["a\x01b\x02", "TAGS\x01x"]),
@@ -120,14 +120,14 @@ def test_rows_of_a_key_belong_into_its_queue_in_their_order(keys: list[str | int
 
 def test_rows_with_a_delay_are_alone() -> None:
     batch = rows(topic=["a"] * 3, body=["1"] * 3, delay=["1s", None, "2s"])
-    shares, single = sorted_out(checked(batch), queues)
+    shares, single = grouped(checked(batch), queues)
     assert [share.rows.tolist() for share in shares] == [[1]]
     assert single.tolist() == [0, 2]
 
 
 def test_of_a_share_only_what_is_in_messages_is_encoded() -> None:
     batch = checked(rows(topic=["b", "a", "b"], body=["1", "2", "3"], orderKey=["x", "y", "z"]))
-    (share, *_) = sorted_out(batch.drop_columns(["orderKey"]), queues).shares
+    (share, *_) = grouped(batch.drop_columns(["orderKey"]), queues).shares
     assert isinstance(share, Share)
     assert encodable(batch, share).to_pydict() == {"body": ["1", "3"]}
 
@@ -182,7 +182,7 @@ def test_a_level_is_no_delay(values: dict[str, Any], level: int | None) -> None:
     [
         ({"delay": ["1s", "5"]}, "row 101 of partition 3, column 'delay': '5' has no unit"),
         ({"delay": ["1s", "soon"]}, "row 101 .* 'soon' is not a time span"),
-        ({"delayLevel": [1, 0]}, "row 101 .* column 'delayLevel': there is no level 0"),
+        ({"delayLevel": [1, 0]}, "row 101 .* column 'delayLevel': no delay level 0"),
     ],
 )
 def test_a_delay_that_is_none_is_refused(columns: dict[str, Any], says: str) -> None:

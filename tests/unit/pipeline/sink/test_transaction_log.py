@@ -12,8 +12,8 @@ from roquet.client.producer.transaction_producer import PreparedMessage
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.sink.transaction_log import (
     BATCHES_KEPT,
+    ENDING_S,
     KEPT_S,
-    TELLING_S,
     Decision,
     Mark,
     TransactionLog,
@@ -120,10 +120,10 @@ def test_a_driver_that_has_decided_tells_brokers_for_a_while(
     log: TransactionLog, tmp_path: Path
 ) -> None:
     mark = Mark(WRITE, 3, "run", "one")
-    assert not log.is_being_told(mark)
+    assert not log.is_being_ended(mark)
     log.decide(WRITE, 3, OURS)
-    assert log.is_being_told(mark)
+    assert log.is_being_ended(mark)
     (file,) = (tmp_path / "log").glob("*/3.json")
-    long_ago_s = time.time() - TELLING_S - 1
+    long_ago_s = time.time() - ENDING_S - 1
     os.utime(file, (long_ago_s, long_ago_s))
-    assert not log.is_being_told(mark)
+    assert not log.is_being_ended(mark)

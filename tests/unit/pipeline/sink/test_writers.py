@@ -23,10 +23,10 @@ from roquet.pipeline.errors import BadRow
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.sink import transactions
-from roquet.pipeline.sink.delivery import outlet
+from roquet.pipeline.sink.delivery import shared_producer
 from roquet.pipeline.sink.requests import TaskId
 from roquet.pipeline.sink.transaction_log import Decision, Mark, TransactionLog
-from roquet.pipeline.sink.transactions import answering_outlet, may_be_readable
+from roquet.pipeline.sink.transactions import answering_producer, may_be_readable
 from roquet.pipeline.sink.writers import (
     BatchWriter,
     StreamWriter,
@@ -65,9 +65,9 @@ def cluster(log_directory: str) -> Iterator[BlockingCluster]:
         known = options(cluster)
         for timeout in (known.cluster.request_timeout, HASTY, PATIENT):
             used = replace(known.cluster, request_timeout=timeout)
-            outlet(used, known.group_id).close()
-            answering_outlet(used, known.group_id, log_directory).close()
-        for cached in (outlet, answering_outlet):
+            shared_producer(used, known.group_id).close()
+            answering_producer(used, known.group_id, log_directory).close()
+        for cached in (shared_producer, answering_producer):
             cached.cache_clear()
 
 
@@ -185,7 +185,7 @@ def test_a_namespace_is_kept(cluster: BlockingCluster) -> None:
     try:
         write_rows(given, FIRST, iter([numbered("spaced", 3)]))
     finally:
-        outlet(given.cluster, given.group_id).close()
+        shared_producer(given.cluster, given.group_id).close()
     (first, *_) = stored(cluster, "ns%spaced")
     assert first.properties["INSTANCE_ID"] == "ns"
 
@@ -468,7 +468,7 @@ def test_what_can_be_read_is_known_and_what_nobody_can_tell_may_be(
     assert may_be_readable(*known, message)
     silent = replace(transactional.cluster, name_server="127.0.0.1:1")
     assert may_be_readable(silent, transactional.group_id, message)
-    outlet(silent, transactional.group_id).close()
+    shared_producer(silent, transactional.group_id).close()
 
 
 def test_a_stream_learns_from_tasks_which_query_it_is(

@@ -143,7 +143,7 @@ def test_a_topic_made_again_is_refused_or_taken_in_beside_the_old_one(
     # The checkpoint does not know of the first one; the lake does.
     careful = reader_of(cluster, lake, topic)
     start = careful.initialOffset()
-    with pytest.raises(DataLoss, match="deleted and made again"):
+    with pytest.raises(DataLoss, match="deleted and created again"):
         stage(careful, start, next_batch(careful, start))
     easy = reader_of(cluster, lake, topic, failOnDataLoss="false")
     start = easy.initialOffset()

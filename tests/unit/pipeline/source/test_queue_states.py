@@ -25,10 +25,10 @@ def test_what_is_still_there_is_no_loss(position: int, now: QueueState) -> None:
 @pytest.mark.parametrize(
     ("position", "now", "says", "resume"),
     [
-        (50, QueueState(60, 90, SEEN_BORN_MS + 5000), "has expired", 60),
+        (50, QueueState(60, 90, SEEN_BORN_MS + 5000), "expired", 60),
         (50, QueueState(0, 20, SEEN_BORN_MS), "its broker lost messages", 0),
         # With more messages than the old one had: only its age tells.
-        (50, QueueState(0, 90, SEEN_BORN_MS + 5000), "deleted and made again", 0),
+        (50, QueueState(0, 90, SEEN_BORN_MS + 5000), "deleted and created again", 0),
     ],
 )
 def test_a_loss_is_found_and_says_where_to_go_on(

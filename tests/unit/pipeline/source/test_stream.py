@@ -218,14 +218,14 @@ def test_who_may_not_read_is_told_at_once_and_also_in_the_middle(tmp_path: Path)
         with Admin(cluster.name_server, credentials=Credentials(*ADMIN)) as admin:
             admin.create_topic(TOPIC, TopicSettings(read_queue_count=1, write_queue_count=1))
         reader = signed_stream(cluster, ADMIN)
-        begun = latest(reader, reader.initialOffset())
+        finished = latest(reader, reader.initialOffset())
         with pytest.raises(RequestRefused):
             signed_stream(cluster, LIAR).initialOffset()
         again = signed_stream(cluster, LIAR)
         with pytest.raises(RequestRefused):
             again.prepareForTriggerAvailableNow()
         with pytest.raises(RequestRefused):
-            again.latestOffset(begun, ALL)
+            again.latestOffset(finished, ALL)
 
 
 def test_a_topic_that_nobody_has_is_not_waited_for(cluster: BlockingCluster) -> None:
@@ -305,7 +305,7 @@ def test_a_queue_that_is_named_and_not_there_is_refused(
     cluster: BlockingCluster, topic: str
 ) -> None:
     chosen = json.dumps({topic: {"broker-a": [0, QUEUE_COUNT]}})
-    with pytest.raises(BadOption, match=rf"'queues': there is no {topic}@broker-a@{QUEUE_COUNT}$"):
+    with pytest.raises(BadOption, match=rf"'queues': .* {topic}@broker-a@{QUEUE_COUNT}$"):
         stream(cluster, topic, queues=chosen).initialOffset()
 
 

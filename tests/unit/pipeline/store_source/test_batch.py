@@ -247,7 +247,7 @@ def test_a_topic_that_is_not_there_is_refused_with_those_that_are(
 ) -> None:
     store.append(draft())
     store.append(draft(topic="%RETRY%group"))
-    with pytest.raises(BadOption, match=r"'topic': Other has no messages in .*; there are: TopicA"):
+    with pytest.raises(BadOption, match=r"'topic': Other has no messages in .*; topics: TopicA"):
         store_rows(tmp_path, topic="Other")
     with pytest.raises(BadOption, match="'topics': Other has"):
         store_rows(tmp_path, topics="TopicA,Other")

@@ -15,14 +15,14 @@ from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.store import StoreOptions
 from roquet.pipeline.planning import QueueRange
-from roquet.pipeline.store_source.batch import shares_of
+from roquet.pipeline.store_source.batch import splits_of
 from roquet.pipeline.store_source.lake_staging import (
-    ShareTask,
+    SplitTask,
     StoredQueue,
     described,
-    needed_shares,
+    needed_splits,
     replaced_since,
-    stage_share,
+    stage_split,
     stored_queues,
 )
 from roquet.store.message_store import MessageStore
@@ -72,12 +72,12 @@ def wanted_of(lake: Lake, queues: Sequence[StoredQueue]) -> Sequence[MissingRang
 def backfilled(lake: Lake, root: Path, **more: str) -> int:
     """As the job does it, without Spark; in how many parts."""
     options = options_of(root, **more)
-    shares = shares_of(options)
-    wanted = wanted_of(lake, stored_queues(options, shares, "broker-a"))
-    needed = needed_shares(options, shares, wanted)
-    for share in needed:
-        task = ShareTask(
-            share=share,
+    splits = splits_of(options)
+    wanted = wanted_of(lake, stored_queues(options, splits, "broker-a"))
+    needed = needed_splits(options, splits, wanted)
+    for split in needed:
+        task = SplitTask(
+            split=split,
             wanted=wanted,
             lake=lake.path,
             run=lake.run,
@@ -85,7 +85,7 @@ def backfilled(lake: Lake, root: Path, **more: str) -> int:
             base=lake.state.entry_number,
             json_schema=None,
         )
-        lake.publish(stage_share(options, task))
+        lake.publish(stage_split(options, task))
     return len(needed)
 
 
@@ -146,7 +146,7 @@ def test_pieces_say_what_the_queue_was_like(lake: Lake, root: Path) -> None:
     clock = FakeClock()
     with opened(root, clock=clock) as store:
         fill(store, clock, 4)
-        [first, second] = stored_queues(options_of(root), shares_of(options_of(root)), "broker-a")
+        [first, second] = stored_queues(options_of(root), splits_of(options_of(root)), "broker-a")
         assert first.range == QueueRange(QueueRef(TOPIC, "broker-a", 0), 0, 2)
         assert second.incarnation.first_offset == 0
         assert second.incarnation.born_ms == clock.now_ms() - 2 * 60_000

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from roquet.pipeline.store_source.row_filter import RowRules
+from roquet.pipeline.store_source.row_filter import RowFilter
 from roquet.store.offline.snapshot import QueueBounds
 
 TOPICS = ("a", "b", "c")
@@ -45,20 +45,20 @@ def test_rows_are_what_the_bounds_hold_one_by_one(
         if (each := bounds.get((row[0], row[1]))) is not None
         and each.holds(queue_offset=row[2], physical_offset=row[3], sys_flag=row[4])
     ]
-    kept = RowRules(topics=TOPICS, bounds=bounds).kept(batch_of(rows))
+    kept = RowFilter(topics=TOPICS, bounds=bounds).kept(batch_of(rows))
     assert [tuple(row.values()) for row in kept.to_pylist()] == expected
 
 
 def test_the_name_of_the_only_topic_is_not_decoded() -> None:
     bounds = {("b", 0): QueueBounds(0, 9, 0)}
-    rules = RowRules(topics=["b"], bounds=bounds)
+    rules = RowFilter(topics=["b"], bounds=bounds)
     assert "topic" not in rules.needs
     rows = [("b", 0, 1, 1, 0), ("b", 1, 1, 1, 0)]
     assert rules.kept(batch_of(rows)).num_rows == 1
 
 
 def test_what_asks_for_nothing_needs_nothing() -> None:
-    assert RowRules(topics=TOPICS).needs == ()
+    assert RowFilter(topics=TOPICS).needs == ()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_span_begins_with_its_begin_and_ends_before_its_end(
 ) -> None:
     times = pa.array([1000, 2000, None, 3000], pa.int64()).view(TIMESTAMP)
     batch = pa.RecordBatch.from_arrays([times], names=["storeTimestamp"])
-    rules = RowRules(topics=TOPICS, begin_ms=begin_ms, end_ms=end_ms)
+    rules = RowFilter(topics=TOPICS, begin_ms=begin_ms, end_ms=end_ms)
     assert rules.needs == ("storeTimestamp",)
     found = rules.kept(batch).column(0).cast(pa.int64()).to_pylist()
     assert found == [1000 * each for each in kept]
