@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.parametrize(
     ("node_id", "folder"),
     [
-        ("tests/unit/net/test_crowd.py::test_a", "tests/unit"),
+        ("tests/unit/net/test_limits.py::test_a", "tests/unit"),
         ("tests/crash/test_kill.py::test_a[a/b]", "tests/crash"),
         ("tests/test_tidy.py::test_a", "tests"),
         ("tests/test_tidy.py::test_a[docs/a.md]", "tests"),

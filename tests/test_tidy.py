@@ -352,7 +352,11 @@ def test_one_word_means_one_thing() -> None:
 
 def test_a_name_of_two_classes_in_one_package_is_seen() -> None:
     twice = Source("class Piece: pass\nclass _Row: pass")
-    files = ["src/roquet/pipeline/sink.py", "src/roquet/pipeline/lake.py", "src/roquet/net/wire.py"]
+    files = [
+        "src/roquet/pipeline/sink.py",
+        "src/roquet/pipeline/lake.py",
+        "src/roquet/net/peers.py",
+    ]
     assert names_of_several(dict.fromkeys(files, twice)) == {"Piece": files[:2]}
 
 

@@ -10,9 +10,9 @@ import yaml
 
 from roquet import Message, Producer, PullConsumer, StartFrom
 from roquet.broker.metrics.observed import METRICS as OF_BROKERS
+from roquet.monitoring.exposition import MetricKind
+from roquet.monitoring.server_metrics import PROCESS_METRICS as OF_PROCESSES
 from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS
-from roquet.observing.exposition import MetricKind
-from roquet.observing.process import METRICS as OF_PROCESSES
 from tests.support.eventually import wait_until
 from tests.support.http_asking import page_of
 from tests.support.our_cluster import OurCluster

@@ -1,8 +1,8 @@
 """The metrics of all servers, from their declarations; `docs/operating.md` has the table."""
 
 from roquet.broker.metrics.observed import METRICS as OF_BROKERS
+from roquet.monitoring.server_metrics import PROCESS_METRICS as OF_PROCESSES
 from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS
-from roquet.observing.process import METRICS as OF_PROCESSES
 
 
 def table() -> str:

@@ -45,7 +45,7 @@ from tests.support.ram_disk import RamDisk
 from tests.support.stores import small_config
 
 ROOT = Path("/store")
-LIMITS = ConnectionLimits(unread_size_high=20_000, parked_count_max=12)
+LIMITS = ConnectionLimits(unread_size_high=20_000, deferred_count_max=12)
 LARGE_FILES = {"commit_log_file_size": 1 << 20, "queue_file_size": 20_000}
 
 TAKEN_SHARE_MIN = 0.25
@@ -264,7 +264,7 @@ def outcome_of(twin: Twin) -> Outcome:
             },
         },
         twin.bed.sleeper_count,
-        [each.connection.parked_count for each in twin.clients],
+        [each.connection.deferred_count for each in twin.clients],
     )
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given, strategies as st
 
 from roquet.net.connection import Connection
+from roquet.net.deadlines import DeadlineSweep
 from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
-from roquet.net.watch import Watch
 from roquet.protocol.command import encode_command
 from tests.support.echo_server import ROUTES, EchoServer, echo_request, echoed_text
 from tests.support.fake_clock import FakeClock
@@ -25,7 +25,7 @@ def on_a_connection(
     async def main() -> None:
         transport = SlowTransport()
         router = Router(EchoServer(), ROUTES)
-        connection = Connection(AnyOwner(), router.answer, Watch(FakeClock()), limits)
+        connection = Connection(AnyOwner(), router.answer, DeadlineSweep(FakeClock()), limits)
         transport.protocol = connection
         connection.connection_made(transport)
         scenario(connection, transport)

@@ -18,9 +18,9 @@ from roquet.broker.membership import connection_lost
 from roquet.broker.settings.config import BrokerConfig
 from roquet.disk import Disk
 from roquet.net.connection import Connection
+from roquet.net.deadlines import DeadlineSweep
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import RequestRoute, Router
-from roquet.net.watch import Watch
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, ProducerData, SubscriptionData
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -162,7 +162,7 @@ class BrokerBed:
     def __post_init__(self) -> None:
         self._router = Router(self.broker, self.routes, self.broker.guard)
         self.lane = PlainLane(self.broker, has_pulls=True)
-        self._watch = Watch(self.clock)
+        self._deadlines = DeadlineSweep(self.clock)
         self._ports = count(50_000)
 
     def connect(self, limits: ConnectionLimits = DEFAULT_LIMITS) -> BedClient:
@@ -174,7 +174,12 @@ class BrokerBed:
         """Connects a client that somebody made."""
         lane = self.lane if has_lane and self.broker.guard is None else None
         client.connection = Connection(
-            self, self._router.answer, self._watch, limits, lane=lane, crowd=self.broker.crowd
+            self,
+            self._router.answer,
+            self._deadlines,
+            limits,
+            fast_path=lane,
+            budget=self.broker.connection_budget,
         )
         client.connection.connection_made(client)
 

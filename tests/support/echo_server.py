@@ -6,10 +6,15 @@ from typing import Final
 
 from roquet.clock import SystemClock
 from roquet.net.connection import Connection
-from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, Crowd, CrowdBounds
 from roquet.net.errors import Refused
-from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.router import Parked, Reply, Request, Router, on
+from roquet.net.limits import (
+    DEFAULT_LIMITS,
+    DEFAULT_SERVER_LIMITS,
+    ConnectionBudget,
+    ConnectionLimits,
+    ServerLimits,
+)
+from roquet.net.router import Deferred, Reply, Request, Router, on
 from roquet.net.serving import Server
 from roquet.net.tls.contexts import ServerTls
 from roquet.net.tls.settings import TlsSettings
@@ -20,7 +25,7 @@ from tests.support.fake_clock import FakeClock
 
 ECHO: Final = RequestCode.SEND_MESSAGE
 ECHO_ENCODED: Final = RequestCode.SEND_MESSAGE_V2
-PARK: Final = RequestCode.PULL_MESSAGE
+DEFER: Final = RequestCode.PULL_MESSAGE
 REFUSE: Final = RequestCode.QUERY_MESSAGE
 BREAK: Final = RequestCode.HEART_BEAT
 
@@ -35,14 +40,14 @@ class EchoServer:
 
     def __init__(self) -> None:
         self.served: list[str] = []
-        self.parked: list[Parked] = []
-        self.lost: list[Parked] = []
+        self.deferred: list[Deferred] = []
+        self.lost: list[Deferred] = []
         self.connections: list[Connection] = []
         self.closed: list[Connection] = []
         self.clock = FakeClock()
         self.port = 0
         self.listener: Server
-        self.crowd: Crowd
+        self.budget: ConnectionBudget
         self.tls: ServerTls | None = None
 
 
@@ -56,11 +61,11 @@ def echo_encoded(_server: EchoServer, request: Request[EchoHeader]) -> bytes:
     return encode_command(reply_to(request.command, header=request.header))
 
 
-def park(server: EchoServer, request: Request[Header]) -> Parked:
+def defer(server: EchoServer, request: Request[Header]) -> Deferred:
     server.connections.append(request.connection)
-    parked = Parked(request, server.lost.append)
-    server.parked.append(parked)
-    return parked
+    deferred = Deferred(request, server.lost.append)
+    server.deferred.append(deferred)
+    return deferred
 
 
 def refuse(_server: EchoServer, _request: Request[Header]) -> Reply:
@@ -74,7 +79,7 @@ def fail(_server: EchoServer, _request: Request[Header]) -> Reply:
 ROUTES = (
     on(ECHO, EchoHeader, echo),
     on(ECHO_ENCODED, EchoHeader, echo_encoded),
-    on(PARK, Header, park),
+    on(DEFER, Header, defer),
     on(REFUSE, Header, refuse),
     on(BREAK, Header, fail),
 )
@@ -83,19 +88,19 @@ ROUTES = (
 @asynccontextmanager
 async def running_echo_server(
     limits: ConnectionLimits = DEFAULT_LIMITS,
-    bounds: CrowdBounds = DEFAULT_CROWD_BOUNDS,
+    server_limits: ServerLimits = DEFAULT_SERVER_LIMITS,
     tls: TlsSettings | None = None,
 ) -> AsyncIterator[EchoServer]:
     server = EchoServer()
     server.tls = None if tls is None else ServerTls(tls, SystemClock())
-    server.crowd = Crowd(server.clock, bounds)
+    server.budget = ConnectionBudget(server.clock, server_limits)
     server.listener = Server(
         Router(server, ROUTES),
         server.clock,
         limits=limits,
         on_closed=server.closed.append,
         tls=server.tls,
-        crowd=server.crowd,
+        budget=server.budget,
     )
     server.port = await server.listener.start("127.0.0.1", 0)
     try:

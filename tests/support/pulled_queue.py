@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from roquet.clock import SystemClock
-from roquet.net.router import Answer, Parked, Reply, Request, Router, on
+from roquet.net.router import Answer, Deferred, Reply, Request, Router, on
 from roquet.net.serving import Server
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.name_server import BrokerData, QueueData, TopicRoute
@@ -62,7 +62,7 @@ class Replica:
     # Pulls wait until they are let go.
     is_holding: bool = False
     pulls: list[PullMessageHeader] = field(default_factory=list)
-    held: list[tuple[Parked, Request[PullMessageHeader]]] = field(default_factory=list)
+    held: list[tuple[Deferred, Request[PullMessageHeader]]] = field(default_factory=list)
     port: int = 0
 
     @property
@@ -167,7 +167,7 @@ def _pull(replica: Replica, request: Request[PullMessageHeader]) -> Answer:
     replica.pulls.append(request.header)
     if not replica.is_holding:
         return replica.reply(request.header)
-    parked = Parked(request)
+    parked = Deferred(request)
     replica.held.append((parked, request))
     return parked
 

@@ -7,7 +7,7 @@ from itertools import count
 
 from roquet.clock import SystemClock
 from roquet.net.errors import Refused
-from roquet.net.router import Answer, Parked, Reply, Request, Router, on
+from roquet.net.router import Answer, Deferred, Reply, Request, Router, on
 from roquet.net.serving import Server
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.clients import Heartbeat
@@ -48,7 +48,7 @@ def answer_late(code: ResponseCode) -> Script:
 
 
 def stay_silent(broker: "ScriptedBroker", request: Request[SendMessageHeaderV2]) -> Answer:
-    parked = Parked(request)
+    parked = Deferred(request)
     broker.parked.append((parked, request))
     return parked
 
@@ -91,7 +91,7 @@ class ScriptedBroker:
     beats: list[Heartbeat] = field(default_factory=list)
     beat_fields: list[dict[str, str]] = field(default_factory=list)
     leavers: list[UnregisterClientHeader] = field(default_factory=list)
-    parked: list[tuple[Parked, Request[SendMessageHeaderV2]]] = field(default_factory=list)
+    parked: list[tuple[Deferred, Request[SendMessageHeaderV2]]] = field(default_factory=list)
     offsets: "count[int]" = field(default_factory=count)
 
     @property

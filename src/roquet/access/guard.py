@@ -4,12 +4,12 @@ The order is Apache's: trusted addresses, a known access key, addresses that its
 the signature, and then the rights. Whoever is refused is not told whether an account exists.
 """
 
+import logging
 from typing import Any, Final, final
 
 from roquet.access.accounts import AccessRules, Account, lacking
 from roquet.access.keeping import KeptAccounts
 from roquet.clock import Clock
-from roquet.net.complaints import Complaints
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Needs, Request
@@ -18,6 +18,9 @@ from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
 from roquet.protocol.names import RETRY_PREFIX
+from roquet.throttled_log import ThrottledLog
+
+log = logging.getLogger(__name__)
 
 # What Apache's 4.9 begins its refusals with, and what tools look for.
 _APACHE_PREFIX: Final = "org.apache.rocketmq.acl.common.AclException: "
@@ -45,8 +48,7 @@ class AccessGuard:
     def __init__(self, accounts: KeptAccounts, clock: Clock) -> None:
         load_signing()
         self._accounts = accounts
-        self._clock = clock
-        self._complaints = Complaints()
+        self._log = ThrottledLog(log, clock.monotonic_s)
         self.denied_count = 0
 
     def identify(self, command: Command, connection: Connection) -> Account | None:
@@ -81,14 +83,13 @@ class AccessGuard:
         return self._accounts.rules.may_copy(ip)
 
     def tick(self) -> None:
-        """To be called every now and then: says how many refusals were not logged."""
-        self._complaints.sum_up(self._clock.monotonic_s())
+        """Called once a second: logs how many more requests were refused."""
+        self._log.flush()
 
     def _note(self, command: Command, connection: Connection, denied: Denied) -> None:
         self.denied_count += 1
         name = RequestCode(command.code).name
-        complaint = f"refused {name} of {connection.peer}: {denied.reason}"
-        self._complaints.say("refused", complaint, self._clock.monotonic_s())
+        self._log.warning("refused", f"refused {name} of {connection.peer}: {denied.reason}")
 
 
 def _check_rights(

@@ -50,8 +50,8 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.address_server import read_source
 from roquet.net.connection import Connection
-from roquet.net.crowd import Crowd
 from roquet.net.errors import UnknownHost
+from roquet.net.limits import ConnectionBudget
 from roquet.net.own_addresses import ip_of, reachable_host
 from roquet.net.peers import Peers
 from roquet.net.router import Router
@@ -175,7 +175,7 @@ def assembled(
         changed_settings=changed_settings,
         settings_saver=settings_saver,
         tls=tls,
-        crowd=Crowd(clock, config.bounds),
+        connection_budget=ConnectionBudget(clock, config.server_limits),
         accounts=accounts,
         guard=None if accounts is None else AccessGuard(accounts, clock),
         services=services,

@@ -28,7 +28,7 @@ from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.connection import Connection
-from roquet.net.crowd import Crowd
+from roquet.net.limits import ConnectionBudget
 from roquet.net.service import Services
 from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.bodies.body import DataVersion
@@ -72,7 +72,7 @@ class Broker(msgspec.Struct):
     settings_saver: Saver
     tls: ServerTls
     # Everybody who is connected, at both ports.
-    crowd: Crowd
+    connection_budget: ConnectionBudget
     # None without access control.
     accounts: KeptAccounts | None
     guard: AccessGuard | None

@@ -240,7 +240,7 @@ async def _pages(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterato
         yield
         return
     # A broker that is not watched does not pay for loading it.
-    from roquet.observing.pages import serve_pages  # noqa: PLC0415
+    from roquet.monitoring.pages import serve_pages  # noqa: PLC0415
 
     async with serve_pages(config.http_place, [observed(life)], clock) as life.http_port:
         yield

@@ -157,7 +157,7 @@ def _listener(broker: Broker, routes: Sequence[RequestRoute[Broker]], *, has_pul
         broker.clock,
         limits=broker.config.limits,
         on_closed=lambda connection: connection_lost(broker, connection),
-        lane=lane,
+        fast_path=lane,
         tls=broker.tls,
-        crowd=broker.crowd,
+        budget=broker.connection_budget,
     )

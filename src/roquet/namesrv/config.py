@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from roquet.namesrv.errors import BadSetting, NotChangeable
 from roquet.namesrv.kv_config import KV_CONFIG_SIZE_MAX
 from roquet.namesrv.route_table import ROUTE_COUNT_MAX
-from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
 from roquet.net.errors import BadAddress
-from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
+from roquet.net.limits import DEFAULT_LIMITS, DEFAULT_SERVER_LIMITS, ConnectionLimits, ServerLimits
 from roquet.net.listening_place import read_place
 from roquet.net.tls.settings import TLS_KEYS, TlsSettings, read_tls
 from roquet.protocol.host import Address
@@ -36,12 +35,12 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_config_path: Path = Path("~/namesrv/kvConfig.json")
     idle_timeout_s: int = 120
     # How much all peers together may take; not keys of Apache's.
-    connection_count_max: int = DEFAULT_CROWD_BOUNDS.connection_count_max
-    connection_count_max_per_address: int = DEFAULT_CROWD_BOUNDS.connection_count_max_per_address
-    accept_rate_max: int = DEFAULT_CROWD_BOUNDS.accept_rate_max
-    held_size_max: int = DEFAULT_CROWD_BOUNDS.held_size_max
-    parked_count_max: int = DEFAULT_LIMITS.parked_count_max
-    all_parked_count_max: int = DEFAULT_CROWD_BOUNDS.parked_count_max
+    connection_count_max: int = DEFAULT_SERVER_LIMITS.connection_count_max
+    connection_count_max_per_address: int = DEFAULT_SERVER_LIMITS.connection_count_max_per_address
+    accept_rate_max: int = DEFAULT_SERVER_LIMITS.accept_rate_max
+    held_size_max: int = DEFAULT_SERVER_LIMITS.held_size_max
+    deferred_count_max: int = DEFAULT_LIMITS.deferred_count_max
+    all_deferred_count_max: int = DEFAULT_SERVER_LIMITS.deferred_count_max
     # What tables hold that peers fill; not keys of Apache's.
     route_count_max: int = ROUTE_COUNT_MAX
     kv_config_size_max: int = KV_CONFIG_SIZE_MAX
@@ -64,19 +63,19 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     locked_settings: tuple[str, ...] = ("configBlackList", "configStorePath", "kvConfigPath")
 
     @property
-    def bounds(self) -> CrowdBounds:
-        return CrowdBounds(
+    def server_limits(self) -> ServerLimits:
+        return ServerLimits(
             connection_count_max=self.connection_count_max,
             connection_count_max_per_address=self.connection_count_max_per_address,
             accept_rate_max=self.accept_rate_max,
             held_size_max=self.held_size_max,
-            parked_count_max=self.all_parked_count_max,
+            deferred_count_max=self.all_deferred_count_max,
         )
 
     @property
     def limits(self) -> ConnectionLimits:
         return ConnectionLimits(
-            idle_timeout_s=self.idle_timeout_s, parked_count_max=self.parked_count_max
+            idle_timeout_s=self.idle_timeout_s, deferred_count_max=self.deferred_count_max
         )
 
 
@@ -230,8 +229,8 @@ _SETTINGS: Final = {
     "maxConnectionsPerAddress": _Setting("connection_count_max_per_address", _parse_count),
     "maxAcceptsPerSecond": _Setting("accept_rate_max", _parse_count),
     "maxHeldBytes": _Setting("held_size_max", _parse_count),
-    "maxRequestsPerConnection": _Setting("parked_count_max", _parse_count),
-    "maxWaitingRequests": _Setting("all_parked_count_max", _parse_count),
+    "maxRequestsPerConnection": _Setting("deferred_count_max", _parse_count),
+    "maxWaitingRequests": _Setting("all_deferred_count_max", _parse_count),
     "maxRoutes": _Setting("route_count_max", _parse_count),
     "maxKvConfigBytes": _Setting("kv_config_size_max", _parse_count),
     "httpListen": _Setting("http_place", _parse_place),

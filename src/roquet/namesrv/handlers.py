@@ -17,7 +17,7 @@ from roquet.namesrv.route_table import (
     RouteTable,
 )
 from roquet.net.errors import Refused
-from roquet.net.router import Answer, Parked, Reply, Request, on
+from roquet.net.router import Answer, Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import DataVersion, read_body, write_body
 from roquet.protocol.bodies.name_server import (
     BrokerMemberGroupReply,
@@ -85,11 +85,10 @@ def register_broker(server: NameServer, request: Request[RegisterBrokerHeader]) 
     duplicate = server.routes.duplicate_of(identity)
     if duplicate is not None:
         reply_header.duplicate_addr = duplicate
-        server.warnings.say(
+        server.warnings.warning(
             str(identity[:3]),
             f"two brokers are registered as {_described(identity)} and {duplicate}: clients find"
             " the one that registered last. Give one of them another brokerName or brokerId",
-            server.clock.monotonic_s(),
         )
     return Reply(header=reply_header, body=_order_table(server))
 
@@ -199,7 +198,7 @@ def add_write_permission(server: NameServer, request: Request[AddWritePermission
 # Settings.
 
 
-def put_kv(server: NameServer, request: Request[PutKvConfigHeader]) -> Parked:
+def put_kv(server: NameServer, request: Request[PutKvConfigHeader]) -> Deferred:
     header = request.header
     server.kv_config.put(header.namespace, header.key, header.value)
     log.info("set %s/%s", header.namespace, header.key)
@@ -217,7 +216,7 @@ def get_kv(server: NameServer, request: Request[GetKvConfigHeader]) -> Reply:
     return Reply(header=GetKvConfigReplyHeader(value=value))
 
 
-def delete_kv(server: NameServer, request: Request[DeleteKvConfigHeader]) -> Parked:
+def delete_kv(server: NameServer, request: Request[DeleteKvConfigHeader]) -> Deferred:
     header = request.header
     server.kv_config.delete(header.namespace, header.key)
     log.info("deleted %s/%s", header.namespace, header.key)
@@ -236,7 +235,7 @@ def get_config(server: NameServer, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_properties_text(config_texts(server.config)))
 
 
-def update_config(server: NameServer, request: Request[NoFields]) -> Parked:
+def update_config(server: NameServer, request: Request[NoFields]) -> Deferred:
     """What is changed counts at once, and after a restart as `settings.changes` says."""
     settings = read_properties_text(request.body)
     old = server.config

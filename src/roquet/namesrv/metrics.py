@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from roquet import __version__
+from roquet.monitoring import server_metrics
+from roquet.monitoring.exposition import Exposition, Metric, MetricKind
 from roquet.namesrv.name_server import NameServer
-from roquet.observing import peers, servers
-from roquet.observing.exposition import Exposition, Metric, MetricKind
 from roquet.protocol.host import Address
 
 BROKERS: Final = Metric(
@@ -19,28 +19,33 @@ BROKERS: Final = Metric(
 TOPICS: Final = Metric(
     "roquet_routed_topics", MetricKind.GAUGE, "Topics that clients can ask the way to."
 )
-METRICS: Final = (*servers.METRICS, BROKERS, TOPICS, *peers.METRICS)
+METRICS: Final = (
+    *server_metrics.SERVER_METRICS,
+    BROKERS,
+    TOPICS,
+    *server_metrics.CONNECTION_METRICS,
+)
 
 
 @final
 class ObservedNameServer:
-    """An `Observed`."""
+    """A `MonitoredServer`."""
 
     def __init__(self, server: NameServer) -> None:
         self._server = server
         place = Address(server.config.host, server.config.port)
         # A name server belongs to no cluster: it may know several.
-        self._labels = servers.own_labels("", "nameserver", str(place))
+        self._labels = server_metrics.own_labels("", "nameserver", str(place))
 
     def measure(self, into: Exposition) -> Iterator[None]:
         server, own = self._server, self._labels
-        into.add(servers.INFO, own | {"version": __version__}, 1)
-        into.add(servers.READY, own, int(not self.obstacles()))
+        into.add(server_metrics.INFO, own | {"version": __version__}, 1)
+        into.add(server_metrics.READY, own, int(not self.obstacles()))
         for cluster, count in self._broker_counts().items():
             into.add(BROKERS, own | {"broker_cluster": cluster}, count)
         into.add(TOPICS, own, len(server.routes.topics()))
         denied_count = 0 if server.guard is None else server.guard.denied_count
-        peers.measure_peers(server.crowd, denied_count, own, into)
+        server_metrics.measure_connections(server.connection_budget, denied_count, own, into)
         yield
 
     def obstacles(self) -> list[str]:

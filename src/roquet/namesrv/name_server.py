@@ -8,10 +8,10 @@ from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.kv_config import KvConfig
 from roquet.namesrv.route_table import RouteTable
 from roquet.namesrv.saving import Saving
-from roquet.net.complaints import Complaints
-from roquet.net.crowd import Crowd
+from roquet.net.limits import ConnectionBudget
 from roquet.net.tls.contexts import ServerTls
 from roquet.settings.changes import ChangedSettings
+from roquet.throttled_log import ThrottledLog
 
 
 class NameServer(msgspec.Struct):
@@ -22,9 +22,8 @@ class NameServer(msgspec.Struct):
     changed_settings: ChangedSettings
     settings_saving: Saving
     tls: ServerTls
-    # Everybody who is connected.
-    crowd: Crowd
+    connection_budget: ConnectionBudget
+    # Warnings about misconfigured brokers.
+    warnings: ThrottledLog
     # None without access control.
     guard: AccessGuard | None = None
-    # About brokers that are set up wrongly.
-    warnings: Complaints = msgspec.field(default_factory=Complaints)

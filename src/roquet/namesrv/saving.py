@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
-from roquet.net.router import Parked, Reply, Request
+from roquet.net.router import Deferred, Reply, Request
 from roquet.protocol.codes import ResponseCode
 from roquet.state_file import StateFile, StateNotSaved
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class _Waiting(NamedTuple):
-    parked: Parked
+    deferred: Deferred
     reply: Reply
 
 
@@ -30,11 +30,11 @@ class Saving:
         self._unsaved: list[_Waiting] = []
         self._has_unsaved = asyncio.Event()
 
-    def answer_when_saved(self, request: Request[Any], reply: Reply | None = None) -> Parked:
-        parked = Parked(request)
-        self._unsaved.append(_Waiting(parked, reply or Reply()))
+    def answer_when_saved(self, request: Request[Any], reply: Reply | None = None) -> Deferred:
+        deferred = Deferred(request)
+        self._unsaved.append(_Waiting(deferred, reply or Reply()))
         self._has_unsaved.set()
-        return parked
+        return deferred
 
     async def save_changes(self) -> None:
         """Saves whenever something has changed, forever; changes made meanwhile share a save."""
@@ -43,8 +43,8 @@ class Saving:
             self._has_unsaved.clear()
             waiting, self._unsaved = self._unsaved, []
             failure = await self.save_now()
-            for parked, reply in waiting:
-                parked.answer(failure or reply)
+            for deferred, reply in waiting:
+                deferred.answer(failure or reply)
 
     async def save_now(self) -> Reply | None:
         """What to answer if it failed, which is logged."""

@@ -19,7 +19,7 @@ from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import LiveBroker, RouteTable
 from roquet.namesrv.saving import Saving
 from roquet.net.connection import Connection
-from roquet.net.crowd import Crowd
+from roquet.net.limits import ConnectionBudget
 from roquet.net.own_addresses import ip_of
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
@@ -30,6 +30,7 @@ from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings
 from roquet.settings.log_level import obey_log_level_from_start
 from roquet.state_file import StateFile
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,8 @@ async def serve_names(
         changed_settings=changed_settings,
         settings_saving=settings_saving,
         tls=tls,
-        crowd=Crowd(clock, config.bounds),
+        connection_budget=ConnectionBudget(clock, config.server_limits),
+        warnings=ThrottledLog(log, clock.monotonic_s),
         guard=guard,
     )
     listener = Server(
@@ -75,7 +77,7 @@ async def serve_names(
         limits=config.limits,
         on_closed=partial(_lose_connection, server),
         tls=tls,
-        crowd=server.crowd,
+        budget=server.connection_budget,
     )
     obey_log_level_from_start(config.log_level)
     async with Services("name server") as services:
@@ -104,8 +106,8 @@ async def serve_names(
 @asynccontextmanager
 async def _pages(server: NameServer, place: Address, clock: Clock) -> AsyncIterator[None]:
     """Those who do not want them do not load them."""
+    from roquet.monitoring.pages import serve_pages  # noqa: PLC0415
     from roquet.namesrv.metrics import ObservedNameServer  # noqa: PLC0415
-    from roquet.observing.pages import serve_pages  # noqa: PLC0415
 
     async with serve_pages(place, [ObservedNameServer(server)], clock) as port:
         server.config = replace(server.config, http_place=place._replace(port=port))
@@ -113,7 +115,7 @@ async def _pages(server: NameServer, place: Address, clock: Clock) -> AsyncItera
 
 
 def expire_brokers(server: NameServer) -> None:
-    server.warnings.sum_up(server.clock.monotonic_s())
+    server.warnings.flush()
     for broker in server.routes.expire():
         _log_loss(broker, "it was silent for too long")
         broker.channel.close("the broker was silent for too long")

@@ -19,6 +19,7 @@ import msgspec
 from roquet.errors import RoquetError
 from roquet.net.errors import BadAddress
 from roquet.net.peers import split_address
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -72,19 +73,17 @@ class AddressServer:
         self._url = url
         self._use = use
         self._has_some = False
-        self._is_failing = False
+        self._log = ThrottledLog(log, asyncio.get_running_loop().time)
 
     async def ask(self) -> None:
-        """Once; a failure is logged, the first of many as a warning."""
+        """Once; a failure is logged, throttled."""
         try:
             addresses = await asyncio.to_thread(_fetched, self._url)
         except (OSError, NoAddresses, BadAddress) as error:
-            level = logging.DEBUG if self._is_failing else logging.WARNING
-            log.log(level, "%s names no name servers, asking on: %s", self._url, error)
-            self._is_failing = True
+            self._log.warning(None, f"no name servers from {self._url}, retrying: {error}")
             return
         self._has_some = True
-        self._is_failing = False
+        self._log.clear(None)
         self._use(addresses)
 
     async def keep_asking(self) -> None:
@@ -121,9 +120,9 @@ def _page(url: SplitResult) -> bytes:
         connection.request("GET", url.path + (f"?{url.query}" if url.query else ""))
         response = connection.getresponse()
         if response.status != _OK:
-            raise NoAddresses(f"it answered {response.status} {response.reason}")
+            raise NoAddresses(f"HTTP status {response.status} {response.reason}")
         return response.read(_PAGE_SIZE_MAX)
     except HTTPException as error:
-        raise NoAddresses(f"it answered nonsense: {error!r}") from None
+        raise NoAddresses(f"invalid response: {error!r}") from None
     finally:
         connection.close()

@@ -1,9 +1,8 @@
 """One socket, whichever side opened it.
 
 Frames in, frames out. Requests of the peer go to `answer` and their replies leave in
-one write per wake-up; responses go to the calls of ours that wait for them. Which
-request means what is said in `router.py`, which connections exist in `serving.py` and
-`peers.py`.
+one write per wake-up; responses go to our own pending calls. `router.py` maps requests to
+handlers, `serving.py` and `peers.py` own the connections.
 """
 
 import asyncio
@@ -13,13 +12,11 @@ from typing import Final, Protocol, cast, final
 
 import msgspec
 
-from roquet.net.crowd import Crowd
+from roquet.net.deadlines import CLOSING_TIMEOUT_S, DeadlineSweep
 from roquet.net.errors import CallTimedOut, ConnectionLost, Refused, TooManyInFlight
-from roquet.net.lane import Lane
-from roquet.net.limits import ConnectionLimits
+from roquet.net.limits import ConnectionBudget, ConnectionLimits
 from roquet.net.pending_calls import PendingCall, PendingCalls
 from roquet.net.tls.transport import TlsTransport
-from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
 from roquet.protocol.codes import CommandFlag, ResponseCode
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.errors import ProtocolError
@@ -29,31 +26,44 @@ from roquet.protocol.host import Address, pack_host
 
 log = logging.getLogger(__name__)
 
-# Some forty requests. With many more in one write, either side would wait while the other works.
+# About forty requests. With many more in one write, either side would wait while the other works.
 _KEPT_BACK_SIZE_MAX: Final = 16384
-# What is counted when it is written, and not only once a second.
+# Larger writes are counted at once, and not only once a second.
 _SMALL_WRITE_SIZE: Final = 1024
-# Frames that are larger on average are handed over one by one: to join them is to copy them.
+# Frames that are larger on average are written one by one: to join them is to copy them.
 _JOINED_SIZE_MAX: Final = 2048
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
 
-class Owner(Protocol):
-    """Whoever keeps connections: a server, or the book of peers."""
+class ConnectionOwner(Protocol):
+    """A server, or `Peers`."""
 
     def opened(self, connection: "Connection") -> None: ...
 
     def closed(self, connection: "Connection") -> None: ...
 
 
-class Waiting(Protocol):
+class DeferredRequest(Protocol):
     """A request of the peer that is answered later."""
 
     def drop(self) -> None:
-        """Called once when the connection is gone: nobody can be answered any more."""
+        """Called once when the connection is lost: it cannot be answered any more."""
 
 
-# From a frame of the peer to the bytes that answer it at once, if any do.
+class FastPath(Protocol):
+    """Answers frames that leave nothing to decide, in place. Others it leaves to the router."""
+
+    def take(
+        self, connection: "Connection", frames: WholeFrames, replies: list[bytes], size_max: int
+    ) -> int:
+        """Answers frames up to the first that it leaves, and moves `frames.position` to that.
+
+        Appends the replies that are ready to `replies` and returns their size in bytes. It stops
+        when they are `size_max`, or more.
+        """
+
+
+# From a frame of the peer to the bytes that answer it now, if any.
 AnswerFrame = Callable[["Connection", Frame], bytes | None]
 
 
@@ -62,76 +72,76 @@ class Connection(asyncio.Protocol):
     """Frames over one socket, in both directions at once.
 
     `peer` is the name for logs and errors, `peer_address` the other end of the socket,
-    `peer_host` the same as messages hold it, `heard_count` how often bytes came in.
+    `peer_host` the same as messages hold it, `receive_count` how often bytes were received.
     """
 
     __slots__ = (
         "_answer",
+        "_budget",
         "_calls",
         "_close_reason",
-        "_crowd",
+        "_deadlines",
+        "_deferred",
+        "_deferred_frame_count",
+        "_fast_path",
         "_frames",
         "_is_mid_frame",
         "_is_server",
-        "_lane",
         "_limits",
         "_loop",
         "_outgoing",
         "_outgoing_size",
-        "_owed_count",
         "_owner",
-        "_parked",
         "_transport",
         "_unanswered",
-        "_watch",
         "_writable",
         "deadline_s",
-        "heard_count",
         "held_size",
         "is_encrypted",
         "peer",
         "peer_address",
         "peer_host",
+        "receive_count",
     )
 
     def __init__(
         self,
-        owner: Owner,
+        owner: ConnectionOwner,
         answer: AnswerFrame,
-        watch: Watch,
+        deadlines: DeadlineSweep,
         limits: ConnectionLimits,
         *,
         dialed: str | None = None,
-        lane: Lane | None = None,
-        crowd: Crowd | None = None,
+        fast_path: FastPath | None = None,
+        budget: ConnectionBudget | None = None,
     ) -> None:
-        """`dialed` is the address that we called; without it, the peer called us.
+        """`dialed` is the address that we connected to; without it, the peer connected to us.
 
-        `answer` raises ProtocolError when the stream cannot be trusted any more. `lane` is asked
-        before it about every frame. Whoever belongs to a `crowd` holds no more than its part.
+        `answer` raises ProtocolError when the stream cannot be trusted any more. `fast_path` gets
+        every frame before it. With a `budget`, all connections of a server share one limit.
         """
         self._owner = owner
         self._answer = answer
-        self._watch = watch
+        self._deadlines = deadlines
         self._limits = limits
-        self._lane = lane
-        self._crowd = crowd
+        self._fast_path = fast_path
+        self._budget = budget
         self._is_server = dialed is None
         self._loop = asyncio.get_running_loop()
         self._frames = FrameDecoder(limits.frame_size_max, limits.header_size_max)
         self._outgoing: list[bytes] = []
         self._outgoing_size = 0
         self._calls = PendingCalls(self._loop, self._expire_call)
-        # Most connections never park a request, and an empty set is not small.
-        self._parked: set[Waiting] | None = None
-        self._owed_count = 0
+        # Most connections never defer a request, and an empty set is not small.
+        self._deferred: set[DeferredRequest] | None = None
+        self._deferred_frame_count = 0
         self._is_mid_frame = False
         self._unanswered: WholeFrames | None = None
-        # Set while the peer reads slower than we write; done when writing may go on.
+        # Set while the peer reads slower than we write; done when writing may resume.
         self._writable: asyncio.Future[None] | None = None
         self._close_reason: str | None = None
         self.deadline_s = float("inf")
-        self.heard_count = 0
+        self.receive_count = 0
         self.held_size = 0
         self.peer = dialed or ""
         self.peer_address = _NO_ADDRESS
@@ -148,16 +158,16 @@ class Connection(asyncio.Protocol):
         return self._writable is not None
 
     @property
-    def parked_count(self) -> int:
+    def deferred_count(self) -> int:
         """How many requests of the peer are answered later."""
-        return self._owed_count + (len(self._parked) if self._parked else 0)
+        return self._deferred_frame_count + (len(self._deferred) if self._deferred else 0)
 
     @property
-    def room_to_park(self) -> int:
+    def room_to_defer(self) -> int:
         """How many more requests of the peer may be answered later."""
-        return self._limits.parked_count_max - self.parked_count
+        return self._limits.deferred_count_max - self.deferred_count
 
-    # What the owner of a request or call does.
+    # Called by owners of requests and calls.
 
     async def call(self, command: Command, timeout_s: float) -> Command:
         """The response to `command`, whose opaque is ours to choose.
@@ -190,9 +200,9 @@ class Connection(asyncio.Protocol):
     def begin_call(
         self, code: int, frame_of: Callable[[int], bytes], timeout_s: float, now_s: float
     ) -> PendingCall | None:
-        """The same call, if it can be on its way at once; `now_s` is the time of the loop.
+        """The same call, if it can be sent at once; `now_s` is the time of the loop.
 
-        Whoever does not wait for its response any more has to end it.
+        A caller that stops waiting for the response has to call `end_call`.
         """
         if (
             self._writable is not None
@@ -203,13 +213,13 @@ class Connection(asyncio.Protocol):
         return self._begin_call(code, frame_of, timeout_s, now_s + timeout_s)
 
     def end_call(self, call: PendingCall) -> None:
-        """Nobody waits for the response any more. One that came has ended the call already."""
+        """The caller stops waiting. A response that was received has ended the call already."""
         self._calls.end(call)
 
     def send_oneway(self, command: Command) -> None:
-        """Sends without asking for a response, and without waiting for a slow peer.
+        """Sends without expecting a response, and without waiting for a slow peer.
 
-        Raises ConnectionLost. What the peer does not read counts against its limit.
+        Raises ConnectionLost. Unread bytes count against the limit of the peer.
         """
         self._check_open()
         opaque = self._calls.next_opaque()
@@ -217,7 +227,7 @@ class Connection(asyncio.Protocol):
         self.send(encode_command(msgspec.structs.replace(command, opaque=opaque, flag=flag)))
 
     async def until_writable(self, code: int, timeout_s: float) -> None:
-        """Returns when the peer has read enough for request `code`. Raises CallTimedOut."""
+        """Returns when the peer has read enough to send request `code`. Raises CallTimedOut."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._writable is not None and self.is_open:
@@ -241,60 +251,60 @@ class Connection(asyncio.Protocol):
         elif len(self._outgoing) == 1:
             self._loop.call_soon(self._flush)
         if self._writable is None and not self._is_mid_frame:
-            self.deadline_s = self._watch.now_s + self._limits.idle_timeout_s
+            self.deadline_s = self._deadlines.now_s + self._limits.idle_timeout_s
 
     def accept_response(self, response: Command) -> None:
         if not self._calls.accept(response):
             log.debug("%s answered unknown or expired call %d", self.peer, response.opaque)
 
-    def check_room_to_park(self) -> None:
-        """Raises Refused when one more request would be too many to wait."""
-        if self.room_to_park <= 0:
+    def check_room_to_defer(self) -> None:
+        """Raises Refused when no more requests may be deferred."""
+        if self.room_to_defer <= 0:
             raise Refused(
                 ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{self.parked_count} requests of this connection are waiting already",
+                f"[OVERLOAD]{self.deferred_count} requests of this connection are pending",
             )
 
-    def park(self, waiting: Waiting) -> None:
-        """`waiting` is dropped when the connection is gone. Raises Refused at the limit."""
-        self.check_room_to_park()
-        if self._parked is None:
-            self._parked = set()
-        if self._crowd is not None:
-            self._crowd.check_room_to_park()
-            self._crowd.parked_count += 1
-        self._parked.add(waiting)
+    def add_deferred(self, request: DeferredRequest) -> None:
+        """`request` is dropped when the connection is lost. Raises Refused at the limit."""
+        self.check_room_to_defer()
+        if self._deferred is None:
+            self._deferred = set()
+        if self._budget is not None:
+            self._budget.check_room_to_defer()
+            self._budget.deferred_count += 1
+        self._deferred.add(request)
 
-    def unpark(self, waiting: Waiting) -> None:
-        if self._parked is not None and waiting in self._parked:
-            self._parked.remove(waiting)
-            if self._crowd is not None:
-                self._crowd.parked_count -= 1
+    def remove_deferred(self, request: DeferredRequest) -> None:
+        if self._deferred is not None and request in self._deferred:
+            self._deferred.remove(request)
+            if self._budget is not None:
+                self._budget.deferred_count -= 1
 
-    def owe(self, count: int = 1) -> None:
-        """Requests are answered later, with `pay`. Ask first whether there is room to park them."""
-        self._owed_count += count
+    def defer(self, count: int = 1) -> None:
+        """Counts requests that `send_deferred` answers. Check first whether there is room."""
+        self._deferred_frame_count += count
 
-    def pay(self, frames: bytes, count: int = 1) -> None:
-        """Answers requests at last; a peer that is gone hears nothing."""
-        self._owed_count -= count
+    def send_deferred(self, frames: bytes, count: int = 1) -> None:
+        """Answers deferred requests; without effect when the peer is gone."""
+        self._deferred_frame_count -= count
         self.send(frames)
 
     def note_refusal(self, code: int) -> None:
         """A request of this peer was refused."""
-        if self._crowd is not None:
-            self._crowd.refusals[code] += 1
+        if self._budget is not None:
+            self._budget.refusals[code] += 1
 
-    def complain(self, kind: str, complaint: str) -> None:
-        """Says it in the log, unless much of that kind was said already."""
-        self._watch.complain(kind, complaint)
+    def warn(self, key: str, text: str) -> None:
+        """Logs a warning, throttled by its key for all connections of the owner."""
+        self._deadlines.warnings.warning(key, text)
 
     def close(self, reason: str) -> None:
         """Sends what is queued, then closes."""
         if self._close_reason is None:
             self._flush()
             self._close_reason = reason
-            self.deadline_s = self._watch.now_s + CLOSING_TIMEOUT_S
+            self.deadline_s = self._deadlines.now_s + CLOSING_TIMEOUT_S
             self._transport.close()
 
     def abort(self, reason: str) -> None:
@@ -303,17 +313,17 @@ class Connection(asyncio.Protocol):
             self._close_reason = reason
         self._transport.abort()
 
-    # What the watch and the crowd find.
+    # Called by deadlines and budget.
 
     def count_held(self) -> None:
-        """Tells the crowd what is neither a whole request yet nor read by the peer."""
-        if self._crowd is None or self._close_reason is not None:
+        """Reports incomplete requests and bytes that the peer has not read to the budget."""
+        if self._budget is None or self._close_reason is not None:
             return
         size = self._frames.pending_size + self._transport.get_write_buffer_size()
         difference = size - self.held_size
         if difference:
             self.held_size = size
-            self._crowd.hold(difference)
+            self._budget.hold(difference)
 
     def expire(self) -> None:
         if not self.is_open:
@@ -325,7 +335,7 @@ class Connection(asyncio.Protocol):
         else:
             self.close(f"idle for {self._limits.idle_timeout_s:g} s")
 
-    # What the transport reports.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -337,20 +347,20 @@ class Connection(asyncio.Protocol):
         self.peer_address = Address(ip, port)
         self.peer_host = pack_host(ip, port)
         self.peer = self.peer or str(self.peer_address)
-        self.deadline_s = self._watch.refresh() + self._limits.idle_timeout_s
-        if self._crowd is not None:
-            self._crowd.add(self)
+        self.deadline_s = self._deadlines.refresh() + self._limits.idle_timeout_s
+        if self._budget is not None:
+            self._budget.add(self)
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self.heard_count += 1
+        self.receive_count += 1
         try:
             frames = self._frames.whole(data)
             has_frames = frames.end > 0
             self._move_deadline(has_frames=has_frames)
             self._answer_all(frames)
             if has_frames and self._frames.pending_size and self._unanswered is None:
-                # A bad frame after good ones is found now, and not when it is too late.
+                # Finds a bad frame after good ones now, and not with the next bytes.
                 self._frames.whole(b"")
         except ProtocolError as error:
             self._distrust(error)
@@ -359,9 +369,9 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
-        self.deadline_s = self._watch.now_s + self._limits.unread_timeout_s
+        self.deadline_s = self._deadlines.now_s + self._limits.unread_timeout_s
         if self._is_server:
-            # A client must go on reading, or each side could wait for the other forever.
+            # A client must continue to read, or each side could wait for the other forever.
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -386,52 +396,52 @@ class Connection(asyncio.Protocol):
         reason = self._close_reason or (str(error) if error else "closed by the peer")
         self._close_reason = reason
         self._outgoing.clear()
-        # Transport and connection know each other, so what they held would wait for the collector.
+        # Transport and connection form a cycle, so their buffers would wait for the collector.
         self._frames = FrameDecoder()
         self._unanswered = None
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
-        if self._crowd is not None:
-            self._crowd.discard(self)
+        if self._budget is not None:
+            self._budget.discard(self)
         self._calls.fail_all(lambda: ConnectionLost(self.peer, reason))
-        parked, self._parked = self._parked, None
-        if self._crowd is not None:
-            self._crowd.parked_count -= len(parked or ())
-        for waiting in parked or ():
-            waiting.drop()
+        deferred, self._deferred = self._deferred, None
+        if self._budget is not None:
+            self._budget.deferred_count -= len(deferred or ())
+        for request in deferred or ():
+            request.drop()
         self._owner.closed(self)
 
-    # How it is done.
+    # Private.
 
     def _begin_call(
         self, code: int, frame_of: Callable[[int], bytes], timeout_s: float, deadline_s: float
     ) -> PendingCall:
-        call = self._calls.begin(code, timeout_s, deadline_s, self.heard_count)
+        call = self._calls.begin(code, timeout_s, deadline_s, self.receive_count)
         try:
             frame = frame_of(call.opaque)
         except BaseException:
             self._calls.end(call)
             raise
-        # Alone it has nothing to wait for, and the peer can begin with the first of many.
+        # A single call has nothing to wait for, and the peer can start with the first of many.
         is_alone = len(self._calls.by_opaque) == 1
         self.send(frame, at_once=is_alone or self._outgoing_size > _KEPT_BACK_SIZE_MAX)
         return call
 
     def _answer_all(self, frames: WholeFrames) -> None:
         answer_of = self._answer
-        lane = self._lane
+        fast_path = self._fast_path
         outgoing = self._outgoing
         size = 0
         size_max = self._limits.unread_size_high
         while True:
-            if lane is not None:
-                size += lane.take(self, frames, outgoing, size_max - size)
+            if fast_path is not None:
+                size += fast_path.take(self, frames, outgoing, size_max - size)
             if size < size_max:
                 frame = next(frames, None)
                 if frame is None:
                     break
                 answer = answer_of(self, frame)
-                if answer is None:  # parked and one-way requests answer later or never
+                if answer is None:  # deferred and one-way requests answer later or never
                     continue
                 outgoing.append(answer)
                 size += len(answer)
@@ -446,7 +456,7 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def _resume_reading(self) -> None:
-        # What was answered meanwhile may have been too much again.
+        # The replies sent meanwhile may have been too much again.
         if self._is_server and self.is_open and not self.is_stalled:
             self._transport.resume_reading()
 
@@ -477,20 +487,20 @@ class Connection(asyncio.Protocol):
 
     def _move_deadline(self, *, has_frames: bool) -> None:
         if self._writable is not None:
-            return  # Whatever it says, it has to read.
+            return  # Only reading extends the deadline now.
         if not self._frames.pending_size:
             self._is_mid_frame = False
-            self.deadline_s = self._watch.now_s + self._limits.idle_timeout_s
+            self.deadline_s = self._deadlines.now_s + self._limits.idle_timeout_s
         elif has_frames or not self._is_mid_frame:
             self._is_mid_frame = True
-            self.deadline_s = self._watch.now_s + self._limits.frame_timeout_s
+            self.deadline_s = self._deadlines.now_s + self._limits.frame_timeout_s
 
     def _distrust(self, error: ProtocolError) -> None:
-        self._watch.complain("closing", f"closing {self.peer}: {error}")
+        self.warn("closing", f"closing {self.peer}: {error}")
         self.close(str(error))
 
     def cut_off(self, reason: str) -> None:
-        self._watch.complain("cutting off", f"cutting off {self.peer}: it {reason}")
+        self.warn("disconnecting", f"disconnecting {self.peer}: it {reason}")
         self.abort(f"the peer {reason}")
 
     def _check_open(self) -> None:
@@ -499,7 +509,7 @@ class Connection(asyncio.Protocol):
 
     def _expire_call(self, call: PendingCall) -> None:
         call.response.set_exception(CallTimedOut(self.peer, call.code, call.timeout_s))
-        is_silent = call.heard_count == self.heard_count
+        is_silent = call.receive_count == self.receive_count
         if is_silent and call.timeout_s >= self._limits.silence_timeout_s and self.is_open:
-            # A cable that was pulled says nothing; the next call dials again.
+            # A pulled cable closes no socket; the next call connects again.
             self.cut_off(f"was silent for {call.timeout_s:g} s")

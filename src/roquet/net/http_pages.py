@@ -12,6 +12,7 @@ supervisor are answered however many others connect and say nothing.
 
 import asyncio
 import errno
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
@@ -20,10 +21,12 @@ from typing import Final, NamedTuple, Self, cast, final
 
 import msgspec
 
-from roquet.net.complaints import PERIOD_S, Complaints
 from roquet.net.errors import AddressTaken
 from roquet.net.listening import Listener, may_keep
 from roquet.net.ports import at_free_port
+from roquet.throttled_log import PERIOD_S, ThrottledLog
+
+log = logging.getLogger(__name__)
 
 HEAD_SIZE_MAX: Final = 8192
 CONNECTION_COUNT_MAX: Final = 256
@@ -84,8 +87,8 @@ class HttpPort:
         self._listener: Listener | None = None
         # In the order in which they came.
         self._exchanges: dict[_Exchange, None] = {}
-        self._complaints = Complaints()
-        self._summing_up: asyncio.TimerHandle | None = None
+        self._log = ThrottledLog(log, asyncio.get_running_loop().time, PERIOD_S)
+        self._log_flush: asyncio.TimerHandle | None = None
         self.refused_count = 0
         self.cut_off_count = 0
 
@@ -112,8 +115,8 @@ class HttpPort:
         """Whoever is not answered by now will not be."""
         if self._listener is not None:
             await self._listener.close()
-        if self._summing_up is not None:
-            self._summing_up.cancel()
+        if self._log_flush is not None:
+            self._log_flush.cancel()
         for exchange in tuple(self._exchanges):
             exchange.abort()
 
@@ -122,7 +125,7 @@ class HttpPort:
         # A few of them may have one of the last descriptors.
         is_one_of_few = len(self._exchanges) < RESERVED_COUNT
         if not may_keep(descriptor, is_local=is_one_of_few):
-            return self._refuse(exchange, "files need the descriptors that are left (ulimit -n)")
+            return self._refuse(exchange, "descriptors are reserved for files (ulimit -n)")
         if len(self._exchanges) >= CONNECTION_COUNT_MAX and not self._has_freed(self._exchanges):
             return self._refuse(exchange, f"{CONNECTION_COUNT_MAX} connections are open")
         self._exchanges[exchange] = None
@@ -145,9 +148,9 @@ class HttpPort:
             return False
         oldest = exchanges[index]
         self.cut_off_count += 1
-        self._complain(
-            "cutting off",
-            f"{len(self._exchanges)} connections for pages are open (--http): cutting off"
+        self._warn(
+            "disconnecting",
+            f"{len(self._exchanges)} HTTP connections are open (--http): disconnecting"
             f" {oldest.place.ip}, which has not sent a request or does not read",
         )
         del self._exchanges[oldest]
@@ -156,24 +159,23 @@ class HttpPort:
 
     def _refuse(self, exchange: "_Exchange", reason: str) -> bool:
         self.refused_count += 1
-        self._complain("refusing", f"refusing {exchange.place.ip}, which wants a page: {reason}")
+        self._warn("refusing", f"refusing the HTTP connection of {exchange.place.ip}: {reason}")
         return False
 
     def _pause(self, error: OSError) -> None:
-        self._complain(
-            "pausing", f"pages cannot be asked for, for a second: {error.strerror} (ulimit -n)"
+        self._warn(
+            "pausing",
+            f"no HTTP connections are accepted for a second: {error.strerror} (ulimit -n)",
         )
 
-    def _complain(self, kind: str, complaint: str) -> None:
-        """Says it in the log, unless much of that kind was said within the last minute."""
-        loop = asyncio.get_running_loop()
-        self._complaints.say(kind, complaint, loop.time())
-        if self._summing_up is None:
-            self._summing_up = loop.call_later(PERIOD_S, self._sum_up)
+    def _warn(self, key: str, text: str) -> None:
+        self._log.warning(key, text)
+        if self._log_flush is None:
+            self._log_flush = asyncio.get_running_loop().call_later(PERIOD_S, self._flush_log)
 
-    def _sum_up(self) -> None:
-        self._summing_up = None
-        self._complaints.sum_up(asyncio.get_running_loop().time())
+    def _flush_log(self) -> None:
+        self._log_flush = None
+        self._log.flush()
 
 
 @final

@@ -11,10 +11,10 @@ from typing import Final, Protocol, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection
+from roquet.net.deadlines import DeadlineSweep
 from roquet.net.errors import BadAddress, ConnectFailed, ConnectionLost
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.tls.reasons import TlsSide, tls_failure
-from roquet.net.watch import Watch
 from roquet.protocol.command import Command
 from roquet.protocol.frame import Frame
 
@@ -56,7 +56,7 @@ class Peers:
         self.tls = tls
         self._limits = limits
         self._connect_timeout_s = connect_timeout_s
-        self._watch = Watch(clock)
+        self._deadlines = DeadlineSweep(clock)
         self._connections: dict[str, Connection] = {}
         self._dials: dict[str, asyncio.Task[Connection]] = {}
         self._is_closed = False
@@ -125,17 +125,17 @@ class Peers:
         for dial in dials:
             dial.cancel()
         await asyncio.gather(*dials, return_exceptions=True)
-        await self._watch.close_all(_CLOSED_BY_US)
+        await self._deadlines.close_all(_CLOSED_BY_US)
 
     def sweep(self) -> None:
         """Closes what is past a deadline now; happens by itself once a second."""
-        self._watch.sweep()
+        self._deadlines.sweep()
 
     def opened(self, connection: Connection) -> None:
         """Not yet ours: a dial that is cancelled now is never reported as closed."""
 
     def closed(self, connection: Connection) -> None:
-        self._watch.discard(connection)
+        self._deadlines.discard(connection)
         if self._connections.get(connection.peer) is connection:
             del self._connections[connection.peer]
 
@@ -157,7 +157,7 @@ class Peers:
             # A peer that hangs up while it is greeted gives no reason.
             raise ConnectFailed(address, str(error) or type(error).__name__) from None
         if connection.is_open:
-            self._watch.add(connection)
+            self._deadlines.add(connection)
             self._connections[address] = connection
         return connection
 
@@ -167,4 +167,4 @@ class Peers:
             dial.exception()  # Seen, even when everybody who waited has given up.
 
     def _new_connection(self, address: str) -> Connection:
-        return Connection(self, self._router.answer, self._watch, self._limits, dialed=address)
+        return Connection(self, self._router.answer, self._deadlines, self._limits, dialed=address)

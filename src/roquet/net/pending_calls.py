@@ -23,7 +23,7 @@ class PendingCall(msgspec.Struct):
     timeout_s: float
     deadline_s: float
     # How often the peer had been heard when the call was made.
-    heard_count: int
+    receive_count: int
     response: asyncio.Future[Command]
 
 
@@ -47,11 +47,11 @@ class PendingCalls:
         return next(self._opaques) & _OPAQUE_MASK
 
     def begin(
-        self, code: int, timeout_s: float, deadline_s: float, heard_count: int
+        self, code: int, timeout_s: float, deadline_s: float, receive_count: int
     ) -> PendingCall:
         """`deadline_s` is in the time of the loop."""
         response: asyncio.Future[Command] = self._loop.create_future()
-        call = PendingCall(self.next_opaque(), code, timeout_s, deadline_s, heard_count, response)
+        call = PendingCall(self.next_opaque(), code, timeout_s, deadline_s, receive_count, response)
         self.by_opaque[call.opaque] = call
         self._look_at(deadline_s)
         return call

@@ -5,7 +5,7 @@ A handler is a plain function in a table:
     ROUTES = (on(RequestCode.PULL_MESSAGE, PullMessageHeader, pull_message), ...)
 
 It answers at once with a `Reply` (or with the bytes of one, where templates exist),
-raises `Refused`, or returns `Parked` or `OWED` and answers later.
+raises `Refused`, or returns `Deferred` or `DEFERRED` and answers later.
 
 A route says what its request `needs` of whoever sends it. Where there is a guard, it is asked who
 signed the request before anything of the header is read, and between header and handler whether
@@ -61,32 +61,32 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 @final
-class Parked:
-    """A request that is answered later, by whoever keeps this.
+class Deferred:
+    """A request that is answered later, by the owner of this object.
 
-    The keeper owns the deadline: it must call `answer` or `answer_by` in the end. When the
-    connection dies first, `on_lost` tells a keeper that would keep it for long.
+    The owner also owns the deadline: it must call `answer` or `answer_by` in the end. `on_lost` is
+    called when the connection is lost first.
     """
 
     __slots__ = ("_command", "_connection", "_on_lost")
 
     def __init__(
-        self, request: Request[Any], on_lost: Callable[["Parked"], None] | None = None
+        self, request: Request[Any], on_lost: Callable[["Deferred"], None] | None = None
     ) -> None:
-        """Raises Refused when too many requests of the connection are parked."""
+        """Raises Refused when too many requests of the connection are deferred."""
         self._command = request.command
         self._connection: Connection | None = request.connection
         self._on_lost = on_lost
-        request.connection.park(self)
+        request.connection.add_deferred(self)
 
     @property
     def is_waiting(self) -> bool:
         return self._connection is not None
 
-    def answer(self, answer: "Reply | Owed | bytes") -> None:
+    def answer(self, answer: "Reply | ReplyDeferred | bytes") -> None:
         """Answers once; later answers are ignored, because two wakers may race.
 
-        What is owed by now is answered by somebody else.
+        After `DEFERRED`, `Connection.send_deferred` sends the reply.
         """
         if self._connection is not None:
             self._finish(self._connection, encode_answer(self._command, answer))
@@ -94,7 +94,7 @@ class Parked:
     def answer_by(self, work: Callable[[], Reply | bytes | None]) -> None:
         """Answers with what `work` returns or raises, like a handler; None means: not yet."""
         if self._connection is None or not self._connection.is_open:
-            return  # Nobody would hear it, and the work may be large.
+            return  # The reply could not be sent, and the work may be large.
         try:
             answer = work()
             if answer is None:
@@ -111,21 +111,22 @@ class Parked:
 
     def _finish(self, connection: Connection, frame: bytes | None) -> None:
         self._connection = None
-        connection.unpark(self)
+        connection.remove_deferred(self)
         if frame is not None:
             connection.send(frame)
 
 
 @final
-class Owed:
-    """Says that a request is answered later, by whoever told its connection so.
+class ReplyDeferred:
+    """The type of `DEFERRED`: the request was counted with `Connection.defer`.
 
-    It costs less than `Parked`: there is nothing but a frame, sent with `Connection.pay`.
+    It costs less than `Deferred`: there is no object per request, only a frame that is sent with
+    `Connection.send_deferred`.
     """
 
 
-OWED: Final = Owed()
-Answer = Reply | Parked | Owed | bytes
+DEFERRED: Final = ReplyDeferred()
+Answer = Reply | Deferred | ReplyDeferred | bytes
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -274,7 +275,7 @@ def answer_by(work: Callable[[], Answer], command: Command, connection: Connecti
         # The common case first: this is asked for every request.
         if type(answer) is bytes and not command.flag & _ONEWAY:
             return answer
-        return None if isinstance(answer, Parked) else encode_answer(command, answer)
+        return None if isinstance(answer, Deferred) else encode_answer(command, answer)
     except Exception as error:  # noqa: BLE001  One bad request must not end the connection.
         return _failure(connection, command, error)
 
@@ -287,13 +288,13 @@ def _reader(header: type[H]) -> Callable[[msgspec.Raw], H]:
     return lambda _fields: empty
 
 
-def encode_answer(command: Command, answer: Reply | Owed | bytes) -> bytes | None:
+def encode_answer(command: Command, answer: Reply | ReplyDeferred | bytes) -> bytes | None:
     """The frame that answers a command now; None if that is one-way, or answered later."""
     if command.flag & _ONEWAY:
         return None
     if isinstance(answer, bytes):
         return answer
-    if isinstance(answer, Owed):
+    if isinstance(answer, ReplyDeferred):
         return None
     return encode_command(
         reply_to(command, answer.code, header=answer.header, body=answer.body, remark=answer.remark)
@@ -307,10 +308,8 @@ def _failure(connection: Connection, command: Command, error: Exception) -> byte
         reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
     elif isinstance(error, OSError) and (remedy := shortage_remedy(error)) is not None:
         # A file could not be opened, so nothing has happened; it passes when others are closed.
-        connection.complain(
-            "refusing", f"request {command.code} is refused: {error.strerror}; {remedy}"
-        )
-        remark = f"too many files are open here: try again later, or have the operator {remedy}"
+        connection.warn("refusing", f"refused request {command.code}: {error.strerror}; {remedy}")
+        remark = f"too many open files: retry later, or have the operator {remedy}"
         reply = Reply(ResponseCode.SYSTEM_BUSY, remark=remark)
     else:
         log.error("request %d failed", command.code, exc_info=error)

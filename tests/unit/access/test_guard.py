@@ -10,7 +10,6 @@ import pytest
 from roquet.access.guard import AccessGuard, Denied
 from roquet.access.keeping import KeptAccounts, Places
 from roquet.access.needs import ACCOUNT, AnyNeeds, sub_topic
-from roquet.net.complaints import PERIOD_S
 from roquet.net.router import Request
 from roquet.protocol.acl_signature import SIGNATURE
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -18,6 +17,7 @@ from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_of, fields_text
 from roquet.protocol.headers.topics import GetTopicConfigHeader
 from roquet.protocol.host import Address
+from roquet.throttled_log import PERIOD_S
 from tests.support.accounts import (
     ACCOUNTS,
     ADMIN,
@@ -173,6 +173,6 @@ def test_refusals_are_counted_and_said_once_a_minute(
     assert f"refused GET_TOPIC_CONFIG of {PEER}:4711: Check signature failed" in caplog.text
     gate.clock.advance(PERIOD_S)
     gate.guard.tick()
-    assert "2 more times" in caplog.text
+    assert "(2 times)" in caplog.text
     assert all(record.levelno == logging.WARNING for record in caplog.records)
     assert LIAR.secret_key not in caplog.text

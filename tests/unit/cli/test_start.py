@@ -27,7 +27,7 @@ HEAVY = (
     "pyspark",
     "rich",
     "roquet.client",
-    "roquet.observing",
+    "roquet.monitoring",
     "roquet.protocol.catalog",
     "roquet.protocol.sql_filter",
     "unittest",

@@ -7,12 +7,11 @@ import asyncio
 
 import pytest
 
-from roquet.net.connection import Connection
+from roquet.net.connection import Connection, FastPath
+from roquet.net.deadlines import DeadlineSweep
 from roquet.net.errors import CallTimedOut, ConnectionLost
-from roquet.net.lane import Lane
 from roquet.net.limits import ConnectionLimits
 from roquet.net.router import Router
-from roquet.net.watch import Watch
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.frame_decoder import WholeFrames
 from tests.support.echo_server import ECHO, ROUTES, EchoServer, echo_request
@@ -29,21 +28,21 @@ class Held:
         self,
         dialed: str | None = None,
         limits: ConnectionLimits = LIMITS,
-        lane: Lane | None = None,
+        fast_path: FastPath | None = None,
     ) -> None:
         self.clock = FakeClock()
-        self.watch = Watch(self.clock)
+        self.deadlines = DeadlineSweep(self.clock)
         self.transport = SlowTransport()
         answer = Router(EchoServer(), ROUTES).answer
         self.connection = Connection(
-            AnyOwner(), answer, self.watch, limits, dialed=dialed, lane=lane
+            AnyOwner(), answer, self.deadlines, limits, dialed=dialed, fast_path=fast_path
         )
         self.transport.protocol = self.connection
         self.connection.connection_made(self.transport)
 
     def is_due_after(self, seconds: float) -> bool:
         self.clock.advance(seconds)
-        return self.watch.refresh() >= self.connection.deadline_s
+        return self.deadlines.refresh() >= self.connection.deadline_s
 
     async def stall(self) -> None:
         self.connection.send(encode_command(Command(0, body=bytes(2_000))))
@@ -119,7 +118,7 @@ async def test_talking_does_not_excuse_from_reading() -> None:
     held = Held(dialed="a:1")
     await held.stall()
     held.clock.advance(29)
-    held.watch.refresh()
+    held.deadlines.refresh()
     held.connection.data_received(encode_command(Command(0, flag=1)))
     held.connection.send(b"more")
     assert held.is_due_after(1)
@@ -132,7 +131,7 @@ async def test_who_has_read_gets_all_the_time_again() -> None:
     held = Held()
     await held.stall()
     held.clock.advance(29)
-    held.watch.refresh()
+    held.deadlines.refresh()
     held.transport.let_the_peer_read(10_000)
     assert not held.is_due_after(119)
     assert held.is_due_after(1)
@@ -150,7 +149,7 @@ async def test_the_time_for_a_begun_frame_goes_on_when_the_peer_has_read() -> No
 async def test_sending_keeps_an_idle_connection_alive_but_not_a_begun_frame() -> None:
     held = Held()
     held.clock.advance(100)
-    held.watch.refresh()
+    held.deadlines.refresh()
     held.connection.send(b"x")
     assert not held.is_due_after(100)
     held.connection.data_received(b"\0\0")
@@ -231,11 +230,11 @@ async def test_requests_that_wait_when_the_connection_is_closed_are_not_answered
     assert len(held.transport.responses) == 1
 
 
-# --- the lane ---
+# --- the fast path ---
 
 
-class LaneOfMarked:
-    """Answers requests with the body "lane", by as many bytes as a test wants."""
+class FastPathOfMarked:
+    """Answers requests with the body "fast", by as many bytes as a test wants."""
 
     def __init__(self, reply_size: int = 0) -> None:
         self._reply_size = reply_size
@@ -247,7 +246,7 @@ class LaneOfMarked:
         while size < size_max:
             position = frames.position
             frame = next(frames, None)
-            if frame is None or frame.body != b"lane":
+            if frame is None or frame.body != b"fast":
                 frames.position = position
                 break
             reply = reply_to(decode_command(frame), body=b"L" * self._reply_size)
@@ -263,32 +262,32 @@ def marked(*bodies: bytes) -> bytes:
     )
 
 
-async def test_what_the_lane_leaves_is_answered_in_its_turn() -> None:
-    held = Held(lane=LaneOfMarked())
-    held.connection.data_received(marked(b"a", b"lane", b"lane", b"b", b"lane", b"c"))
+async def test_what_the_fast_leaves_is_answered_in_its_turn() -> None:
+    held = Held(fast_path=FastPathOfMarked())
+    held.connection.data_received(marked(b"a", b"fast", b"fast", b"b", b"fast", b"c"))
     responses = held.transport.responses
     assert [each.opaque for each in responses] == [0, 1, 2, 3, 4, 5]
     assert [each.body for each in responses] == [b"a", b"", b"", b"b", b"", b"c"]
 
 
-async def test_the_lane_is_offered_whole_frames_however_they_arrive() -> None:
-    held = Held(lane=LaneOfMarked())
-    stream = marked(b"lane", b"a", b"lane")
+async def test_the_fast_is_offered_whole_frames_however_they_arrive() -> None:
+    held = Held(fast_path=FastPathOfMarked())
+    stream = marked(b"fast", b"a", b"fast")
     for at in range(len(stream)):
         held.connection.data_received(stream[at : at + 1])
     assert [each.opaque for each in held.transport.responses] == [0, 1, 2]
 
 
-async def test_the_lane_waits_for_a_peer_that_does_not_read() -> None:
-    held = Held(lane=LaneOfMarked(reply_size=600))
-    held.connection.data_received(marked(*[b"lane"] * 9))
+async def test_the_fast_waits_for_a_peer_that_does_not_read() -> None:
+    held = Held(fast_path=FastPathOfMarked(reply_size=600))
+    held.connection.data_received(marked(*[b"fast"] * 9))
     assert held.connection.is_stalled
     assert held.transport.get_write_buffer_size() < 2_000
     assert [each.opaque for each in held.transport.responses] == list(range(9))
 
 
-async def test_a_bad_frame_behind_those_of_the_lane_ends_the_connection() -> None:
-    held = Held(lane=LaneOfMarked())
-    held.connection.data_received(marked(b"lane") + b"\xff" * 8)
+async def test_a_bad_frame_behind_those_of_the_fast_ends_the_connection() -> None:
+    held = Held(fast_path=FastPathOfMarked())
+    held.connection.data_received(marked(b"fast") + b"\xff" * 8)
     assert [each.opaque for each in held.transport.responses] == [0]
     assert held.transport.is_closed

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import pytest
 
-from roquet.net import complaints, http_pages
+from roquet.net import http_pages
 from roquet.net.errors import AddressTaken
 from roquet.net.http_pages import (
     ANSWER_COUNT_MAX,
@@ -120,7 +120,7 @@ async def test_probes_are_answered_however_many_say_nothing(
         assert http.cut_off_count >= CONNECTION_COUNT_MAX
         assert http.refused_count == 0
         assert len(caplog.messages) == 1
-        assert "cutting off 127.0.0.1, which has not sent a request" in caplog.messages[0]
+        assert "disconnecting 127.0.0.1, which has not sent a request" in caplog.messages[0]
         # The oldest went first, and the youngest are there.
         assert peers[0].recv(1) == b""
         for peer in peers:
@@ -154,7 +154,7 @@ async def test_when_all_are_being_answered_there_is_no_place(
     await eventually(lambda: sum(each.has_asked for each in http._exchanges) == ANSWER_COUNT_MAX)
     assert (await page(port, "/page")).status is HTTPStatus.SERVICE_UNAVAILABLE
     assert http.refused_count == 1
-    assert "refusing 127.0.0.1" in caplog.text
+    assert "refusing" in caplog.text
     is_over.set()
     assert {answer.body for answer in await asyncio.gather(*asking)} == {b"xx"}
     await http.close()
@@ -164,14 +164,13 @@ def test_what_was_kept_back_is_told_when_its_minute_is_over(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def crowd() -> None:
-        monkeypatch.setattr(http_pages, "PERIOD_S", 0.01)
-        monkeypatch.setattr(complaints, "PERIOD_S", 0.0)
+        monkeypatch.setattr(http_pages, "PERIOD_S", 0.2)
         async with serving() as (http, port):
             peers = [
                 socket.create_connection(("127.0.0.1", port))
                 for _ in range(CONNECTION_COUNT_MAX + 3)
             ]
-            await eventually(lambda: any("2 more times" in each for each in caplog.messages))
+            await eventually(lambda: any("(2 times)" in each for each in caplog.messages))
             assert http.cut_off_count == 3
             for peer in peers:
                 peer.close()

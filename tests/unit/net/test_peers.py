@@ -20,7 +20,7 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.frame_decoder import FrameDecoder
 from tests.support.echo_server import (
-    PARK,
+    DEFER,
     ROUTES,
     EchoServer,
     echo_request,
@@ -86,11 +86,11 @@ async def test_many_calls_share_one_connection_and_find_their_own_answers() -> N
 
 async def test_answers_in_another_order_find_their_calls() -> None:
     async with running_echo_address() as (server, address), calling() as peers:
-        first = asyncio.create_task(peers.call(address, Command(PARK), 10))
-        second = asyncio.create_task(peers.call(address, Command(PARK), 10))
-        await eventually(lambda: len(server.parked) == 2)
-        server.parked[1].answer(Reply(remark="second"))
-        server.parked[0].answer(Reply(remark="first"))
+        first = asyncio.create_task(peers.call(address, Command(DEFER), 10))
+        second = asyncio.create_task(peers.call(address, Command(DEFER), 10))
+        await eventually(lambda: len(server.deferred) == 2)
+        server.deferred[1].answer(Reply(remark="second"))
+        server.deferred[0].answer(Reply(remark="first"))
         assert (await first).remark == "first"
         assert (await second).remark == "second"
 
@@ -155,10 +155,10 @@ async def test_an_unanswered_call_times_out_and_the_connection_goes_on() -> None
     async with running_echo_address() as (server, address), calling() as peers:
         await peers.connect(address)
         with pytest.raises(CallTimedOut, match=r"request 11 within 0\.01 s") as failure:
-            await peers.call(address, Command(PARK), 0.01)
+            await peers.call(address, Command(DEFER), 0.01)
         assert failure.value.address == address
         assert echoed_text(await peers.call(address, echo_request("on"), 10)) == "on"
-        server.parked[0].answer(Reply(remark="too late"))
+        server.deferred[0].answer(Reply(remark="too late"))
         assert echoed_text(await peers.call(address, echo_request("same"), 10)) == "same"
         assert server.listener.connection_count == 1
 
@@ -173,7 +173,7 @@ async def test_calls_time_out_in_the_order_of_their_deadlines() -> None:
             # On a busy machine the last one may begin when the first is over.
             deadline_s = now_s() + timeout_s
             with pytest.raises(CallTimedOut):
-                await peers.call(address, Command(PARK), timeout_s)
+                await peers.call(address, Command(DEFER), timeout_s)
             deadlines_s.append(deadline_s)
 
         await asyncio.gather(call(0.09), call(0.03), call(0.06))
@@ -194,7 +194,7 @@ async def test_a_peer_that_is_silent_for_a_whole_call_is_dialed_anew() -> None:
 async def test_a_peer_that_talks_is_not_cut_off_for_one_lost_answer() -> None:
     limits = ConnectionLimits(silence_timeout_s=0.01)
     async with running_echo_address() as (_, address), calling(limits) as peers:
-        lost = asyncio.create_task(peers.call(address, Command(PARK), 1))
+        lost = asyncio.create_task(peers.call(address, Command(DEFER), 1))
         await peers.call(address, echo_request(), 10)
         with pytest.raises(CallTimedOut):
             await lost
@@ -203,8 +203,8 @@ async def test_a_peer_that_talks_is_not_cut_off_for_one_lost_answer() -> None:
 
 async def test_a_lost_connection_fails_its_calls_and_the_next_call_reconnects() -> None:
     async with running_echo_address() as (server, address), calling() as peers:
-        waiting = asyncio.create_task(peers.call(address, Command(PARK), 10))
-        await eventually(lambda: server.parked)
+        waiting = asyncio.create_task(peers.call(address, Command(DEFER), 10))
+        await eventually(lambda: server.deferred)
         server.connections[0].abort("test")
         with pytest.raises(ConnectionLost, match=address):
             await waiting
@@ -225,12 +225,12 @@ async def test_calls_in_flight_have_a_limit() -> None:
         running_echo_address() as (server, address),
         calling(ConnectionLimits(call_count_max=2)) as peers,
     ):
-        waiting = [asyncio.create_task(peers.call(address, Command(PARK), 10)) for _ in range(2)]
-        await eventually(lambda: len(server.parked) == 2)
+        waiting = [asyncio.create_task(peers.call(address, Command(DEFER), 10)) for _ in range(2)]
+        await eventually(lambda: len(server.deferred) == 2)
         with pytest.raises(TooManyInFlight):
             await peers.call(address, echo_request(), 10)
-        for parked in server.parked:
-            parked.answer(Reply())
+        for deferred in server.deferred:
+            deferred.answer(Reply())
         await asyncio.gather(*waiting)
         assert (await peers.call(address, echo_request(), 10)).code == ResponseCode.SUCCESS
 
@@ -240,8 +240,8 @@ async def test_a_cancelled_call_leaves_room_for_others() -> None:
         running_echo_address() as (server, address),
         calling(ConnectionLimits(call_count_max=1)) as peers,
     ):
-        cancelled = asyncio.create_task(peers.call(address, Command(PARK), 10))
-        await eventually(lambda: server.parked)
+        cancelled = asyncio.create_task(peers.call(address, Command(DEFER), 10))
+        await eventually(lambda: server.deferred)
         cancelled.cancel()
         await asyncio.wait([cancelled])
         assert (await peers.call(address, echo_request(), 10)).code == ResponseCode.SUCCESS
@@ -278,12 +278,12 @@ async def test_callers_go_on_when_the_peer_has_read() -> None:
 
 async def test_the_peer_may_ask_back_on_the_same_connection() -> None:
     async with running_echo_address() as (server, address), calling() as peers:
-        waiting = asyncio.create_task(peers.call(address, Command(PARK), 10))
-        await eventually(lambda: server.parked)
+        waiting = asyncio.create_task(peers.call(address, Command(DEFER), 10))
+        await eventually(lambda: server.deferred)
         back = server.connections[0]
         assert echoed_text(await back.call(echo_request("who are you?"), 10)) == "who are you?"
         back.send_oneway(echo_request("by the way"))
-        server.parked[0].answer(Reply(remark="done"))
+        server.deferred[0].answer(Reply(remark="done"))
         assert (await waiting).remark == "done"
 
 
@@ -306,8 +306,8 @@ async def test_idle_connections_are_closed_by_the_caller_too() -> None:
 
 async def test_closing_sends_what_is_queued_ends_calls_and_refuses_new_ones() -> None:
     async with running_echo_address() as (server, address), calling() as peers:
-        waiting = asyncio.create_task(peers.call(address, Command(PARK), 10))
-        await eventually(lambda: server.parked)
+        waiting = asyncio.create_task(peers.call(address, Command(DEFER), 10))
+        await eventually(lambda: server.deferred)
         await peers.call_oneway(address, echo_request("last"), 10)
         await peers.close()
         with pytest.raises(ConnectionLost, match="closed by us"):

@@ -1,4 +1,4 @@
-"""What becomes of a request: replies, refusals, mistakes, one-way and parked requests."""
+"""What becomes of a request: replies, refusals, mistakes, one-way and deferred requests."""
 
 import errno
 import logging
@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from roquet.net.errors import Refused
-from roquet.net.router import OWED, Reply, Request, RequestRoute, Router, on
+from roquet.net.router import DEFERRED, Reply, Request, RequestRoute, Router, on
 from roquet.protocol.codes import CommandFlag, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command
 from roquet.protocol.fields import EMPTY_FIELDS, Header, fields_text
@@ -17,8 +17,8 @@ from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON, Frame
 from roquet.protocol.frame_decoder import FrameDecoder
 from tests.support.echo_server import (
     BREAK,
+    DEFER,
     ECHO,
-    PARK,
     REFUSE,
     ROUTES,
     EchoHeader,
@@ -93,45 +93,47 @@ async def test_a_oneway_request_gets_no_reply_whatever_happens(code: int) -> Non
 
 async def test_a_parked_request_is_overtaken_and_answered_later() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
-        peer.send(Command(PARK, 1))
+        peer.send(Command(DEFER, 1))
         assert (await peer.ask(echo_request(opaque=2))).opaque == 2
-        (parked,) = server.parked
-        parked.answer(Reply(remark="woken"))
+        (deferred,) = server.deferred
+        deferred.answer(Reply(remark="woken"))
         response = await peer.receive()
         assert (response.opaque, response.remark) == (1, "woken")
-        assert not parked.is_waiting
-        assert server.connections[0].parked_count == 0
+        assert not deferred.is_waiting
+        assert server.connections[0].deferred_count == 0
 
 
 async def test_a_parked_request_whose_answer_is_owed_leaves_its_place_and_says_nothing() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
-        peer.send(Command(PARK, 1))
-        await eventually(lambda: server.parked)
+        peer.send(Command(DEFER, 1))
+        await eventually(lambda: server.deferred)
         (connection,) = server.connections
-        connection.owe()
-        server.parked[0].answer(OWED)
-        assert connection.parked_count == 1
-        connection.pay(encode_command(Command(0, 1, CommandFlag.RESPONSE, remark="at last")))
+        connection.defer()
+        server.deferred[0].answer(DEFERRED)
+        assert connection.deferred_count == 1
+        connection.send_deferred(
+            encode_command(Command(0, 1, CommandFlag.RESPONSE, remark="at last"))
+        )
         assert (await peer.receive()).remark == "at last"
-        assert connection.parked_count == 0
+        assert connection.deferred_count == 0
 
 
 async def test_a_parked_request_is_answered_once() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
-        peer.send(Command(PARK, 1))
-        await eventually(lambda: server.parked)
-        server.parked[0].answer(Reply(remark="first"))
-        server.parked[0].answer(Reply(remark="second"))
-        server.parked[0].answer_by(lambda: Reply(remark="third"))
+        peer.send(Command(DEFER, 1))
+        await eventually(lambda: server.deferred)
+        server.deferred[0].answer(Reply(remark="first"))
+        server.deferred[0].answer(Reply(remark="second"))
+        server.deferred[0].answer_by(lambda: Reply(remark="third"))
         assert (await peer.receive()).remark == "first"
         assert (await peer.ask(echo_request(opaque=2))).opaque == 2
 
 
 async def test_a_parked_oneway_request_is_never_answered() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
-        peer.send(Command(PARK, 1, CommandFlag.ONEWAY))
-        await eventually(lambda: server.parked)
-        server.parked[0].answer(Reply())
+        peer.send(Command(DEFER, 1, CommandFlag.ONEWAY))
+        await eventually(lambda: server.deferred)
+        server.deferred[0].answer(Reply())
         assert (await peer.ask(echo_request(opaque=2))).opaque == 2
 
 
@@ -151,10 +153,10 @@ async def test_work_for_a_parked_request_may_refuse_or_fail_like_a_handler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
-        peer.send(Command(PARK, 1), Command(PARK, 2))
-        await eventually(lambda: len(server.parked) == 2)
-        server.parked[0].answer_by(refused_again)
-        server.parked[1].answer_by(broken)
+        peer.send(Command(DEFER, 1), Command(DEFER, 2))
+        await eventually(lambda: len(server.deferred) == 2)
+        server.deferred[0].answer_by(refused_again)
+        server.deferred[1].answer_by(broken)
         refusal, failure = await peer.receive(), await peer.receive()
     assert (refusal.opaque, refusal.code) == (1, ResponseCode.SUBSCRIPTION_NOT_EXIST)
     assert (failure.opaque, failure.code) == (2, ResponseCode.SYSTEM_ERROR)
@@ -165,47 +167,47 @@ async def test_work_that_finds_no_descriptor_left_may_be_asked_for_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
-        peer.send(Command(PARK, 1))
-        await eventually(lambda: len(server.parked) == 1)
-        server.parked[0].answer_by(out_of_descriptors)
+        peer.send(Command(DEFER, 1))
+        await eventually(lambda: len(server.deferred) == 1)
+        server.deferred[0].answer_by(out_of_descriptors)
         refusal = await peer.receive()
     assert (refusal.opaque, refusal.code) == (1, ResponseCode.SYSTEM_BUSY)
-    assert "try again later" in str(refusal.remark)
+    assert "retry later" in str(refusal.remark)
     assert [each.exc_info for each in caplog.records if "ulimit -n" in each.message] == [None]
 
 
 async def test_work_that_finds_nothing_leaves_the_request_parked() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
-        peer.send(Command(PARK, 1))
-        await eventually(lambda: server.parked)
-        (parked,) = server.parked
-        parked.answer_by(lambda: None)
-        assert parked.is_waiting
-        parked.answer_by(lambda: Reply(remark="found"))
+        peer.send(Command(DEFER, 1))
+        await eventually(lambda: server.deferred)
+        (deferred,) = server.deferred
+        deferred.answer_by(lambda: None)
+        assert deferred.is_waiting
+        deferred.answer_by(lambda: Reply(remark="found"))
         assert (await peer.receive()).remark == "found"
 
 
 async def test_nothing_is_worked_on_for_a_connection_that_closes() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
-        peer.send(Command(PARK, 1))
-        await eventually(lambda: server.parked)
+        peer.send(Command(DEFER, 1))
+        await eventually(lambda: server.deferred)
         worked: list[bool] = []
         server.connections[0].abort("it piles up answers")
-        server.parked[0].answer_by(lambda: worked.append(True))
+        server.deferred[0].answer_by(lambda: worked.append(True))
         assert worked == []
 
 
 async def test_parked_requests_die_with_their_connection() -> None:
     async with running_echo_server() as server:
         async with await RawPeer.connect(server.port) as peer:
-            peer.send(Command(PARK, 1), Command(PARK, 2))
-            await eventually(lambda: len(server.parked) == 2)
-            server.parked[0].answer(Reply())
+            peer.send(Command(DEFER, 1), Command(DEFER, 2))
+            await eventually(lambda: len(server.deferred) == 2)
+            server.deferred[0].answer(Reply())
             await peer.receive()
         await eventually(lambda: server.closed)
-        assert server.lost == [server.parked[1]]
-        assert not server.parked[1].is_waiting
-        server.parked[1].answer(Reply())  # nobody is there, and nothing happens
+        assert server.lost == [server.deferred[1]]
+        assert not server.deferred[1].is_waiting
+        server.deferred[1].answer(Reply())  # nobody is there, and nothing happens
 
 
 def test_two_handlers_for_one_code_are_our_own_mistake() -> None:

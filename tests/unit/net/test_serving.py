@@ -8,18 +8,18 @@ from contextlib import AsyncExitStack
 import pytest
 
 from roquet.clock import SystemClock
-from roquet.net import door, listening, serving
+from roquet.net import listening, serving
 from roquet.net.connection import Connection
-from roquet.net.crowd import CrowdBounds
 from roquet.net.errors import AddressTaken
-from roquet.net.limits import ConnectionLimits
+from roquet.net.limits import ConnectionLimits, ServerLimits
 from roquet.net.router import Reply, Router
 from roquet.net.serving import Server
+from roquet.net.tls import detection
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, encode_command
 from tests.support.echo_server import (
+    DEFER,
     ECHO_ENCODED,
-    PARK,
     echo_request,
     echoed_text,
     running_echo_server,
@@ -30,9 +30,9 @@ from tests.support.raw_peer import RawPeer
 
 
 async def send_and_await(peer: RawPeer, data: bytes, connection: Connection) -> None:
-    count_before = connection.heard_count
+    count_before = connection.receive_count
     peer.send(data)
-    await eventually(lambda: connection.heard_count > count_before)
+    await eventually(lambda: connection.receive_count > count_before)
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
@@ -230,8 +230,8 @@ async def test_unread_bytes_have_a_hard_limit() -> None:
     limits = ConnectionLimits(unread_size_high=1024, unread_size_max=16 * 1024 * 1024)
     async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
         peer.stop_reading()
-        peer.send(Command(PARK))
-        await eventually(lambda: server.parked)
+        peer.send(Command(DEFER))
+        await eventually(lambda: server.deferred)
         connection = server.connections[0]
         for _ in range(32):
             connection.send(bytes(1024 * 1024))
@@ -242,7 +242,7 @@ async def test_unread_bytes_have_a_hard_limit() -> None:
 async def test_connections_over_the_limit_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with (
         running_echo_server(
-            bounds=CrowdBounds(connection_count_max=1, local_count_max=0)
+            server_limits=ServerLimits(connection_count_max=1, local_count_max=0)
         ) as server,
         await RawPeer.connect(server.port) as first,
     ):
@@ -263,7 +263,7 @@ async def test_frames_that_never_end_are_bounded_over_all_connections(
 ) -> None:
     begun = (1 << 20).to_bytes(4) + (100).to_bytes(4) + b"{" + bytes(49_991)
     async with (
-        running_echo_server(bounds=CrowdBounds(held_size_max=120_000)) as server,
+        running_echo_server(server_limits=ServerLimits(held_size_max=120_000)) as server,
         await RawPeer.connect(server.port) as worker,
         AsyncExitStack() as stack,
     ):
@@ -272,18 +272,18 @@ async def test_frames_that_never_end_are_bounded_over_all_connections(
             peer = await stack.enter_async_context(await RawPeer.connect(server.port))
             peer.send(begun)
         await eventually(lambda: len(server.closed) == 2)
-        assert server.crowd.cut_off_count == 2
-        assert server.crowd.held_size <= 120_000
+        assert server.budget.cut_off_count == 2
+        assert server.budget.held_size <= 120_000
         assert "the most of all" in caplog.text
         assert echoed_text(await worker.ask(echo_request("still"))) == "still"
         await stack.aclose()
-        await eventually(lambda: server.crowd.count == 1)
-        assert server.crowd.held_size == 0
+        await eventually(lambda: server.budget.count == 1)
+        assert server.budget.held_size == 0
 
 
 async def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> None:
     async with (
-        running_echo_server(bounds=CrowdBounds(held_size_max=20 << 20)) as server,
+        running_echo_server(server_limits=ServerLimits(held_size_max=20 << 20)) as server,
         AsyncExitStack() as stack,
     ):
         for _ in range(40):
@@ -291,8 +291,8 @@ async def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> N
             peer.stop_reading()
             for _ in range(8):
                 peer.send(echo_request(body_size=1 << 20))
-        await eventually(lambda: server.crowd.cut_off_count)
-        assert server.crowd.held_size <= 20 << 20
+        await eventually(lambda: server.budget.cut_off_count)
+        assert server.budget.held_size <= 20 << 20
         async with await RawPeer.connect(server.port) as worker:
             assert echoed_text(await worker.ask(echo_request("still"))) == "still"
 
@@ -301,7 +301,7 @@ async def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> N
 async def test_connections_of_others_leave_descriptors_for_files(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(door, "is_of_this_machine", lambda _: False)
+    monkeypatch.setattr(detection, "is_of_this_machine", lambda _: False)
     async with running_echo_server() as server, await RawPeer.connect(server.port) as first:
         await first.ask(echo_request())
         with few_descriptors_left(4):
@@ -320,7 +320,7 @@ async def test_an_operator_of_the_machine_itself_gets_one_of_the_last_descriptor
     monkeypatch.setattr(serving, "may_keep", lambda _descriptor, *, is_local: is_local)
     async with running_echo_server() as server, await RawPeer.connect(server.port) as operator:
         assert echoed_text(await operator.ask(echo_request("in"))) == "in"
-        monkeypatch.setattr(door, "is_of_this_machine", lambda _: False)
+        monkeypatch.setattr(detection, "is_of_this_machine", lambda _: False)
         async with await RawPeer.connect(server.port) as other:
             assert await other.until_closed() == b""
 
@@ -334,35 +334,35 @@ async def test_a_lack_of_descriptors_is_told_once_a_minute(
             peer.connect(("127.0.0.1", server.port))
             for _ in range(20):
                 await asyncio.sleep(0.005)
-        assert caplog.text.count("nobody can connect") == 1
+        assert caplog.text.count("no connections are accepted") == 1
         async with await RawPeer.connect(server.port) as late:
             assert echoed_text(await late.ask(echo_request("late"))) == "late"
 
 
 async def test_parked_requests_over_the_limit_are_refused() -> None:
-    limits = ConnectionLimits(parked_count_max=2)
+    limits = ConnectionLimits(deferred_count_max=2)
     async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
-        peer.send(Command(PARK, 1), Command(PARK, 2), Command(PARK, 3))
+        peer.send(Command(DEFER, 1), Command(DEFER, 2), Command(DEFER, 3))
         response = await peer.receive()
         assert (response.opaque, response.code) == (3, ResponseCode.SYSTEM_BUSY)
-        assert server.connections[0].parked_count == 2
+        assert server.connections[0].deferred_count == 2
 
 
 async def test_requests_of_all_that_wait_have_a_bound() -> None:
-    async with running_echo_server(bounds=CrowdBounds(parked_count_max=3)) as server:
+    async with running_echo_server(server_limits=ServerLimits(deferred_count_max=3)) as server:
         async with (
             await RawPeer.connect(server.port) as first,
             await RawPeer.connect(server.port) as second,
         ):
-            first.send(Command(PARK, 1), Command(PARK, 2))
-            await eventually(lambda: server.crowd.parked_count == 2)
-            second.send(Command(PARK, 3), Command(PARK, 4))
+            first.send(Command(DEFER, 1), Command(DEFER, 2))
+            await eventually(lambda: server.budget.deferred_count == 2)
+            second.send(Command(DEFER, 3), Command(DEFER, 4))
             response = await second.receive()
             assert (response.opaque, response.code) == (4, ResponseCode.SYSTEM_BUSY)
             assert "maxWaitingRequests" in (response.remark or "")
-            server.parked[0].answer(Reply())
-            assert server.crowd.parked_count == 2
-        await eventually(lambda: server.crowd.parked_count == 0)
+            server.deferred[0].answer(Reply())
+            assert server.budget.deferred_count == 2
+        await eventually(lambda: server.budget.deferred_count == 0)
 
 
 async def test_the_owner_hears_of_a_lost_connection() -> None:
@@ -393,7 +393,7 @@ async def test_stopping_sends_what_is_answered_and_closes_all() -> None:
 async def test_stopping_does_not_wait_for_who_never_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("roquet.net.watch.CLOSING_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("roquet.net.deadlines.CLOSING_TIMEOUT_S", 0.01)
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
         peer.stop_reading()
         peer.send(echo_request(body_size=32 * 1024 * 1024 - 1024))

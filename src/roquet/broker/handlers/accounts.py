@@ -13,9 +13,9 @@ from roquet.access.changes import Changed, Documents, delete_account, put_accoun
 from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
 from roquet.access.keeping import KeptAccounts
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import answer_later
+from roquet.broker.handlers.deferred import defer
 from roquet.net.errors import Refused
-from roquet.net.router import Parked, Reply, Request, on
+from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.accounts import PlainAccount, PlainAccounts
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -31,7 +31,7 @@ from roquet.protocol.host import unpack_host
 log = logging.getLogger(__name__)
 
 
-def put(broker: Broker, request: Request[PutAccountHeader]) -> Parked:
+def put(broker: Broker, request: Request[PutAccountHeader]) -> Deferred:
     header = request.header
     account = PlainAccount(
         access_key=header.access_key,
@@ -49,12 +49,12 @@ def put(broker: Broker, request: Request[PutAccountHeader]) -> Parked:
     return _change(broker, request, edit, failure)
 
 
-def delete(broker: Broker, request: Request[DeleteAccountHeader]) -> Parked:
+def delete(broker: Broker, request: Request[DeleteAccountHeader]) -> Deferred:
     edit = partial(delete_account, access_key=request.header.access_key)
     return _change(broker, request, edit, ResponseCode.DELETE_ACL_CONFIG_FAILED)
 
 
-def trust(broker: Broker, request: Request[GlobalWhiteAddressesHeader]) -> Parked:
+def trust(broker: Broker, request: Request[GlobalWhiteAddressesHeader]) -> Deferred:
     header = request.header
     failure = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
     default = _accounts(broker, failure).default_file
@@ -107,11 +107,11 @@ def _change(
     request: Request[Any],
     edit: Callable[[Documents], Changed],
     failure: ResponseCode,
-) -> Parked:
+) -> Deferred:
     changing: Callable[[], Awaitable[Reply]] = partial(
         _changed, _accounts(broker, failure), edit, failure, request.connection.peer
     )
-    return answer_later(broker, request, changing)
+    return defer(broker, request, changing)
 
 
 async def _changed(

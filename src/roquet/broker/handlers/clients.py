@@ -8,7 +8,7 @@ from typing import Final
 from roquet.access.needs import sub_group
 from roquet.broker.broker import Broker
 from roquet.broker.errors import BadName, NoMoreGroups, TableNotWritten, UnknownGroup
-from roquet.broker.handlers.deferred import answer_later
+from roquet.broker.handlers.deferred import defer
 from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.subscriptions import check_subscription
@@ -17,7 +17,7 @@ from roquet.broker.tables.clients import Client, check_client_id
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
-from roquet.net.router import Parked, Reply, Request, on
+from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, SubscriptionCheck
 from roquet.protocol.bodies.groups import ConsumerIds, LockedQueues, QueueLockRequest
@@ -39,7 +39,7 @@ _SEND_ALL: Final = HeartbeatReplyHeader(is_v2_supported=False, is_subscription_c
 _TELL_TIMEOUT_S: Final = 2.0
 
 
-def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Parked:
+def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Deferred:
     """A consumer that has its answer finds the topic of its retries at the name servers."""
     command = request.command
     beat = read_body(Heartbeat, request.body)
@@ -58,7 +58,7 @@ def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Park
         broker.producers.register(producer.group_name, request.connection, client)
     # The topic may be news even if an earlier heartbeat, not answered yet, has made it.
     if beat.consumer_data_set and broker.registrar.has_news:
-        return answer_later(broker, request, lambda: _reply_when_told(broker))
+        return defer(broker, request, lambda: _reply_when_told(broker))
     return Reply()
 
 

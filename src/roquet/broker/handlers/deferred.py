@@ -7,28 +7,30 @@ from typing import Any
 from roquet.broker.broker import Broker
 from roquet.broker.messages.safety import Late
 from roquet.broker.tables.saving import Saver
-from roquet.net.router import Owed, Parked, Reply, Request
+from roquet.net.router import Deferred, Reply, ReplyDeferred, Request
 from roquet.protocol.codes import ResponseCode
 from roquet.state_file import StateNotSaved
 
 log = logging.getLogger(__name__)
 
 
-def answer_later(
-    broker: Broker, request: Request[Any], work: Callable[[], Awaitable[Reply | Owed | bytes]]
-) -> Parked:
+def defer(
+    broker: Broker,
+    request: Request[Any],
+    work: Callable[[], Awaitable[Reply | ReplyDeferred | bytes]],
+) -> Deferred:
     """Answers with what `work` returns; it has to come to an end by itself."""
-    parked = Parked(request)
+    deferred = Deferred(request)
 
     async def run() -> None:
-        parked.answer(await work())
+        deferred.answer(await work())
 
     broker.services.once(f"request {request.command.code}", run)
-    return parked
+    return deferred
 
 
-def answer_when_saved(broker: Broker, request: Request[Any], *savers: Saver) -> Parked:
-    return answer_later(broker, request, lambda: saved(Reply(), *savers))
+def answer_when_saved(broker: Broker, request: Request[Any], *savers: Saver) -> Deferred:
+    return defer(broker, request, lambda: saved(Reply(), *savers))
 
 
 def answer_when_changed(
@@ -36,7 +38,7 @@ def answer_when_changed(
     request: Request[Any],
     *savers: Saver,
     then: Callable[[], Awaitable[None]] | None = None,
-) -> Parked:
+) -> Deferred:
     """To a change of topics or groups, made before the call.
 
     Answers when the tables are saved, `then` has returned, and the change is as safe as a message:
@@ -44,7 +46,7 @@ def answer_when_changed(
     """
     end = broker.table_log.end
 
-    async def changed() -> Reply | Owed | bytes:
+    async def changed() -> Reply | ReplyDeferred | bytes:
         reply = await saved(Reply(), *savers)
         if then is not None:
             await then()
@@ -52,7 +54,7 @@ def answer_when_changed(
             return reply
         return broker.safety.reply_when_safe(request, end, reply, Late.EXPLAIN)
 
-    return answer_later(broker, request, changed)
+    return defer(broker, request, changed)
 
 
 async def saved(reply: Reply, *savers: Saver) -> Reply:

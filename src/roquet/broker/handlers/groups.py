@@ -10,7 +10,7 @@ from roquet.broker.handlers.deferred import answer_when_changed
 from roquet.broker.handlers.pages import page
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.membership import group_settings
-from roquet.net.router import Parked, Reply, Request, on
+from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.groups import GroupConfig, GroupConfigList
 from roquet.protocol.codes import RequestCode
@@ -25,16 +25,16 @@ from roquet.protocol.headers.groups import (
 log = logging.getLogger(__name__)
 
 
-def update_group(broker: Broker, request: Request[AddressedHeader]) -> Parked:
+def update_group(broker: Broker, request: Request[AddressedHeader]) -> Deferred:
     return _update_groups(broker, request, [read_body(GroupConfig, request.body)])
 
 
-def update_groups(broker: Broker, request: Request[AddressedHeader]) -> Parked:
+def update_groups(broker: Broker, request: Request[AddressedHeader]) -> Deferred:
     body = read_body(GroupConfigList, request.body)
     return _update_groups(broker, request, body.group_config_list)
 
 
-def delete_group(broker: Broker, request: Request[DeleteGroupHeader]) -> Parked:
+def delete_group(broker: Broker, request: Request[DeleteGroupHeader]) -> Deferred:
     check_is_master(broker)
     header = request.header
     if broker.groups.delete(header.group_name):
@@ -64,7 +64,9 @@ def get_all_groups(broker: Broker, request: Request[AllGroupConfigsHeader]) -> R
     return Reply(header=AllGroupConfigsReplyHeader(total_group_num=total), body=write_body(table))
 
 
-def _update_groups(broker: Broker, request: Request[Any], groups: Iterable[GroupConfig]) -> Parked:
+def _update_groups(
+    broker: Broker, request: Request[Any], groups: Iterable[GroupConfig]
+) -> Deferred:
     check_is_master(broker)
     # If one of many is refused, those before it have changed all the same.
     for group in groups:

@@ -11,13 +11,13 @@ import asyncio
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import answer_later
+from roquet.broker.handlers.deferred import defer
 from roquet.broker.promotion import promote
 from roquet.broker.replication.epochs import AssignedRole
 from roquet.broker.replication.replication import RestartAsSlave
 from roquet.broker.replication.secret import SharedSecret
 from roquet.net.errors import Refused
-from roquet.net.router import Parked, Reply, Request, on
+from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.brokers import (
     DemoteBrokerHeader,
@@ -51,13 +51,13 @@ def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Rep
     return Reply(header=PromoteBrokerReplyHeader(acknowledge=acknowledge, epoch=replication.epoch))
 
 
-def demote_broker(broker: Broker, request: Request[DemoteBrokerHeader]) -> Parked:
+def demote_broker(broker: Broker, request: Request[DemoteBrokerHeader]) -> Deferred:
     secret = _secret(broker)
     if broker.config.is_slave:
         raise _refused("this is a slave already")
     if request.header.broker_id <= 0:
         raise _refused("a slave has an id above 0")
-    return answer_later(broker, request, lambda: _demoted(broker, secret, request.header))
+    return defer(broker, request, lambda: _demoted(broker, secret, request.header))
 
 
 async def _demoted(broker: Broker, secret: SharedSecret, header: DemoteBrokerHeader) -> Reply:

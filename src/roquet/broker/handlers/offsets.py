@@ -9,7 +9,7 @@ from roquet.broker.handlers.deferred import answer_when_saved
 from roquet.broker.handlers.progress import is_read, store_time
 from roquet.broker.handlers.refusals import check_is_master, invalid
 from roquet.net.errors import Refused, TableFull
-from roquet.net.router import Parked, Reply, Request, on
+from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.offsets import CorrectionOffsets
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
@@ -90,7 +90,7 @@ def _check_room(
         broker.offsets.check_room(header.consumer_group, header.topic, queue_id)
     except TableFull as error:
         # Consumers commit one-way: nobody would notice.
-        request.connection.complain(
+        request.connection.warn(
             "refusing offsets",
             f"an offset of group {header.consumer_group} is not kept: {error.remark}",
         )
@@ -135,7 +135,7 @@ def get_all_consumer_offsets(broker: Broker, request: Request[AllOffsetsHeader])
     return Reply(header=header, body=write_body(broker.offsets.snapshot()))
 
 
-def clone_group_offsets(broker: Broker, request: Request[CloneGroupOffsetHeader]) -> Parked:
+def clone_group_offsets(broker: Broker, request: Request[CloneGroupOffsetHeader]) -> Deferred:
     check_is_master(broker)
     header = request.header
     if not is_name(header.dest_group):

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from roquet.access.needs import sub_group
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import answer_later
+from roquet.broker.handlers.deferred import defer
 from roquet.broker.messages.stored_record import stored_record
 from roquet.net.connection import Connection
 from roquet.net.errors import CallTimedOut, NetError, Refused
-from roquet.net.router import Parked, Reply, Request, on
+from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import QueueTable, read_body, write_body
 from roquet.protocol.bodies.offsets import ConsumerStatus
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -27,14 +27,14 @@ RELAY_TIMEOUT_S: Final = 10.0
 STATUS_TIMEOUT_S: Final = 5.0
 
 
-def get_running_info(broker: Broker, request: Request[RunningInfoHeader]) -> Parked:
+def get_running_info(broker: Broker, request: Request[RunningInfoHeader]) -> Deferred:
     header = request.header
     connection = _connection(broker, header.consumer_group, header.client_id)
     command = Command(RequestCode.GET_CONSUMER_RUNNING_INFO, fields=fields_of(header))
     return _relay(broker, request, connection, command)
 
 
-def consume_directly(broker: Broker, request: Request[ConsumeDirectlyHeader]) -> Parked:
+def consume_directly(broker: Broker, request: Request[ConsumeDirectlyHeader]) -> Deferred:
     """The consumer gets one message out of turn, and says how its listener took it."""
     header = request.header
     connection = _connection(broker, header.consumer_group, header.client_id or "")
@@ -44,7 +44,7 @@ def consume_directly(broker: Broker, request: Request[ConsumeDirectlyHeader]) ->
     return _relay(broker, request, connection, command)
 
 
-def get_consumer_status(broker: Broker, request: Request[ConsumerStatusHeader]) -> Parked:
+def get_consumer_status(broker: Broker, request: Request[ConsumerStatusHeader]) -> Deferred:
     """How far each consumer of a group has come, or one of them, without those that do not answer.
 
     What is called `clientAddr` is the id of a client.
@@ -70,7 +70,7 @@ def get_consumer_status(broker: Broker, request: Request[ConsumerStatusHeader]) 
         }
         return Reply(body=write_body(ConsumerStatus(consumer_table=by_client)))
 
-    return answer_later(broker, request, ask_all)
+    return defer(broker, request, ask_all)
 
 
 def _connection(broker: Broker, group: str, client_id: str) -> Connection:
@@ -87,7 +87,7 @@ def _offline(who: str) -> Refused:
 
 def _relay(
     broker: Broker, request: Request[Any], connection: Connection, command: Command
-) -> Parked:
+) -> Deferred:
     async def ask() -> Reply:
         try:
             answer = await connection.call(command, RELAY_TIMEOUT_S)
@@ -97,7 +97,7 @@ def _relay(
             return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
         return Reply(_known_code(answer.code), body=answer.body, remark=answer.remark)
 
-    return answer_later(broker, request, ask)
+    return defer(broker, request, ask)
 
 
 def _known_code(code: int) -> ResponseCode:

@@ -8,13 +8,13 @@ import logging
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import answer_later
+from roquet.broker.handlers.deferred import defer
 from roquet.broker.handlers.needs import REPLYING
 from roquet.broker.handlers.sending import checked_queue_id, checked_topic
 from roquet.broker.messages.new_message import NewMessage, append_message
 from roquet.broker.messages.safety import Late
 from roquet.net.errors import NetError, Refused
-from roquet.net.router import Owed, Parked, Reply, Request, on
+from roquet.net.router import Deferred, Reply, ReplyDeferred, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
@@ -40,11 +40,11 @@ _SHOWN_SIZE_MAX: Final = 150
 _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
 
 
-def send_reply(broker: Broker, request: Request[SendMessageHeader]) -> Parked:
+def send_reply(broker: Broker, request: Request[SendMessageHeader]) -> Deferred:
     topic = checked_topic(broker, request)
     queue_id = checked_queue_id(request, topic)
 
-    async def push_and_store() -> Reply | Owed | bytes:
+    async def push_and_store() -> Reply | ReplyDeferred | bytes:
         problem = await _push(broker, request)
         code = ResponseCode.SUCCESS if problem is None else ResponseCode.SYSTEM_ERROR
         header = SendMessageReplyHeader(
@@ -63,7 +63,7 @@ def send_reply(broker: Broker, request: Request[SendMessageHeader]) -> Parked:
         reply = Reply(code, header, remark=problem)
         return broker.safety.reply_when_safe(request, end, reply, Late.IGNORE)
 
-    return answer_later(broker, request, push_and_store)
+    return defer(broker, request, push_and_store)
 
 
 async def _push(broker: Broker, request: Request[SendMessageHeader]) -> str | None:

@@ -12,11 +12,11 @@ from typing import Final
 from roquet.access.needs import reading
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownGroup, UnknownTopic
-from roquet.broker.handlers.deferred import answer_later, saved
+from roquet.broker.handlers.deferred import defer, saved
 from roquet.broker.handlers.refusals import check_is_master, invalid
 from roquet.broker.notices import tell
 from roquet.net.errors import Refused
-from roquet.net.router import Answer, Parked, Reply, Request, on
+from roquet.net.router import Answer, Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import MessageQueue, QueueTable, write_body
 from roquet.protocol.bodies.offsets import (
     ResetOffset,
@@ -46,7 +46,9 @@ def reset_offsets(broker: Broker, request: Request[ResetOffsetHeader]) -> Answer
     return _reset_at_clients(broker, request, topic)
 
 
-def _reset_here(broker: Broker, request: Request[ResetOffsetHeader], topic: TopicConfig) -> Parked:
+def _reset_here(
+    broker: Broker, request: Request[ResetOffsetHeader], topic: TopicConfig
+) -> Deferred:
     header = request.header
     if header.group not in broker.groups:
         raise UnknownGroup(header.group)
@@ -59,7 +61,7 @@ def _reset_here(broker: Broker, request: Request[ResetOffsetHeader], topic: Topi
         broker.arrivals.announce(header.topic, queue_id)
     log.info("%s moved group %s in %s", request.connection.peer, header.group, header.topic)
     reply = Reply(body=write_body(_table(broker, header.topic, targets)))
-    return answer_later(broker, request, lambda: saved(reply, broker.offset_saver))
+    return defer(broker, request, lambda: saved(reply, broker.offset_saver))
 
 
 def _reset_at_clients(

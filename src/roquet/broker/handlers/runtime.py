@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.errors import ConfigError
-from roquet.broker.handlers.deferred import answer_later, saved
+from roquet.broker.handlers.deferred import defer, saved
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.settings.apache_keys import (
     change_config,
@@ -16,7 +16,7 @@ from roquet.broker.settings.apache_keys import (
     without_effect,
 )
 from roquet.net.errors import Refused
-from roquet.net.router import Parked, Reply, Request, on
+from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import VERSION_OURS, RequestCode, ResponseCode
@@ -72,7 +72,7 @@ def get_config(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply(header=BrokerConfigReplyHeader(version=version), body=body)
 
 
-def update_config(broker: Broker, request: Request[NoFields]) -> Parked:
+def update_config(broker: Broker, request: Request[NoFields]) -> Deferred:
     """What is changed counts at once, and after a restart as `settings.changes` says."""
     settings = read_properties_text(request.body)
     old = broker.config
@@ -104,7 +104,7 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Parked:
     )
     ignored = without_effect(settings)
     reply = Reply(remark=f"without effect here: {', '.join(ignored)}" if ignored else None)
-    return answer_later(broker, request, lambda: saved(reply, broker.settings_saver))
+    return defer(broker, request, lambda: saved(reply, broker.settings_saver))
 
 
 def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
@@ -150,12 +150,12 @@ def _store_entries(broker: Broker) -> dict[str, str]:
 
 
 def _peer_entries(broker: Broker) -> dict[str, str]:
-    crowd = broker.crowd
+    connection_budget = broker.connection_budget
     return {
-        "connectionCount": str(crowd.count),
-        "connectionHeldBytes": str(crowd.held_size),
-        "connectionsCutOff": str(crowd.cut_off_count),
-        "connectionsRefused": str(crowd.refused_count),
+        "connectionCount": str(connection_budget.count),
+        "connectionHeldBytes": str(connection_budget.held_size),
+        "connectionsCutOff": str(connection_budget.cut_off_count),
+        "connectionsRefused": str(connection_budget.refused_count),
         "requestsDenied": "0" if broker.guard is None else str(broker.guard.denied_count),
     }
 

@@ -12,7 +12,7 @@ from roquet.broker.handlers.pages import page
 from roquet.broker.handlers.refusals import check_is_master, invalid
 from roquet.broker.tables.attributes import read_attribute_changes
 from roquet.net.errors import Refused
-from roquet.net.router import Parked, Reply, Request, on
+from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicList
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -30,7 +30,7 @@ from roquet.state_file import StateNotSaved
 log = logging.getLogger(__name__)
 
 
-def update_topic(broker: Broker, request: Request[CreateTopicHeader]) -> Parked:
+def update_topic(broker: Broker, request: Request[CreateTopicHeader]) -> Deferred:
     header = request.header
     topic = TopicConfig(
         topic_name=header.topic,
@@ -45,12 +45,12 @@ def update_topic(broker: Broker, request: Request[CreateTopicHeader]) -> Parked:
     return _update_topics(broker, request, [topic])
 
 
-def update_topics(broker: Broker, request: Request[AddressedHeader]) -> Parked:
+def update_topics(broker: Broker, request: Request[AddressedHeader]) -> Deferred:
     body = read_body(TopicConfigList, request.body)
     return _update_topics(broker, request, body.topic_config_list)
 
 
-def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Parked:
+def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Deferred:
     """The messages stay in the log until they expire, but nobody finds them any more."""
     topic = request.header.topic
     _check_may_change(broker, request, topic)
@@ -104,7 +104,9 @@ def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply()
 
 
-def _update_topics(broker: Broker, request: Request[Any], topics: Sequence[TopicConfig]) -> Parked:
+def _update_topics(
+    broker: Broker, request: Request[Any], topics: Sequence[TopicConfig]
+) -> Deferred:
     broker.safety.check_room(request)
     for topic in topics:
         _check_may_change(broker, request, topic.topic_name)

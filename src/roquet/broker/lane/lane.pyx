@@ -50,7 +50,7 @@ cdef class PlainLane:
     def take(
         self, connection, WholeFrames frames not None, list replies not None, Py_ssize_t size_max
     ):
-        """See `Lane` of `net/lane.py`."""
+        """See `FastPath` of `net/connection.py`."""
         cdef PlainHeader header
         cdef Span body
         cdef Py_ssize_t size = 0
@@ -93,7 +93,7 @@ cdef class PlainLane:
             return 0
         # One time for all of a wake-up, which takes less than the millisecond that it is told in.
         self._sends.begin(connection.peer_host, self._clock.now_ms())
-        return max(0, connection.room_to_park) if self._is_sync else 1
+        return max(0, connection.room_to_defer) if self._is_sync else 1
 
     cdef Py_ssize_t _hand_over(self, connection, list replies) except -1:
         """Replies to sends go out now, or when what they speak of is safe; the size of the first."""

@@ -10,7 +10,7 @@ import msgspec
 from roquet.broker.broker import Broker
 from roquet.broker.messages.arrivals import QueueName, Sleeper
 from roquet.broker.replication.decisions import MASTER_ID, suggested_broker
-from roquet.net.router import Answer, Parked, Reply, Request
+from roquet.net.router import Answer, Deferred, Reply, Request
 from roquet.protocol.codes import PullFlag, ResponseCode
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.messages import (
@@ -91,7 +91,7 @@ def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
     return code
 
 
-def _wait(broker: Broker, request: Request[PullMessageHeader], limits: QueueReadLimits) -> Parked:
+def _wait(broker: Broker, request: Request[PullMessageHeader], limits: QueueReadLimits) -> Deferred:
     """Parks the pull until something comes that it wants, or its time is over."""
     pull = request.header
     config = broker.config
@@ -111,17 +111,17 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: QueueRead
         return _reply(broker, request, finding)
 
     def look() -> bool:
-        parked.answer_by(answer_if_wanted)
-        return not parked.is_waiting
+        deferred.answer_by(answer_if_wanted)
+        return not deferred.is_waiting
 
     def give_up() -> None:
-        parked.answer_by(lambda: _reply(broker, request, _look(broker, pull, limits)))
+        deferred.answer_by(lambda: _reply(broker, request, _look(broker, pull, limits)))
 
     sleeper = Sleeper(QueueName(pull.topic, pull.queue_id), look, give_up)
-    parked = Parked(request, lambda _: broker.arrivals.forget(sleeper))
+    deferred = Deferred(request, lambda _: broker.arrivals.forget(sleeper))
     time_ms = pull.suspend_timeout_millis if config.long_polling else config.short_polling_ms
     broker.arrivals.wait(sleeper, time_ms / 1000)
-    return parked
+    return deferred
 
 
 def _reply(broker: Broker, request: Request[PullMessageHeader], finding: _Finding) -> Reply | bytes:

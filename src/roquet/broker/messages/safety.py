@@ -47,7 +47,7 @@ import msgspec
 from roquet.broker.replication.replica_progress import EVERYTHING, ReplicaProgress, do_nothing
 from roquet.clock import Clock
 from roquet.net.connection import Connection
-from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
+from roquet.net.router import DEFERRED, Reply, ReplyDeferred, Request, encode_answer
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.frame_decoder import FrameDecoder
@@ -94,7 +94,7 @@ class _WaitingReplies(msgspec.Struct, gc=False):
     count: int
 
     def release(self) -> None:
-        self.connection.pay(self.frames, self.count)
+        self.connection.send_deferred(self.frames, self.count)
 
     def be_late(self, why: ResponseCode) -> None:
         if self.late in (Late.IGNORE, Late.WAIT_ON):
@@ -109,7 +109,7 @@ class _WaitingReplies(msgspec.Struct, gc=False):
     def _pay_each(self, changed: Callable[[Command], Command]) -> None:
         replies = map(decode_command, FrameDecoder().cut(self.frames))
         frames = b"".join([encode_command(changed(reply)) for reply in replies])
-        self.connection.pay(frames, self.count)
+        self.connection.send_deferred(frames, self.count)
 
 
 class _WaitingCall(msgspec.Struct):
@@ -180,11 +180,11 @@ class Safety:
         What is stored must not be refused, so this is asked before anything is.
         """
         if self.is_awaited:
-            request.connection.check_room_to_park()
+            request.connection.check_room_to_defer()
 
     def reply_when_safe(
         self, request: Request[Any], end: int, reply: Reply | bytes, late: Late
-    ) -> Reply | Owed | bytes:
+    ) -> Reply | ReplyDeferred | bytes:
         """`reply` when all records before `end` are safe; for a handler to return."""
         if not self.is_awaited or end <= self._safe_end:
             return reply
@@ -192,9 +192,9 @@ class Safety:
             return _failed(late)
         frame = encode_answer(request.command, reply)
         if frame is None:
-            return OWED  # To nobody: the request was one-way.
+            return DEFERRED  # To nobody: the request was one-way.
         self._hold(end, late, request.connection, frame, 1)
-        return OWED
+        return DEFERRED
 
     def send_when_safe(self, connection: Connection, end: int, frames: bytes, count: int) -> None:
         """The same for the replies to this many sends, of which the last ends there in the log.
@@ -207,7 +207,7 @@ class Safety:
         self, end: int, late: Late, connection: Connection, frames: bytes, count: int
     ) -> None:
         # Stored they are, whether or not their sender is still there to hear of it.
-        connection.owe(count)
+        connection.defer(count)
         since_s = self._clock.monotonic_s()
         self._stand_in_line(_WaitingReplies(end, since_s, late, connection, frames, count))
 

@@ -6,8 +6,8 @@ from typing import Final, final
 from roquet import __version__
 from roquet.broker.broker import Broker
 from roquet.broker.metrics import copies, readers, storage, traffic, transactions
-from roquet.observing import peers, servers
-from roquet.observing.exposition import Exposition, Labels, Metric, MetricKind
+from roquet.monitoring import server_metrics
+from roquet.monitoring.exposition import Exposition, Labels, Metric, MetricKind
 
 PERMISSION: Final = Metric(
     "rocketmq_broker_permission",
@@ -15,20 +15,20 @@ PERMISSION: Final = Metric(
     "What clients may do: 4 is read, 2 is write, 6 is both.",
 )
 METRICS: Final = (
-    *servers.METRICS,
+    *server_metrics.SERVER_METRICS,
     PERMISSION,
     *traffic.METRICS,
     *transactions.METRICS,
     *readers.METRICS,
     *storage.METRICS,
-    *peers.METRICS,
+    *server_metrics.CONNECTION_METRICS,
     *copies.METRICS,
 )
 
 
 @final
 class ObservedBroker:
-    """An `Observed`. `serving` gives the current broker, or None while it begins again."""
+    """A `MonitoredServer`. `serving` gives the current broker, or None while it begins again."""
 
     def __init__(self, name: str, serving: Callable[[], Broker | None]) -> None:
         self._name = name
@@ -39,11 +39,11 @@ class ObservedBroker:
         if broker is None:
             return
         own = _labels(broker)
-        into.add(servers.INFO, own | {"version": __version__}, 1)
-        into.add(servers.READY, own, int(not self.obstacles()))
+        into.add(server_metrics.INFO, own | {"version": __version__}, 1)
+        into.add(server_metrics.READY, own, int(not self.obstacles()))
         into.add(PERMISSION, own, broker.config.permission)
         denied_count = 0 if broker.guard is None else broker.guard.denied_count
-        peers.measure_peers(broker.crowd, denied_count, own, into)
+        server_metrics.measure_connections(broker.connection_budget, denied_count, own, into)
         yield from storage.measure_storage(broker, own, into)
         yield from copies.measure_copies(broker, own, into)
         yield from traffic.measure_traffic(broker, own, into)
@@ -69,4 +69,4 @@ def _labels(broker: Broker) -> Labels:
     config = broker.config
     # A slave has the name of its master.
     number = f"-{config.broker_id}" if config.is_slave else ""
-    return servers.own_labels(config.cluster_name, "broker", f"{config.broker_name}{number}")
+    return server_metrics.own_labels(config.cluster_name, "broker", f"{config.broker_name}{number}")

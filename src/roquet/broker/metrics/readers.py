@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from roquet.broker.broker import Broker
 from roquet.broker.metrics.traffic import reader_labels
 from roquet.broker.tables.clients import Client
-from roquet.observing.exposition import Exposition, Labels, Metric, MetricKind
+from roquet.monitoring.exposition import Exposition, Labels, Metric, MetricKind
 
 _GROUP: Final = ("topic", "consumer_group", "is_retry", "is_system")
 _CLIENT: Final = ("language", "version")

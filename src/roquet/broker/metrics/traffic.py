@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.observing.exposition import Exposition, Labels, Metric, MetricKind
+from roquet.monitoring.exposition import Exposition, Labels, Metric, MetricKind
 from roquet.protocol import names
 
 _IN: Final = ("topic", "message_type", "is_system")

@@ -37,7 +37,7 @@ from roquet.broker.replication.errors import (
     Rejected,
 )
 from roquet.broker.replication.in_sync import AckRule
-from roquet.net.wire import Wire
+from roquet.net.byte_stream import ByteStream
 
 MAGIC: Final = b"\xffROQUET\x01"
 NONCE_SIZE: Final = 16
@@ -146,7 +146,7 @@ def _hmac() -> ModuleType:
 
 
 async def greet_master(
-    wire: Wire,
+    stream: ByteStream,
     secret: bytes,
     *,
     cluster: str,
@@ -159,11 +159,11 @@ async def greet_master(
     seal.slave_nonce = new_nonce()
     hello = Hello(cluster, broker_name, replica_id, seal.slave_nonce)
     async with asyncio.timeout(TIMEOUT_S):
-        await wire.send_all(MAGIC + seal.sealed(hello))
-        seal.master_nonce = (await _received(wire, seal, Greeting)).nonce
+        await stream.send_all(MAGIC + seal.sealed(hello))
+        seal.master_nonce = (await _received(stream, seal, Greeting)).nonce
         own = registration()
-        await wire.send_all(seal.sealed(own))
-        answer = await _received(wire, seal, Admission, Rejection)
+        await stream.send_all(seal.sealed(own))
+        answer = await _received(stream, seal, Admission, Rejection)
     if isinstance(answer, Rejection):
         raise Rejected(answer.reason)
     assert isinstance(answer, Admission), "it is of one of the two kinds"
@@ -183,7 +183,7 @@ class Greeted(msgspec.Struct, frozen=True):
 
 
 async def greet_slave(
-    wire: Wire,
+    stream: ByteStream,
     secret: bytes,
     *,
     cluster: str,
@@ -196,12 +196,12 @@ async def greet_slave(
     """
     seal = Seal(secret)
     async with asyncio.timeout(TIMEOUT_S):
-        hello = await _received(wire, seal, Hello)
+        hello = await _received(stream, seal, Hello)
         seal.slave_nonce = hello.nonce
         nonce = new_nonce()
-        await wire.send_all(seal.sealed(Greeting(nonce)))
+        await stream.send_all(seal.sealed(Greeting(nonce)))
         seal.master_nonce = nonce
-        registration = await _received(wire, seal, Registration)
+        registration = await _received(stream, seal, Registration)
         try:
             if (hello.cluster, hello.broker_name) != (cluster, broker_name):
                 raise Rejected(
@@ -210,25 +210,25 @@ async def greet_slave(
                 )
             admission = admit(hello, registration)
         except LinkError as error:
-            await wire.send_all(seal.sealed(Rejection(str(error))))
+            await stream.send_all(seal.sealed(Rejection(str(error))))
             raise
-        await wire.send_all(seal.sealed(admission))
+        await stream.send_all(seal.sealed(admission))
     return Greeted(hello, registration, admission)
 
 
-async def received_exactly(wire: Wire, size: int) -> bytes:
+async def received_exactly(stream: ByteStream, size: int) -> bytes:
     """Raises LinkClosed, TlsRefused and OSError."""
     found = bytearray(size)
     rest = memoryview(found)
     while rest:
-        received = await wire.receive_into(rest)
+        received = await stream.receive_into(rest)
         if not received:
             raise LinkClosed("it has closed the link; its log says why")
         rest = rest[received:]
     return bytes(found)
 
 
-async def _received(wire: Wire, seal: Seal, *kinds: type[M]) -> M:
-    size = body_size(await received_exactly(wire, SIZE_SIZE))
-    rest = await received_exactly(wire, size + PROOF_SIZE)
+async def _received(stream: ByteStream, seal: Seal, *kinds: type[M]) -> M:
+    size = body_size(await received_exactly(stream, SIZE_SIZE))
+    rest = await received_exactly(stream, size + PROOF_SIZE)
     return seal.opened(rest[:size], rest[size:], *kinds)

@@ -34,13 +34,13 @@ from roquet.broker.replication.run_until_first_fails import run_until_first_fail
 from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
-from roquet.net.complaints import Complaints
+from roquet.net.byte_stream import ByteStream, PlainStream, accept_stream
 from roquet.net.errors import AddressTaken, TlsNotUsable, TlsRefused
 from roquet.net.service import OnFailure, Services
 from roquet.net.tls.contexts import ServerTls
-from roquet.net.wire import PlainWire, Wire, accepted_wire
 from roquet.protocol.host import Address
 from roquet.store.message_store import MessageStore
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class SlaveLinks:
         """Without `secret`, slaves are those of Apache's protocol; without `tls`, plain ones."""
         # Whether a slave may come from an address; assembly says it, where there is a guard.
         self.may_follow: Callable[[str], bool] = lambda _ip: True
-        self._complaints = Complaints()
+        self._log = ThrottledLog(log, clock.monotonic_s)
         self._config = config
         self._clock = clock
         self._store = store
@@ -150,10 +150,7 @@ class SlaveLinks:
             link.close()
 
     def _refuse(self, kind: str, address: str, reason: str) -> None:
-        """Not every second: whoever is refused comes again."""
-        now_s = self._clock.monotonic_s()
-        self._complaints.say(kind, f"refusing slave {address}: {reason}", now_s)
-        self._complaints.sum_up(now_s)
+        self._log.warning(kind, f"refusing slave {address}: {reason}")
 
 
 _REPORTS_SIZE: Final = 4096
@@ -184,7 +181,7 @@ class SlaveLink:
         self._tls = tls
         self._socket = sock
         # As long as it has said nothing.
-        self._wire: Wire = PlainWire(sock)
+        self._stream: ByteStream = PlainStream(sock)
         self.address = address
         self._clock = clock
         self._store = store
@@ -200,7 +197,7 @@ class SlaveLink:
         self._is_wanted.set()
 
     def close(self) -> None:
-        self._wire.close()
+        self._stream.close()
 
     async def serve(self) -> None:
         """Raises LinkError, TlsRefused, TlsNotUsable and OSError, such as TimeoutError.
@@ -208,8 +205,8 @@ class SlaveLink:
         Never returns.
         """
         async with asyncio.timeout(self._silence_s_max):
-            self._wire, heard = await accepted_wire(self._socket, self._tls)
-            first = heard + await received_exactly(self._wire, len(MAGIC) - len(heard))
+            self._stream, heard = await accept_stream(self._socket, self._tls)
+            first = heard + await received_exactly(self._stream, len(MAGIC) - len(heard))
         if first == MAGIC:
             slave, outgoing = await self._greeted()
         else:
@@ -252,7 +249,7 @@ class SlaveLink:
             )
 
         greeted = await greet_slave(
-            self._wire,
+            self._stream,
             secret.key,
             cluster=config.cluster_name,
             broker_name=config.broker_name,
@@ -288,7 +285,7 @@ class SlaveLink:
 
         Raises LinkClosed, TlsRefused and OSError.
         """
-        size = await self._wire.receive_into(buffer)
+        size = await self._stream.receive_into(buffer)
         if not size:
             raise LinkClosed("it has closed the link")
         self._heard_at_s = self._clock.monotonic_s()
@@ -322,7 +319,7 @@ class SlaveLink:
 
     async def _send_some(self, outgoing: OutgoingFrames, buffers: list[bytes | memoryview]) -> None:
         try:
-            size = self._wire.send_some(buffers)
+            size = self._stream.send_some(buffers)
         finally:
             for buffer in buffers:
                 if isinstance(buffer, memoryview):
@@ -330,9 +327,9 @@ class SlaveLink:
         outgoing.sent(size)
         if size:
             self._sent_at_s = self._clock.monotonic_s()
-        if self._wire.is_full:
+        if self._stream.is_full:
             async with asyncio.timeout(self._silence_s_max):
-                await self._wire.until_writable()
+                await self._stream.until_writable()
         else:
             await asyncio.sleep(0)  # Others have their turn.
 

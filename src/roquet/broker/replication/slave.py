@@ -26,10 +26,10 @@ from roquet.broker.replication.run_until_first_fails import run_until_first_fail
 from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
+from roquet.net.byte_stream import ByteStream, connect_stream
 from roquet.net.errors import NetError, TlsRefused
 from roquet.net.limits import DEFAULT_LIMITS
 from roquet.net.peers import CONNECT_TIMEOUT_S, split_address
-from roquet.net.wire import Wire, calling_wire
 from roquet.state_file import StateFileError
 from roquet.store.errors import StoreError
 from roquet.store.log_copy import Grown, LogCopy
@@ -154,9 +154,9 @@ class MasterLink:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await asyncio.get_running_loop().sock_connect(sock, (host, port))
-            wire = await self._wire(sock, host)
+            stream = await self._stream(sock, host)
             if self._secret is not None:
-                await self._greet(wire, self._secret)
+                await self._greet(stream, self._secret)
             self.on_linked()
             log.info("following master %s from %d on", address, self._copy.begin())
             self._frames = FrameReader(self.epoch)
@@ -164,23 +164,23 @@ class MasterLink:
             self.master = address
             self.problem = None
             try:
-                await run_until_first_fails(self._report(wire), self._receive(wire))
+                await run_until_first_fails(self._report(stream), self._receive(stream))
             finally:
                 self.master = None
 
-    async def _wire(self, sock: socket.socket, host: str) -> Wire:
+    async def _stream(self, sock: socket.socket, host: str) -> ByteStream:
         """Raises TlsRefused and OSError."""
         limit_s = DEFAULT_LIMITS.handshake_timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                return await calling_wire(sock, host, self._tls())
+                return await connect_stream(sock, host, self._tls())
         except TimeoutError:
             raise TlsRefused(
                 f"it did not complete a TLS handshake within {limit_s:g} s; Apache's masters speak"
                 " no TLS with slaves"
             ) from None
 
-    async def _greet(self, wire: Wire, secret: SharedSecret) -> None:
+    async def _greet(self, stream: ByteStream, secret: SharedSecret) -> None:
         """Raises LinkError, TlsRefused, StateNotSaved and OSError."""
         epochs, config, store = secret.epochs, self._config, self._store
 
@@ -195,7 +195,7 @@ class MasterLink:
             )
 
         admission = await greet_master(
-            wire,
+            stream,
             secret.key,
             cluster=config.cluster_name,
             broker_name=config.broker_name,
@@ -230,11 +230,11 @@ class MasterLink:
             of_master.policy.value,
         )
 
-    async def _receive(self, wire: Wire) -> None:
+    async def _receive(self, stream: ByteStream) -> None:
         frames = self._frames
         buffer = memoryview(bytearray(_BUFFER_SIZE))
         while True:
-            size = await wire.receive_into(buffer)
+            size = await stream.receive_into(buffer)
             if not size:
                 raise LinkClosed("it has closed the link; its log says why")
             if self._is_held:
@@ -255,13 +255,13 @@ class MasterLink:
             self._said = ""
             self._has_news.set()
 
-    async def _report(self, wire: Wire) -> None:
+    async def _report(self, stream: ByteStream) -> None:
         """Says how far the log has come whenever it has, and as a sign of life."""
         loop = asyncio.get_running_loop()
         while True:
             self._has_news.clear()
             # With sync flush, what is confirmed survives a power cut here, too.
-            await wire.send_all(self._report_now())
+            await stream.send_all(self._report_now())
             timer = loop.call_later(self._report_s, self._has_news.set)
             try:
                 await self._has_news.wait()

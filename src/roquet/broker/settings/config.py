@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from roquet.access.own_account import OwnAccount
 from roquet.broker.ports import HA_PORT_DISTANCE
 from roquet.broker.replication.in_sync import AckPolicy, AckRule
-from roquet.net.crowd import DEFAULT_CROWD_BOUNDS, CrowdBounds
-from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
+from roquet.net.limits import DEFAULT_LIMITS, DEFAULT_SERVER_LIMITS, ConnectionLimits, ServerLimits
 from roquet.net.tls.settings import TlsFiles, TlsSettings
 from roquet.protocol.codes import Permission
 from roquet.protocol.host import Address
@@ -53,13 +52,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     listen_port: int = 10911  # listenPort
     idle_timeout_s: int = 120  # serverChannelMaxIdleTimeSeconds
     # How much all peers together may take; not keys of Apache's.
-    connection_count_max: int = DEFAULT_CROWD_BOUNDS.connection_count_max  # maxConnections
+    connection_count_max: int = DEFAULT_SERVER_LIMITS.connection_count_max  # maxConnections
     # maxConnectionsPerAddress
-    connection_count_max_per_address: int = DEFAULT_CROWD_BOUNDS.connection_count_max_per_address
-    accept_rate_max: int = DEFAULT_CROWD_BOUNDS.accept_rate_max  # maxAcceptsPerSecond
-    held_size_max: int = DEFAULT_CROWD_BOUNDS.held_size_max  # maxHeldBytes
-    parked_count_max: int = DEFAULT_LIMITS.parked_count_max  # maxRequestsPerConnection
-    all_parked_count_max: int = DEFAULT_CROWD_BOUNDS.parked_count_max  # maxWaitingRequests
+    connection_count_max_per_address: int = DEFAULT_SERVER_LIMITS.connection_count_max_per_address
+    accept_rate_max: int = DEFAULT_SERVER_LIMITS.accept_rate_max  # maxAcceptsPerSecond
+    held_size_max: int = DEFAULT_SERVER_LIMITS.held_size_max  # maxHeldBytes
+    deferred_count_max: int = DEFAULT_LIMITS.deferred_count_max  # maxRequestsPerConnection
+    all_deferred_count_max: int = DEFAULT_SERVER_LIMITS.deferred_count_max  # maxWaitingRequests
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
     # How others watch it; not keys of Apache's.
     http_place: Address | None = None  # httpListen
@@ -173,19 +172,19 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.send_wait_ms_max / 1000 if self.refuse_late_sends else 0.0
 
     @property
-    def bounds(self) -> CrowdBounds:
-        return CrowdBounds(
+    def server_limits(self) -> ServerLimits:
+        return ServerLimits(
             connection_count_max=self.connection_count_max,
             connection_count_max_per_address=self.connection_count_max_per_address,
             accept_rate_max=self.accept_rate_max,
             held_size_max=self.held_size_max,
-            parked_count_max=self.all_parked_count_max,
+            deferred_count_max=self.all_deferred_count_max,
         )
 
     @property
     def limits(self) -> ConnectionLimits:
         return ConnectionLimits(
-            idle_timeout_s=self.idle_timeout_s, parked_count_max=self.parked_count_max
+            idle_timeout_s=self.idle_timeout_s, deferred_count_max=self.deferred_count_max
         )
 
     @property

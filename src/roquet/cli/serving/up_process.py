@@ -145,10 +145,10 @@ async def _pages(
         yield ""
         return
     # Only who wants to watch pays for loading it.
+    from roquet.monitoring.pages import MonitoredServer, serve_pages  # noqa: PLC0415
     from roquet.namesrv.metrics import ObservedNameServer  # noqa: PLC0415
-    from roquet.observing.pages import Observed, serve_pages  # noqa: PLC0415
 
-    servers: list[Observed] = [ObservedNameServer(names), *map(observed, brokers)]
+    servers: list[MonitoredServer] = [ObservedNameServer(names), *map(observed, brokers)]
     async with serve_pages(plan.http_place, servers, clock) as port:
         yield f" http={plan.http_place._replace(port=port)}"
 

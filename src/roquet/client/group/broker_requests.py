@@ -8,7 +8,7 @@ from roquet.client.group.membership import Membership
 from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.net.errors import Refused
-from roquet.net.router import Parked, Reply, Request, RequestRoute, on
+from roquet.net.router import Deferred, Reply, Request, RequestRoute, on
 from roquet.protocol.bodies.body import QueueTable, read_body, write_body
 from roquet.protocol.bodies.clients import (
     ConsumerRunningInfo,
@@ -79,23 +79,23 @@ def tell_running_info(member: Asked, request: Request[RunningInfoHeader]) -> Rep
     return Reply(body=write_body(info))
 
 
-def consume_directly(member: Asked, request: Request[ConsumeDirectlyHeader]) -> Parked:
+def consume_directly(member: Asked, request: Request[ConsumeDirectlyHeader]) -> Deferred:
     header = request.header
     _check_group(member, header.consumer_group)
     namespace = member.membership.config.namespace
     message = received_of(request.body, header.broker_name or "", namespace)
-    parked = Parked(request)
+    deferred = Deferred(request)
 
     async def consume() -> None:
         try:
             result = await member.consume_directly(message)
         except BadArgument as refusal:
-            parked.answer(Reply(ResponseCode.SYSTEM_ERROR, remark=str(refusal)))
+            deferred.answer(Reply(ResponseCode.SYSTEM_ERROR, remark=str(refusal)))
         else:
-            parked.answer(Reply(body=write_body(result)))
+            deferred.answer(Reply(body=write_body(result)))
 
     member.membership.instance.services.once("consume directly", consume)
-    return parked
+    return deferred
 
 
 def _check_group(member: Asked, group: str) -> None:

@@ -1,7 +1,7 @@
 """Encryption between a connection and its socket.
 
-To the connection it is a transport, to the socket a protocol. The event loops have one of their
-own, but it wants to read the first bytes itself, and holds a quarter of a megabyte for each peer.
+To the connection it is a transport, to the socket a protocol. The event loops have their own, but
+it has to read the first bytes itself, and holds a quarter of a megabyte for each peer.
 """
 
 import asyncio
@@ -9,31 +9,31 @@ import contextlib
 import ssl
 from typing import Any, Final, cast, final
 
-# Its records are no longer.
+# TLS records are at most this long.
 _RECORD_SIZE_MAX: Final = 16 * 1024
 
 
 @final
 class TlsSession:
-    """The arithmetic of one encrypted stream: bytes in, bytes out, no socket.
+    """One encrypted stream without a socket: bytes in, bytes out.
 
-    With `called_host` we have called it, otherwise it has called us.
+    With `server_host` it is the client side, otherwise the server side.
     """
 
     __slots__ = ("_incoming", "_outgoing", "_tls")
 
-    def __init__(self, context: ssl.SSLContext, called_host: str | None = None) -> None:
+    def __init__(self, context: ssl.SSLContext, server_host: str | None = None) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(
             self._incoming,
             self._outgoing,
-            server_side=called_host is None,
-            server_hostname=called_host,
+            server_side=server_host is None,
+            server_hostname=server_host,
         )
 
-    def shake_hands(self, data: bytes | memoryview) -> bool:
-        """Whether both sides agree now. Raises SSLError."""
+    def handshake(self, data: bytes | memoryview) -> bool:
+        """Whether the handshake is complete now. Raises SSLError."""
         self._incoming.write(data)
         try:
             self._tls.do_handshake()
@@ -42,7 +42,7 @@ class TlsSession:
         return True
 
     def decrypted(self, data: bytes) -> tuple[bytes, bool]:
-        """What the peer said, and whether it was its last word. Raises SSLError."""
+        """What the peer sent, and whether it has closed the stream. Raises SSLError."""
         self._incoming.write(data)
         pieces = []
         try:
@@ -53,15 +53,15 @@ class TlsSession:
         return b"".join(pieces), True
 
     def take(self, data: memoryview) -> None:
-        """Of the peer, for `decrypt_into`."""
+        """Takes bytes of the peer for `decrypt_into`."""
         self._incoming.write(data)
 
     def decrypt_into(self, buffer: memoryview) -> int | None:
-        """How much of it the peer said; 0 at its end, None if more has to come. Raises SSLError."""
+        """How many bytes were decrypted; 0 at the end, None if more are needed. Raises SSLError."""
         size = 0
         try:
             while size < len(buffer):
-                # The stubs know only of its other form, which returns bytes.
+                # The type stubs have only the other form, which returns bytes.
                 read = cast("int", self._tls.read(len(buffer) - size, buffer[size:]))
                 if not read:
                     return size
@@ -75,19 +75,19 @@ class TlsSession:
         while rest:
             rest = rest[self._tls.write(rest) :]
 
-    def say_goodbye(self) -> None:
+    def close_notify(self) -> None:
         # The peer has not answered yet, and need not.
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()
 
     def to_send(self) -> bytes:
-        """What is for the peer, once."""
+        """The bytes to send to the peer, once."""
         return self._outgoing.read()
 
 
 @final
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
-    """`connection` hears what `session` decrypts from `socket`, and writes what it encrypts."""
+    """Passes what `session` decrypts from `socket` to `connection`, and encrypts its writes."""
 
     __slots__ = ("_connection", "_error", "_session", "_socket")
 
@@ -99,7 +99,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._connection = connection
         self._error: ssl.SSLError | None = None
 
-    # What the connection asks for.
+    # Called by the connection.
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         if not self._socket.is_closing():
@@ -108,7 +108,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def close(self) -> None:
         if not self._socket.is_closing():
-            self._session.say_goodbye()
+            self._session.close_notify()
             self._send()
             self._socket.close()
 
@@ -133,13 +133,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._socket.get_extra_info(name, default)
 
-    # What the socket reports.
+    # Called by the socket.
 
     def data_received(self, data: bytes) -> None:
         try:
             text, is_last = self._session.decrypted(data)
         except ssl.SSLError as error:
-            # Somebody has meddled with the stream: what came just before it is not heard, either.
+            # The stream was tampered with: bytes decrypted just before it are dropped, too.
             self._error = error
             self._send()
             self._socket.close()

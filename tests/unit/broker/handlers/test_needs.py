@@ -214,7 +214,7 @@ async def test_a_plain_send_and_a_plain_pull_are_checked_like_all_others(tmp_pat
     async with guarded(tmp_path) as bed:
         bed.broker.topics.update(TopicConfig(topic_name=TOPIC))
         client = bed.connect()
-        assert client.connection._lane is None
+        assert client.connection._fast_path is None
         header = header_of(SendMessageHeader)
         refused = await client.ask(Code.SEND_MESSAGE, header, b"x", signer=SUBSCRIBER)
         assert "No default permission for topic:orders" in (refused.remark or "")

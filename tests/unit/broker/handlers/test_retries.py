@@ -204,7 +204,7 @@ async def test_a_send_back_for_which_there_is_no_room_to_wait_is_not_stored(
         offset = bed.put().physical_offset
         await eventually(lambda: bed.broker.store.synced_end == bed.broker.store.log_end)
         end = bed.broker.store.log_end
-        reply = await send_back(bed.connect(ConnectionLimits(parked_count_max=0)), offset)
+        reply = await send_back(bed.connect(ConnectionLimits(deferred_count_max=0)), offset)
         assert reply.code == ResponseCode.SYSTEM_BUSY
         assert bed.broker.store.log_end == end
 

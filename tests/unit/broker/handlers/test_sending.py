@@ -339,7 +339,7 @@ async def test_who_may_not_wait_for_the_disk_is_refused_before_anything_is_store
 ) -> None:
     config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=config) as bed:
-        client = bed.connect(ConnectionLimits(parked_count_max=0))
+        client = bed.connect(ConnectionLimits(deferred_count_max=0))
         reply = await send(client, header("Fresh"))
         assert reply.code == ResponseCode.SYSTEM_BUSY
         assert bed.broker.store.log_end == 0

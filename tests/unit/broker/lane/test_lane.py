@@ -239,7 +239,7 @@ async def test_a_pull_that_finds_nothing_waits(bed: BrokerBed) -> None:
 
 
 async def test_too_many_pulls_that_wait_are_refused(bed: BrokerBed) -> None:
-    client = bed.connect(ConnectionLimits(parked_count_max=1))
+    client = bed.connect(ConnectionLimits(deferred_count_max=1))
     bed.broker.groups.find_or_create("plain-consumers", may_create=True)
     for opaque in (5, 6):
         pull = plain_pull("TopicA", 0, 1, wait_ms=15_000, opaque=opaque)
@@ -296,10 +296,10 @@ async def test_with_sync_flush_replies_wait_for_the_disk(sync_bed: BrokerBed) ->
     client = sync_bed.connect()
     client.connection.data_received(sends(1, 2, 3))
     assert ways(sync_bed) == (3, 0, 0, 0)
-    assert client.connection.parked_count == 3
+    assert client.connection.deferred_count == 3
     sync_disk(sync_bed)
     assert [(await client.replied()).opaque for _ in range(3)] == [1, 2, 3]
-    assert client.connection.parked_count == 0
+    assert client.connection.deferred_count == 0
 
 
 async def test_what_is_not_safe_yet_is_not_pulled(sync_bed: BrokerBed) -> None:
@@ -313,7 +313,7 @@ async def test_what_is_not_safe_yet_is_not_pulled(sync_bed: BrokerBed) -> None:
 
 
 async def test_every_send_of_a_wake_up_counts_against_the_limit(sync_bed: BrokerBed) -> None:
-    client = sync_bed.connect(ConnectionLimits(parked_count_max=3))
+    client = sync_bed.connect(ConnectionLimits(deferred_count_max=3))
     client.connection.data_received(sends(1, 2, 3, 4))
     refused = await client.replied()
     assert (refused.code, refused.opaque) == (ResponseCode.SYSTEM_BUSY, 4)
@@ -335,7 +335,7 @@ async def test_a_disk_that_is_late_is_told_to_each(sync_bed: BrokerBed) -> None:
     # It says where the message lies, for it may still get there.
     offsets = [read_header(SendMessageReplyHeader, each.fields).queue_offset for each in replies]
     assert offsets == [1, 2]
-    assert client.connection.parked_count == 0
+    assert client.connection.deferred_count == 0
 
 
 async def test_a_disk_that_has_failed_is_told_to_each(sync_bed: BrokerBed) -> None:
@@ -345,7 +345,7 @@ async def test_a_disk_that_has_failed_is_told_to_each(sync_bed: BrokerBed) -> No
     replies = [await client.replied() for _ in range(2)]
     assert [each.opaque for each in replies] == [1, 2]
     assert {each.code for each in replies} == {ResponseCode.SERVICE_NOT_AVAILABLE}
-    assert client.connection.parked_count == 0
+    assert client.connection.deferred_count == 0
 
 
 async def test_a_client_that_is_gone_keeps_nobody_waiting(sync_bed: BrokerBed) -> None:

@@ -12,7 +12,7 @@ from roquet.broker.replication.in_sync import Replica
 from roquet.broker.replication.replica_progress import EVERYTHING, ReplicaProgress, Slave
 from roquet.net.errors import Refused
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.router import OWED, Owed, Reply, Request, encode_answer
+from roquet.net.router import DEFERRED, Reply, ReplyDeferred, Request, encode_answer
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, read_header
@@ -50,7 +50,7 @@ class Line:
 
     def reply(
         self, end: int, late: Late, opaque: int = 1, serializer: int = SERIALIZER_JSON
-    ) -> Reply | Owed | bytes:
+    ) -> Reply | ReplyDeferred | bytes:
         return self.safety.reply_when_safe(self.request(opaque, serializer), end, REPLY, late)
 
     def request(self, opaque: int = 1, serializer: int = SERIALIZER_JSON) -> Request[NoFields]:
@@ -108,13 +108,13 @@ async def test_one_round_releases_all_that_it_covers_in_their_order(line: Line) 
 async def test_a_reply_goes_out_as_it_is_when_what_it_tells_of_is_safe(
     line: Line, late: Late, serializer: int
 ) -> None:
-    assert line.reply(100, late, serializer=serializer) is OWED
-    assert line.client.connection.parked_count == 1
+    assert line.reply(100, late, serializer=serializer) is DEFERRED
+    assert line.client.connection.deferred_count == 1
     in_flush_thread(line.safety, 100)
     reply = await line.client.replied()
     assert (reply.code, reply.opaque, reply.serializer) == (ResponseCode.SUCCESS, 1, serializer)
     assert read_header(OffsetReplyHeader, reply.fields).offset == 7
-    assert line.client.connection.parked_count == 0
+    assert line.client.connection.deferred_count == 0
 
 
 async def test_whoever_follows_the_log_is_told_of_every_round_even_if_nobody_waits(
@@ -129,14 +129,14 @@ async def test_whoever_follows_the_log_is_told_of_every_round_even_if_nobody_wai
 async def test_replies_to_many_sends_go_out_when_the_last_of_them_is_safe(line: Line) -> None:
     frames = stored_frames(line, 1, 2, 3)
     line.safety.send_when_safe(line.client.connection, 300, frames, 3)
-    assert line.client.connection.parked_count == 3
+    assert line.client.connection.deferred_count == 3
     in_flush_thread(line.safety, 299)
     await eventually(lambda: line.safe_ends == [299])
-    assert line.client.connection.parked_count == 3
+    assert line.client.connection.deferred_count == 3
     in_flush_thread(line.safety, 300)
     replies = [await line.client.replied() for _ in range(3)]
     assert [(each.code, each.opaque) for each in replies] == [(0, 1), (0, 2), (0, 3)]
-    assert line.client.connection.parked_count == 0
+    assert line.client.connection.deferred_count == 0
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ async def test_each_of_many_sends_is_told_when_the_disk_is_late(line: Line) -> N
         reply = await line.client.replied()
         assert (reply.code, reply.opaque) == (ResponseCode.FLUSH_DISK_TIMEOUT, opaque)
         assert read_header(OffsetReplyHeader, reply.fields).offset == 7
-    assert line.client.connection.parked_count == 0
+    assert line.client.connection.deferred_count == 0
 
 
 async def test_each_of_many_sends_is_told_when_the_disk_has_failed(line: Line) -> None:
@@ -157,7 +157,7 @@ async def test_each_of_many_sends_is_told_when_the_disk_has_failed(line: Line) -
         reply = await line.client.replied()
         assert (reply.code, reply.opaque) == (ResponseCode.SERVICE_NOT_AVAILABLE, opaque)
         assert (reply.remark, field_texts(reply.fields)) == ("the disk has failed", {})
-    assert line.client.connection.parked_count == 0
+    assert line.client.connection.deferred_count == 0
 
 
 async def test_nobody_is_told_by_the_flush_thread_itself(line: Line) -> None:
@@ -195,7 +195,7 @@ async def test_a_one_way_request_leaves_nothing_behind(line: Line) -> None:
     request.command.flag = int(CommandFlag.ONEWAY)
     answer = line.safety.reply_when_safe(request, 100, REPLY, Late.SAY_SO)
     assert encode_answer(request.command, answer) is None
-    assert line.client.connection.parked_count == 0
+    assert line.client.connection.deferred_count == 0
 
 
 async def test_a_client_that_is_gone_hears_nothing_and_stops_nobody(
@@ -212,7 +212,7 @@ async def test_a_client_that_is_gone_hears_nothing_and_stops_nobody(
 async def test_replies_that_wait_count_against_the_limit_of_their_connection(
     bed: BrokerBed,
 ) -> None:
-    line = Line(bed, ConnectionLimits(parked_count_max=1))
+    line = Line(bed, ConnectionLimits(deferred_count_max=1))
     line.safety.check_room(line.request())
     line.reply(100, Late.SAY_SO)
     with pytest.raises(Refused, match="OVERLOAD"):
@@ -259,7 +259,7 @@ async def test_late_the_copy_of_a_reply_does_not_matter(line: Line) -> None:
 async def test_late_the_end_of_a_transaction_is_still_waited_for(line: Line) -> None:
     line.reply(100, Late.WAIT_ON)
     await line.deadline()
-    assert line.client.connection.parked_count == 1
+    assert line.client.connection.deferred_count == 1
     in_flush_thread(line.safety, 100)
     assert (await line.client.replied()).code == ResponseCode.SUCCESS
 
@@ -310,7 +310,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_ever_again(
     line.safety.flush_failed(SyncFailed("input/output error"))
     reply = await line.client.replied()
     assert (reply.code, reply.opaque) == (code, 1)
-    assert line.client.connection.parked_count == 0
+    assert line.client.connection.deferred_count == 0
     answer = line.reply(200, late)
     assert isinstance(answer, Reply)
     assert answer.code == code
@@ -390,11 +390,11 @@ async def copied(bed: BrokerBed) -> AsyncIterator[CopiedLine]:
 
 async def test_a_send_waits_for_a_slave_that_is_woken(copied: CopiedLine) -> None:
     slave = copied.join()
-    assert copied.reply(100, Late.SAY_SO) is OWED
+    assert copied.reply(100, Late.SAY_SO) is DEFERRED
     await eventually(lambda: copied.wake_count)
     copied.copies.confirm(slave, 99)
     await asyncio.sleep(0)
-    assert copied.client.connection.parked_count == 1
+    assert copied.client.connection.deferred_count == 1
     copied.copies.confirm(slave, 100)
     assert await copied.outcome() == (ResponseCode.SUCCESS, 1)
 
@@ -455,10 +455,10 @@ async def test_both_the_disk_and_a_slave_have_to_have_it(bed: BrokerBed) -> None
     line.reply(200, Late.SAY_SO, opaque=2)
     line.copies.confirm(slave, 200)
     await asyncio.sleep(0)
-    assert line.client.connection.parked_count == 2
+    assert line.client.connection.deferred_count == 2
     in_flush_thread(line.safety, 100)
     assert await line.outcome() == (ResponseCode.SUCCESS, 1)
-    assert line.client.connection.parked_count == 1
+    assert line.client.connection.deferred_count == 1
     line.copies.leave(slave)
     in_flush_thread(line.safety, 200)
     assert await line.outcome() == (ResponseCode.SUCCESS, 2)
@@ -469,7 +469,7 @@ async def test_without_a_slave_the_disk_is_still_waited_for(bed: BrokerBed) -> N
     line = CopiedLine(bed, is_disk_awaited=True)
     line.reply(100, Late.SAY_SO)
     await asyncio.sleep(0)
-    assert line.client.connection.parked_count == 1
+    assert line.client.connection.deferred_count == 1
     in_flush_thread(line.safety, 100)
     assert await line.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 1)
     line.safety.close()

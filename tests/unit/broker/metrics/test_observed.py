@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from roquet.broker.metrics.observed import METRICS, ObservedBroker
 from roquet.broker.settings.config import BrokerRole
-from roquet.observing.exposition import Exposition
+from roquet.monitoring.exposition import Exposition
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.topics import TopicStatsHeader
 from tests.support.broker_bed import BrokerBed, broker_bed

@@ -29,7 +29,7 @@ def failure(
     heard = b""
     for side in [TlsSide.CALLING, TlsSide.ANSWERING] * 4:
         try:
-            sessions[side].shake_hands(heard)
+            sessions[side].handshake(heard)
         except ssl.SSLError as error:
             said.setdefault(side, tls_failure(error, side))
         heard = sessions[side].to_send()
@@ -74,14 +74,14 @@ def test_an_unknown_authority_has_to_be_named(authority: Authority, tmp_path: Pa
 
 def test_a_peer_that_is_plain_is_said_to_be(authority: Authority) -> None:
     session = TlsSession(trusting(authority), "127.0.0.1")
-    session.shake_hands(b"")
+    session.handshake(b"")
     with pytest.raises(ssl.SSLError) as caught:
-        session.shake_hands(b"HTTP/1.1 400 Bad Request\r\n")
+        session.handshake(b"HTTP/1.1 400 Bad Request\r\n")
     assert tls_failure(caught.value, TlsSide.CALLING).startswith("it does not speak TLS")
 
 
 def test_what_has_no_words_of_its_own_has_those_of_openssl(authority: Authority) -> None:
     session = TlsSession(server(authority.vouch_for().files))
     with pytest.raises(ssl.SSLError) as caught:
-        session.shake_hands(b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00")
+        session.handshake(b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00")
     assert tls_failure(caught.value, TlsSide.ANSWERING) == "no TLS with it: UNEXPECTED_MESSAGE"

@@ -25,7 +25,7 @@ class HandHeldTls:
         self._outgoing = ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
 
-    async def shake_hands(self) -> None:
+    async def handshake(self) -> None:
         while True:
             try:
                 self.tls.do_handshake()
@@ -66,7 +66,7 @@ async def client(server: EchoServer, tmp_path: Path) -> AsyncIterator[HandHeldTl
     context = calling_context(files, check_host=True, verify=True)
     async with await RawPeer.connect(server.port) as peer:
         held = HandHeldTls(peer, context)
-        await held.shake_hands()
+        await held.handshake()
         yield held
 
 

@@ -11,9 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from roquet.clock import SystemClock
-from roquet.net.crowd import CrowdBounds
 from roquet.net.errors import ConnectFailed, ConnectionLost, NetError
-from roquet.net.limits import ConnectionLimits
+from roquet.net.limits import ConnectionLimits, ServerLimits
 from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.tls.contexts import calling_context
@@ -58,7 +57,7 @@ async def asked(peers: Peers, server: EchoServer, text: str, body_size: int = 0)
     return echoed_text(response)
 
 
-def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Of this room: clients of other tests may have something to say, too."""
     return [
         record.getMessage()
@@ -106,7 +105,7 @@ async def test_whoever_asks_may_encrypt_where_it_is_permitted(
     ):
         assert await asked(encrypted, server, "secret") == "secret"
         assert await asked(plain, server, "open") == "open"
-    assert complaints(caplog) == []
+    assert warnings(caplog) == []
 
 
 async def test_without_certificates_a_server_makes_one_that_nobody_can_check() -> None:
@@ -132,8 +131,8 @@ async def test_a_plain_peer_is_refused_where_tls_is_enforced(
                 assert await peer.until_closed() == b""
         assert server.served == []
         await eventually(lambda: server.listener.connection_count == 0)
-    (complaint,) = complaints(caplog)
-    assert "it does not speak TLS, and nothing else is spoken here" in complaint
+    (warning,) = warnings(caplog)
+    assert "it does not speak TLS, and nothing else is spoken here" in warning
 
 
 async def test_an_encrypted_peer_is_refused_where_tls_is_disabled(
@@ -146,8 +145,8 @@ async def test_an_encrypted_peer_is_refused_where_tls_is_disabled(
                 await asked(peers, server, "x")
         async with calling(None) as plain:
             assert await asked(plain, server, "open") == "open"
-    (complaint,) = complaints(caplog)
-    assert complaint.endswith("it speaks TLS, which is disabled here")
+    (warning,) = warnings(caplog)
+    assert warning.endswith("it speaks TLS, which is disabled here")
 
 
 async def test_a_client_that_trusts_somebody_else_is_one_complaint(
@@ -159,7 +158,7 @@ async def test_a_client_that_trusts_somebody_else_is_one_complaint(
             with pytest.raises(ConnectFailed, match="certificate verify failed"):
                 await asked(peers, server, "x")
         await eventually(lambda: server.listener.connection_count == 0)
-    assert len(complaints(caplog)) == 1
+    assert len(warnings(caplog)) == 1
 
 
 async def test_an_expired_certificate_is_seen_by_clients(
@@ -191,7 +190,7 @@ async def test_clients_have_to_show_a_certificate_where_it_is_required(
         async with calling(trusting(authority, known)) as peers:
             assert await asked(peers, server, "x") == "x"
     assert server.served == ["x"]
-    assert len(complaints(caplog)) == 1
+    assert len(warnings(caplog)) == 1
 
 
 async def test_a_reload_shows_the_new_certificate_and_drops_nobody(
@@ -242,13 +241,13 @@ async def test_a_handshake_that_takes_too_long_is_cut_off(
         server.listener.sweep()
         assert await peer.until_closed() == b""
         await eventually(lambda: server.listener.connection_count == 0)
-    (complaint,) = complaints(caplog)
-    assert complaint.endswith("it did not complete a TLS handshake within 5 s")
+    (warning,) = warnings(caplog)
+    assert warning.endswith("it did not complete a TLS handshake within 5 s")
 
 
 def is_shaking_hands(server: EchoServer) -> bool:
-    (door,) = server.listener._watch._watched
-    return door.deadline_s < server.clock.monotonic_s() + 10.0
+    (detector,) = server.listener._deadlines._members
+    return detector.deadline_s < server.clock.monotonic_s() + 10.0
 
 
 async def test_who_says_nothing_is_let_go_like_others(
@@ -262,7 +261,7 @@ async def test_who_says_nothing_is_let_go_like_others(
         server.clock.advance(121.0)
         server.listener.sweep()
         assert await peer.until_closed() == b""
-    assert complaints(caplog) == []
+    assert warnings(caplog) == []
 
 
 @pytest.mark.parametrize(
@@ -290,13 +289,13 @@ async def test_what_only_looks_like_tls_costs_its_own_connection(
         await hostile.until_closed()
         assert await asked(peers, server, "after") == "after"
         await eventually(lambda: server.listener.connection_count == 1)
-    assert len(complaints(caplog)) == 1
+    assert len(warnings(caplog)) == 1
 
 
 async def test_doors_count_as_connections(authority: Authority, settings: TlsSettings) -> None:
     async with (
         running_echo_server(
-            tls=settings, bounds=CrowdBounds(connection_count_max=2, local_count_max=0)
+            tls=settings, server_limits=ServerLimits(connection_count_max=2, local_count_max=0)
         ) as server,
         await RawPeer.connect(server.port),
         calling(trusting(authority)) as peers,

@@ -1,9 +1,9 @@
-"""Who stands at the door: the first bytes of a peer decide whether it is let in, and how.
+"""Detects by the first byte of an accepted connection whether the peer speaks TLS.
 
     0x16 ...    a TLS handshake
-    0x00 ...    a frame, which is never so long that its length begins otherwise
+    0x00 ...    a frame, which is never so long that its length starts with another byte
 
-Once the peer is in, the door is gone: a plain connection hears from its socket directly.
+Afterwards the detector is out of the way: a plain connection reads from its socket directly.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol, cast, final
 
 from roquet.net.connection import Connection
+from roquet.net.deadlines import CLOSING_TIMEOUT_S, DeadlineSweep
 from roquet.net.errors import TlsNotUsable, TlsRefused
 from roquet.net.limits import ConnectionLimits
 from roquet.net.listening import is_of_this_machine
@@ -20,30 +21,29 @@ from roquet.net.tls.contexts import ServerTls, is_encrypted
 from roquet.net.tls.reasons import TlsSide, tls_failure
 from roquet.net.tls.settings import TlsMode
 from roquet.net.tls.transport import TlsSession, TlsTransport
-from roquet.net.watch import CLOSING_TIMEOUT_S, Watch
 from roquet.protocol.host import Address
 
 
-class Doorkeeper(Protocol):
-    def knocked(self, door: "Door") -> None: ...
+class TlsDetectorOwner(Protocol):
+    def on_accepted(self, detector: "TlsDetector") -> None: ...
 
-    def left(self, door: "Door") -> None:
-        """The peer is in, or gone."""
+    def on_detected(self, detector: "TlsDetector") -> None:
+        """The connection took over, or the peer is gone."""
 
 
 @final
-class Door(asyncio.Protocol):
-    """`let_in` makes the connection of a peer that may come in. Without `tls` only plain ones."""
+class TlsDetector(asyncio.Protocol):
+    """`new_connection` is called once the first bytes are valid. Without `tls` only plain peers."""
 
     __slots__ = (
+        "_deadlines",
         "_is_open",
-        "_keeper",
-        "_let_in",
         "_limits",
+        "_new_connection",
+        "_owner",
         "_session",
         "_tls",
         "_transport",
-        "_watch",
         "deadline_s",
         "ip",
         "is_local",
@@ -52,15 +52,15 @@ class Door(asyncio.Protocol):
 
     def __init__(
         self,
-        keeper: Doorkeeper,
-        let_in: Callable[[], Connection],
-        watch: Watch,
+        owner: TlsDetectorOwner,
+        new_connection: Callable[[], Connection],
+        deadlines: DeadlineSweep,
         limits: ConnectionLimits,
         tls: ServerTls | None,
     ) -> None:
-        self._keeper = keeper
-        self._let_in = let_in
-        self._watch = watch
+        self._owner = owner
+        self._new_connection = new_connection
+        self._deadlines = deadlines
         self._limits = limits
         self._tls = tls
         self._session: TlsSession | None = None
@@ -70,7 +70,7 @@ class Door(asyncio.Protocol):
         self.is_local = False
         self.peer = ""
 
-    # What the watch and the keeper do.
+    # Called by deadlines and the owner.
 
     @property
     def descriptor(self) -> int:
@@ -85,19 +85,19 @@ class Door(asyncio.Protocol):
             self.close("idle")
         else:
             limit_s = self._limits.handshake_timeout_s
-            self._complain(f"it did not complete a TLS handshake within {limit_s:g} s")
+            self._warn(f"it did not complete a TLS handshake within {limit_s:g} s")
             self.abort("slow handshake")
 
     def close(self, _reason: str) -> None:
         self._is_open = False
-        self.deadline_s = self._watch.now_s + CLOSING_TIMEOUT_S
+        self.deadline_s = self._deadlines.now_s + CLOSING_TIMEOUT_S
         self._transport.close()
 
     def abort(self, _reason: str) -> None:
         self._is_open = False
         self._transport.abort()
 
-    # What the transport reports.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -106,14 +106,14 @@ class Door(asyncio.Protocol):
         self.peer = str(Address(*peer[:2])) if peer else "a peer"
         self.ip = peer[0] if peer else ""
         self.is_local = is_of_this_machine(transport)
-        self.deadline_s = self._watch.refresh() + self._limits.idle_timeout_s
-        self._keeper.knocked(self)
+        self.deadline_s = self._deadlines.refresh() + self._limits.idle_timeout_s
+        self._owner.on_accepted(self)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_open:
             return
         if self._session is not None:
-            self._shake_hands(self._session, data)
+            self._continue_handshake(self._session, data)
             return
         try:
             encrypts = is_encrypted(data[0], self._mode)
@@ -121,30 +121,30 @@ class Door(asyncio.Protocol):
             self._refuse(str(error))
             return
         if encrypts and self._tls is not None:
-            self._begin(self._tls, data)
+            self._start_tls(self._tls, data)
         else:
             self._open(self._transport, data)
 
     def connection_lost(self, _error: Exception | None) -> None:
         if self._session is not None and self._is_open:
-            self._complain("it hung up during the TLS handshake")
+            self._warn("it closed the connection during the TLS handshake")
         self._is_open = False
-        self._keeper.left(self)
+        self._owner.on_detected(self)
 
-    # How it is done.
+    # Private.
 
     @property
     def _mode(self) -> TlsMode:
         return TlsMode.DISABLED if self._tls is None else self._tls.mode
 
-    def _begin(self, tls: ServerTls, data: bytes) -> None:
+    def _start_tls(self, tls: ServerTls, data: bytes) -> None:
         if tls.context is not None:
-            self._greet(tls.context, data)
+            self._start_handshake(tls.context, data)
             return
         self._transport.pause_reading()
-        tls.make_context().add_done_callback(partial(self._begin_late, data))
+        tls.make_context().add_done_callback(partial(self._on_context_made, data))
 
-    def _begin_late(self, data: bytes, making: asyncio.Future[ssl.SSLContext]) -> None:
+    def _on_context_made(self, data: bytes, making: asyncio.Future[ssl.SSLContext]) -> None:
         if making.cancelled() or not self._is_open:
             return
         try:
@@ -153,19 +153,19 @@ class Door(asyncio.Protocol):
             self._refuse(str(error))
             return
         self._transport.resume_reading()
-        self._greet(context, data)
+        self._start_handshake(context, data)
 
-    def _greet(self, context: ssl.SSLContext, data: bytes) -> None:
+    def _start_handshake(self, context: ssl.SSLContext, data: bytes) -> None:
         self._session = TlsSession(context)
-        # It has to be enough for all of it, however it comes.
-        self.deadline_s = self._watch.refresh() + self._limits.handshake_timeout_s
-        self._shake_hands(self._session, data)
+        # One deadline for the whole handshake, however its bytes arrive.
+        self.deadline_s = self._deadlines.refresh() + self._limits.handshake_timeout_s
+        self._continue_handshake(self._session, data)
 
-    def _shake_hands(self, session: TlsSession, data: bytes) -> None:
+    def _continue_handshake(self, session: TlsSession, data: bytes) -> None:
         try:
-            is_done = session.shake_hands(data)
+            is_done = session.handshake(data)
         except ssl.SSLError as error:
-            self._transport.write(session.to_send())  # The peer is told why.
+            self._transport.write(session.to_send())  # An alert tells the peer why.
             self._refuse(tls_failure(error, TlsSide.ANSWERING))
             return
         self._transport.write(session.to_send())
@@ -175,9 +175,9 @@ class Door(asyncio.Protocol):
     def _open(
         self, socket: asyncio.Transport, data: bytes, session: TlsSession | None = None
     ) -> None:
-        connection = self._let_in()
+        connection = self._new_connection()
         self._is_open = False
-        self._keeper.left(self)
+        self._owner.on_detected(self)
         if session is None:
             socket.set_protocol(connection)
             connection.connection_made(socket)
@@ -186,12 +186,12 @@ class Door(asyncio.Protocol):
             transport = TlsTransport(socket, session, connection)
             socket.set_protocol(transport)
             connection.connection_made(transport)
-            # A quick peer has said more already, behind its last word of the handshake.
+            # A quick peer has sent more already, after the end of its handshake.
             transport.data_received(data)
 
     def _refuse(self, reason: str) -> None:
-        self._complain(reason)
+        self._warn(reason)
         self.close(reason)
 
-    def _complain(self, reason: str) -> None:
-        self._watch.complain("at the door", f"closing {self.peer}: {reason}")
+    def _warn(self, reason: str) -> None:
+        self._deadlines.warnings.warning("TLS detection", f"closing {self.peer}: {reason}")

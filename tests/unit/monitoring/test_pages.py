@@ -6,9 +6,9 @@ from http import HTTPStatus
 
 import pytest
 
-from roquet.observing import pages
-from roquet.observing.exposition import CONTENT_TYPE, Exposition, Metric, MetricKind
-from roquet.observing.pages import ServerPages, serve_pages
+from roquet.monitoring import pages
+from roquet.monitoring.exposition import CONTENT_TYPE, Exposition, Metric, MetricKind
+from roquet.monitoring.pages import ServerPages, serve_pages
 from roquet.protocol.host import Address
 from tests.support.fake_clock import FakeClock
 from tests.support.http_asking import page

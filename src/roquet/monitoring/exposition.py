@@ -4,7 +4,7 @@
     # TYPE rocketmq_broker_permission gauge
     rocketmq_broker_permission{cluster="DefaultCluster",node_type="broker",node_id="broker-a"} 6
 
-Format 0.0.4. All values of a metric stand together, from however many servers they come.
+Format 0.0.4. All values of a metric stand together, whichever server they are from.
 """
 
 from enum import Enum
@@ -29,7 +29,7 @@ class MetricKind(Enum):
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """`labels` are those that a value has beside the labels of its server."""
+    """`labels` are those of a value, in addition to the labels of its server."""
 
     name: str
     kind: MetricKind
@@ -39,7 +39,7 @@ class Metric(msgspec.Struct, frozen=True):
 
 @final
 class Exposition:
-    """Measurements of one moment, of all servers that are watched together."""
+    """Measurements of all servers of one process, taken at one moment."""
 
     def __init__(self) -> None:
         self._lines: dict[Metric, list[str]] = {}
@@ -65,7 +65,7 @@ class Exposition:
             parts.append(f"# HELP {metric.name} {metric.meaning}\n")
             parts.append(f"# TYPE {metric.name} {metric.kind.value}\n")
             parts += lines
-        # Names that peers made up may have been no text in the first place.
+        # Names chosen by peers may not be valid text.
         return "".join(parts).encode(errors="replace")
 
     def _of(self, metric: Metric) -> list[str]:

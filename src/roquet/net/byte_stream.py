@@ -1,7 +1,7 @@
-"""A stream between two servers, plain or encrypted, for who moves many bytes of its own.
+"""A stream of bytes between two servers, plain or encrypted: the replication link.
 
-Frames of requests go through `Connection`. This is for the logs of brokers: what is sent lies in
-mapped files, what is received goes where the receiver wants it, and neither knows of encryption.
+Requests go through `Connection`. This is for the logs of brokers: sends from mapped files,
+receives into a buffer of the caller, and hides encryption from both.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from roquet.net.tls.contexts import ServerTls, is_encrypted
 from roquet.net.tls.reasons import TlsSide, tls_failure
 from roquet.net.tls.transport import TlsSession
 
-# So much is encrypted at a time, and may lie here until the network takes it.
+# This much is encrypted at a time, and may be buffered until the socket takes it.
 _ENCRYPTED_SIZE_MAX: Final = 256 * 1024
 _RECEIVED_SIZE_MAX: Final = 256 * 1024
 
 
-class Wire(Protocol):
-    """Belongs to the event loop. What is wrong with it is an OSError or TlsRefused."""
+class ByteStream(Protocol):
+    """Belongs to the event loop. Failures are OSError or TlsRefused."""
 
     async def receive_into(self, buffer: memoryview) -> int:
-        """How many bytes have come; 0 when there will be no more."""
+        """How many bytes were received; 0 at the end of the stream."""
 
     def send_some(self, buffers: Sequence[bytes | memoryview]) -> int:
-        """How many bytes of them were taken; nothing of them is needed afterwards."""
+        """How many bytes of them were taken; the buffers may be reused afterwards."""
 
     @property
     def is_full(self) -> bool:
-        """Whether more is taken only after `until_writable`."""
+        """Whether `send_some` takes more only after `until_writable`."""
 
     async def until_writable(self) -> None: ...
 
@@ -42,7 +42,7 @@ class Wire(Protocol):
 
 
 @final
-class PlainWire:
+class PlainStream:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self.is_full = False
@@ -70,61 +70,63 @@ class PlainWire:
 
 
 @final
-class EncryptedWire:
-    """`side` is who we are. Both directions may be used at once, each by one task."""
+class TlsStream:
+    """`side` is ours. Both directions may be used at once, each by one task."""
 
     def __init__(self, sock: socket.socket, session: TlsSession, side: TlsSide) -> None:
         self._socket = sock
         self._session = session
         self._side = side
         self._received = memoryview(bytearray(_RECEIVED_SIZE_MAX))
-        # Encrypted already, in the order in which it has to leave.
-        self._leaving = b""
+        # Encrypted already, in the order in which it has to be sent.
+        self._unsent = b""
 
     @property
     def is_full(self) -> bool:
-        return bool(self._leaving)
+        return bool(self._unsent)
 
-    async def shake_hands(self, heard: bytes = b"") -> None:
-        """`heard` is what the peer has said already. Raises TlsRefused and OSError."""
-        data = memoryview(heard)
+    async def handshake(self, received: bytes = b"") -> None:
+        """`received` is what the peer has sent already. Raises TlsRefused and OSError."""
+        data = memoryview(received)
         try:
-            while not self._session.shake_hands(data):
+            while not self._session.handshake(data):
                 await self._send_encrypted()
-                data = await self._hear()
+                data = await self._receive()
                 if not data:
-                    raise TlsRefused("it hung up during the TLS handshake; its log may say why")
+                    raise TlsRefused(
+                        "it closed the connection during the TLS handshake, see its log"
+                    )
             await self._send_encrypted()
         except ssl.SSLError as error:
             with suppress(OSError):
-                self._try_to_send()  # The peer is told why, if it is still there.
+                self._try_to_send()  # An alert tells the peer why, if it is still there.
             raise TlsRefused(tls_failure(error, self._side)) from None
 
     async def receive_into(self, buffer: memoryview) -> int:
         try:
             while (size := self._session.decrypt_into(buffer)) is None:
-                data = await self._hear()
+                data = await self._receive()
                 if not data:
                     return 0
                 self._session.take(data)
         except ssl.SSLError as error:
-            # With TLS 1.3 a server says only now that it does not take our certificate.
+            # With TLS 1.3 a server reports only now that it rejects our certificate.
             raise TlsRefused(tls_failure(error, self._side)) from None
         return size
 
     def send_some(self, buffers: Sequence[bytes | memoryview]) -> int:
-        if self._leaving:
+        if self._unsent:
             self._try_to_send()
-        if self._leaving:
+        if self._unsent:
             return 0
-        # One copy, so that small pieces share a record; encrypting would make it anyway.
+        # One copy, so that small pieces share a TLS record; encrypting would copy them anyway.
         taken = _joined(buffers, _ENCRYPTED_SIZE_MAX)
         self._session.encrypt(taken)
         self._try_to_send()
         return len(taken)
 
     async def until_writable(self) -> None:
-        while self._leaving:
+        while self._unsent:
             await _until_writable(self._socket)
             self._try_to_send()
 
@@ -135,61 +137,63 @@ class EncryptedWire:
     def close(self) -> None:
         self._socket.close()
 
-    async def _hear(self) -> memoryview:
+    async def _receive(self) -> memoryview:
         size = await asyncio.get_running_loop().sock_recv_into(self._socket, self._received)
         return self._received[:size]
 
     async def _send_encrypted(self) -> None:
-        data, self._leaving = self._leaving + self._session.to_send(), b""
+        data, self._unsent = self._unsent + self._session.to_send(), b""
         if data:
             await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     def _try_to_send(self) -> None:
-        self._leaving += self._session.to_send()
-        if self._leaving:
+        self._unsent += self._session.to_send()
+        if self._unsent:
             with suppress(BlockingIOError):
-                self._leaving = self._leaving[self._socket.send(self._leaving) :]
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
 
 
 class Accepted(NamedTuple):
-    wire: Wire
-    heard: bytes  # The first byte of a peer that is plain.
+    stream: ByteStream
+    received: bytes  # The first byte of a plain peer.
 
 
-async def accepted_wire(sock: socket.socket, tls: ServerTls | None) -> Accepted:
-    """For a peer that has called us, as its first byte says; without `tls` all are plain.
+async def accept_stream(sock: socket.socket, tls: ServerTls | None) -> Accepted:
+    """For a peer that has connected to us, as its first byte says; without `tls` all are plain.
 
     Raises TlsRefused, TlsNotUsable and OSError. The caller closes the socket, and limits the time.
     """
-    heard = await asyncio.get_running_loop().sock_recv(sock, 1)
-    if tls is None or not heard or not _is_encrypted(sock, heard, tls):
-        return Accepted(PlainWire(sock), heard)
-    # Others may wait for the same one.
+    received = await asyncio.get_running_loop().sock_recv(sock, 1)
+    if tls is None or not received or not _is_encrypted(sock, received, tls):
+        return Accepted(PlainStream(sock), received)
+    # Other connections may wait for the same context.
     context = tls.context
     if context is None:
         context = await asyncio.shield(tls.make_context())
-    wire = EncryptedWire(sock, TlsSession(context), TlsSide.ANSWERING)
-    await wire.shake_hands(heard)
-    return Accepted(wire, b"")
+    stream = TlsStream(sock, TlsSession(context), TlsSide.ANSWERING)
+    await stream.handshake(received)
+    return Accepted(stream, b"")
 
 
-def _is_encrypted(sock: socket.socket, heard: bytes, tls: ServerTls) -> bool:
+def _is_encrypted(sock: socket.socket, received: bytes, tls: ServerTls) -> bool:
     try:
-        return is_encrypted(heard[0], tls.mode)
+        return is_encrypted(received[0], tls.mode)
     except TlsRefused:
-        # Who is closed with something unread is told of an error on the way instead of an end.
+        # A socket closed with unread bytes sends a reset, and the peer sees an error, not an end.
         with suppress(OSError):
             sock.recv(_RECEIVED_SIZE_MAX)
         raise
 
 
-async def calling_wire(sock: socket.socket, host: str, context: ssl.SSLContext | None) -> Wire:
-    """For a peer that we have called; encrypted with a context. Raises as `accepted_wire` does."""
+async def connect_stream(
+    sock: socket.socket, host: str, context: ssl.SSLContext | None
+) -> ByteStream:
+    """For a peer that we connected to; encrypted with a context. Raises as `accept_stream`."""
     if context is None:
-        return PlainWire(sock)
-    wire = EncryptedWire(sock, TlsSession(context, host), TlsSide.CALLING)
-    await wire.shake_hands()
-    return wire
+        return PlainStream(sock)
+    stream = TlsStream(sock, TlsSession(context, host), TlsSide.CALLING)
+    await stream.handshake()
+    return stream
 
 
 async def _until_writable(sock: socket.socket) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from roquet.observing.loop_lag import LoopLag
+from roquet.monitoring.server_metrics import LoopLag
 from tests.support.eventually import eventually
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from roquet.histogram import Histogram
-from roquet.observing.exposition import Exposition, Metric, MetricKind
+from roquet.monitoring.exposition import Exposition, Metric, MetricKind
 from tests.support.scraped import scraped
 
 COUNTER = Metric("things_total", MetricKind.COUNTER, "Things.", ("kind",))

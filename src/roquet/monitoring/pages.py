@@ -1,8 +1,8 @@
-"""What is on which page.
+"""The HTTP pages of a server.
 
-/metrics    what servers have measured, for Prometheus
-/health     200 as long as the event loop turns
-/ready      200, or 503 and one line for each thing that is in the way of serving clients
+/metrics    measurements of the servers of this process, for Prometheus
+/health     200 as long as the event loop runs
+/ready      200, or 503 and one line for each reason why clients are not served
 """
 
 import asyncio
@@ -14,37 +14,36 @@ from itertools import chain
 from typing import Final, Protocol, final
 
 from roquet.clock import Clock
+from roquet.monitoring.exposition import CONTENT_TYPE, Exposition
+from roquet.monitoring.server_metrics import LoopLag, measure_process
 from roquet.net.http_pages import HttpPort, Page
 from roquet.net.service import OnFailure, Services
-from roquet.observing.exposition import CONTENT_TYPE, Exposition
-from roquet.observing.loop_lag import LoopLag
-from roquet.observing.process import measure_process
 from roquet.protocol.host import Address
 
 log = logging.getLogger(__name__)
 
-# However many ask, servers are not measured more often.
+# Servers are not measured more often, however many requests come in.
 _METRICS_AGE_S_MAX: Final = 1.0
-# Clients are served again after so long, however much there is to measure.
+# Measuring yields to clients after this long.
 _TURN_S_MAX: Final = 0.002
 
 
-class Observed(Protocol):
-    """A server, as those who watch it see it."""
+class MonitoredServer(Protocol):
+    """A server, as monitoring sees it."""
 
     def measure(self, into: Exposition) -> Iterator[None]:
-        """Yields wherever others may have their turn, which is often."""
+        """Yields often, so that other tasks can run in between."""
 
     def obstacles(self) -> list[str]:
-        """Why clients are not served now; nothing if they are."""
+        """Why clients are not served now; empty if they are."""
 
 
 @final
 class ServerPages:
     """The pages of all servers of one process."""
 
-    def __init__(self, observed: Sequence[Observed], clock: Clock) -> None:
-        self._observed = observed
+    def __init__(self, servers: Sequence[MonitoredServer], clock: Clock) -> None:
+        self._servers = servers
         self._clock = clock
         self._measuring = asyncio.Lock()
         self._metrics = b""
@@ -63,7 +62,7 @@ class ServerPages:
                 return None
 
     def _readiness(self) -> Page:
-        obstacles = [line for each in self._observed for line in each.obstacles()]
+        obstacles = [line for each in self._servers for line in each.obstacles()]
         if obstacles:
             text = "".join(f"{line}\n" for line in obstacles)
             return Page(text.encode(errors="replace"), HTTPStatus.SERVICE_UNAVAILABLE)
@@ -80,7 +79,7 @@ class ServerPages:
         exposition = Exposition()
         measure_process(exposition, self.loop_lag.lags)
         turn_end_s = self._clock.monotonic_s() + _TURN_S_MAX
-        for _ in chain.from_iterable(each.measure(exposition) for each in self._observed):
+        for _ in chain.from_iterable(each.measure(exposition) for each in self._servers):
             if self._clock.monotonic_s() >= turn_end_s:
                 await asyncio.sleep(0)
                 turn_end_s = self._clock.monotonic_s() + _TURN_S_MAX
@@ -89,17 +88,17 @@ class ServerPages:
 
 @asynccontextmanager
 async def serve_pages(
-    place: Address, observed: Sequence[Observed], clock: Clock
+    place: Address, servers: Sequence[MonitoredServer], clock: Clock
 ) -> AsyncIterator[int]:
     """Answers while the block runs; the port is the one it got.
 
     Raises OSError, such as AddressTaken, or NoFreePort.
     """
-    pages = ServerPages(observed, clock)
+    pages = ServerPages(servers, clock)
     async with Services("pages") as services:
         services.run("measure lag", pages.loop_lag.keep_measuring, on_failure=OnFailure.RESTART)
         http, port = await HttpPort.open(place.ip, place.port, pages.find)
-        log.info("watched at http://%s/metrics, /health and /ready", place._replace(port=port))
+        log.info("serving http://%s/metrics, /health and /ready", place._replace(port=port))
         try:
             yield port
         finally:

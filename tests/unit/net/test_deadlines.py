@@ -2,8 +2,8 @@
 
 import pytest
 
-from roquet.net import watch as watch_module
-from roquet.net.watch import Watch
+from roquet.net import deadlines as watch_module
+from roquet.net.deadlines import DeadlineSweep
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 
@@ -11,12 +11,14 @@ from tests.support.fake_clock import FakeClock
 class Patient:
     """Ends when it is asked to, if it is polite."""
 
-    def __init__(self, watch: Watch, deadline_s: float = 1e9, *, is_polite: bool = True) -> None:
+    def __init__(
+        self, sweep: DeadlineSweep, deadline_s: float = 1e9, *, is_polite: bool = True
+    ) -> None:
         self.deadline_s = deadline_s
         self.told: list[str] = []
-        self._watch = watch
+        self._sweep = sweep
         self._is_polite = is_polite
-        watch.add(self)
+        sweep.add(self)
 
     def expire(self) -> None:
         self.told.append("expire")
@@ -24,11 +26,11 @@ class Patient:
     def close(self, reason: str) -> None:
         self.told.append(f"close: {reason}")
         if self._is_polite:
-            self._watch.discard(self)
+            self._sweep.discard(self)
 
     def abort(self, reason: str) -> None:
         self.told.append(f"abort: {reason}")
-        self._watch.discard(self)
+        self._sweep.discard(self)
 
 
 @pytest.fixture
@@ -37,40 +39,40 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def watch(clock: FakeClock) -> Watch:
-    return Watch(clock)
+async def sweep(clock: FakeClock) -> DeadlineSweep:
+    return DeadlineSweep(clock)
 
 
-async def test_only_who_is_due_is_expired(clock: FakeClock, watch: Watch) -> None:
-    due = Patient(watch, clock.monotonic_s() + 5)
-    later = Patient(watch, clock.monotonic_s() + 6)
-    watch.sweep()
+async def test_only_who_is_due_is_expired(clock: FakeClock, sweep: DeadlineSweep) -> None:
+    due = Patient(sweep, clock.monotonic_s() + 5)
+    later = Patient(sweep, clock.monotonic_s() + 6)
+    sweep.sweep()
     assert due.told == []
     clock.advance(5)
-    watch.sweep()
+    sweep.sweep()
     assert (due.told, later.told) == (["expire"], [])
-    assert watch.now_s == clock.monotonic_s()
-    await watch.close_all("test")
+    assert sweep.now_s == clock.monotonic_s()
+    await sweep.close_all("test")
 
 
 async def test_looking_happens_by_itself_while_there_is_something_to_watch(
-    clock: FakeClock, watch: Watch, monkeypatch: pytest.MonkeyPatch
+    clock: FakeClock, sweep: DeadlineSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch_module, "PERIOD_S", 0.001)
     for _ in range(2):
-        patient = Patient(watch, clock.monotonic_s())
+        patient = Patient(sweep, clock.monotonic_s())
         await eventually(lambda: len(patient.told) >= 2)  # noqa: B023  Used up at once.
-        watch.discard(patient)
-        assert (len(watch), patient in watch) == (0, False)
+        sweep.discard(patient)
+        assert (len(sweep), patient in sweep) == (0, False)
 
 
 async def test_the_polite_close_and_the_others_are_cut(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
+    sweep: DeadlineSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch_module, "CLOSING_TIMEOUT_S", 0.001)
-    polite = Patient(watch)
-    stubborn = Patient(watch, is_polite=False)
-    await watch.close_all("bye")
+    polite = Patient(sweep)
+    stubborn = Patient(sweep, is_polite=False)
+    await sweep.close_all("bye")
     assert polite.told == ["close: bye"]
     assert stubborn.told == ["close: bye", "abort: bye"]
-    assert len(watch) == 0
+    assert len(sweep) == 0
