@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer
     from roquet.client.blocking.reader import TopicReader
-    from roquet.client.blocking.transactions import TransactionProducer
+    from roquet.client.blocking.producer import TransactionProducer
     from roquet.client.cluster.tls import TlsConfig
     from roquet.client.config import Credentials, ProducerConfig
     from roquet.client.errors import (
@@ -344,7 +344,7 @@ _HOMES: Final = {
     "TraceEvent": "roquet.client.admin.traces",
     "Transaction": "roquet.client.producer.transaction_producer",
     "TransactionEnd": "roquet.client.hooks",
-    "TransactionProducer": "roquet.client.blocking.transactions",
+    "TransactionProducer": "roquet.client.blocking.producer",
     "TransactionState": "roquet.client.hooks",
     "Unreachable": "roquet.client.errors",
     "UsedAfterFork": "roquet.client.errors",

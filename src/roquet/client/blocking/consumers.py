@@ -1,32 +1,27 @@
 """The blocking twins of consumers."""
 
+import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, Unpack, final, overload
 
-from roquet.client.blocking.signals import stop_signals
-from roquet.client.blocking.twin import BlockingTwin, described_by, sharing_key
-from roquet.client.group.pulling import Pulled
+from roquet.client.blocking.twin import BlockingTwin, blocking, described_by, in_loop, sharing_key
+from roquet.client.errors import BadArgument
 from roquet.client.pull.config import PullConsumerOptions
 from roquet.client.pull.consumer import (
-    POLL_TIMEOUT_S,
-    PULL_COUNT,
     AsyncPullConsumer,
-    PullStatistics,
 )
-from roquet.client.pull.schedule import DELAY_S, PullWork
-from roquet.client.pull.topic_watch import OnTopicQueues
 from roquet.client.push.config import PushConsumerOptions
 from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.push.iteration import DeliveryIterator
 from roquet.client.push.listeners import BatchListener, Listener, OneListener
-from roquet.client.push.statistics import ConsumerStatistics
-from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 
 L = TypeVar("L", bound=Listener)
 T = TypeVar("T")
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @final
@@ -114,27 +109,22 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
                 self._thread.call(loop.close)
         super().close()
 
-    def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
-        self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
+    subscribe = in_loop(AsyncPushConsumer.subscribe)
 
     def on(
         self, topic: str, *, tags: str | None = None, sql: str | None = None
     ) -> Callable[[L], L]:
         return self._twin.on(topic, tags=tags, sql=sql)
 
-    def unsubscribe(self, topic: str) -> None:
-        self._thread.call(lambda: self._twin.unsubscribe(topic))
+    unsubscribe = in_loop(AsyncPushConsumer.unsubscribe)
 
     @property
     def last_error(self) -> str | None:
         """The last thing that went wrong, if anything did."""
         return self._twin.last_error
 
-    def pause(self) -> None:
-        self._thread.call(self._twin.pause)
-
-    def resume(self) -> None:
-        self._thread.call(self._twin.resume)
+    pause = in_loop(AsyncPushConsumer.pause)
+    resume = in_loop(AsyncPushConsumer.resume)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         return self._iterated(self._twin.__aiter__)
@@ -142,20 +132,9 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     def batches(self) -> Iterator[list[ReceivedMessage]]:
         return self._iterated(self._twin.batches)
 
-    def retry_later(
-        self,
-        message: ReceivedMessage,
-        delay: timedelta | None = None,
-        *,
-        delay_level: int | None = None,
-    ) -> None:
-        self._thread.run(self._twin.retry_later(message, delay, delay_level=delay_level))
-
-    def queues(self) -> list[QueueRef]:
-        return self._thread.call(self._twin.queues)
-
-    def statistics(self) -> ConsumerStatistics:
-        return self._thread.call(self._twin.statistics)
+    retry_later = blocking(AsyncPushConsumer.retry_later)
+    queues = in_loop(AsyncPushConsumer.queues)
+    statistics = in_loop(AsyncPushConsumer.statistics)
 
     def _iterated(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
         iterator = self._thread.call(begin)
@@ -207,78 +186,57 @@ class PullConsumer(BlockingTwin[AsyncPullConsumer]):
         """The last thing that went wrong, if anything did."""
         return self._twin.last_error
 
-    def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
-        self._thread.call(lambda: self._twin.subscribe(topic, tags=tags, sql=sql))
+    subscribe = in_loop(AsyncPullConsumer.subscribe)
+    unsubscribe = in_loop(AsyncPullConsumer.unsubscribe)
+    assign = in_loop(AsyncPullConsumer.assign)
+    assignment = in_loop(AsyncPullConsumer.assignment)
+    watch_queues = blocking(AsyncPullConsumer.watch_queues)
+    queues = blocking(AsyncPullConsumer.queues)
+    pause = in_loop(AsyncPullConsumer.pause)
+    resume = in_loop(AsyncPullConsumer.resume)
+    poll = blocking(AsyncPullConsumer.poll)
+    seek = blocking(AsyncPullConsumer.seek)
+    seek_to_begin = blocking(AsyncPullConsumer.seek_to_begin)
+    seek_to_end = blocking(AsyncPullConsumer.seek_to_end)
+    position = in_loop(AsyncPullConsumer.position)
+    commit = blocking(AsyncPullConsumer.commit)
+    committed = blocking(AsyncPullConsumer.committed)
+    offset_for_time = blocking(AsyncPullConsumer.offset_for_time)
+    begin_offset = blocking(AsyncPullConsumer.begin_offset)
+    end_offset = blocking(AsyncPullConsumer.end_offset)
+    pull = blocking(AsyncPullConsumer.pull)
+    schedule = in_loop(AsyncPullConsumer.schedule)
+    statistics = in_loop(AsyncPullConsumer.statistics)
 
-    def unsubscribe(self, topic: str) -> None:
-        self._thread.call(lambda: self._twin.unsubscribe(topic))
 
-    def assign(
-        self, queues: Iterable[QueueRef], *, tags: str | None = None, sql: str | None = None
-    ) -> None:
-        self._thread.call(lambda: self._twin.assign(queues, tags=tags, sql=sql))
+@contextmanager
+def stop_signals(who: Callable[..., object]) -> Iterator[Callable[[], object]]:
+    """Gives a function that waits for SIGINT or SIGTERM. After the first one they do again what
+    they did before, so that a second Ctrl-C ends a program whose end takes too long.
 
-    def assignment(self) -> list[QueueRef]:
-        return self._thread.call(self._twin.assignment)
-
-    def watch_queues(self, topic: str, on_queues: OnTopicQueues) -> list[QueueRef]:
-        return self._thread.run(self._twin.watch_queues(topic, on_queues))
-
-    def queues(self, topic: str) -> list[QueueRef]:
-        return self._thread.run(self._twin.queues(topic))
-
-    def pause(self, queues: Iterable[QueueRef]) -> None:
-        self._thread.call(lambda: self._twin.pause(queues))
-
-    def resume(self, queues: Iterable[QueueRef]) -> None:
-        self._thread.call(lambda: self._twin.resume(queues))
-
-    def poll(self, *, timeout_s: float = POLL_TIMEOUT_S) -> list[ReceivedMessage]:
-        return self._thread.run(self._twin.poll(timeout_s=timeout_s))
-
-    def seek(self, queue: QueueRef, offset: int) -> None:
-        self._thread.run(self._twin.seek(queue, offset))
-
-    def seek_to_begin(self, queue: QueueRef) -> None:
-        self._thread.run(self._twin.seek_to_begin(queue))
-
-    def seek_to_end(self, queue: QueueRef) -> None:
-        self._thread.run(self._twin.seek_to_end(queue))
-
-    def position(self, queue: QueueRef) -> int | None:
-        return self._thread.call(lambda: self._twin.position(queue))
-
-    def commit(self, offsets: Mapping[QueueRef, int] | None = None) -> None:
-        self._thread.run(self._twin.commit(offsets))
-
-    def committed(self, queue: QueueRef) -> int | None:
-        return self._thread.run(self._twin.committed(queue))
-
-    def offset_for_time(self, queue: QueueRef, moment: datetime) -> int:
-        return self._thread.run(self._twin.offset_for_time(queue, moment))
-
-    def begin_offset(self, queue: QueueRef) -> int:
-        return self._thread.run(self._twin.begin_offset(queue))
-
-    def end_offset(self, queue: QueueRef) -> int:
-        return self._thread.run(self._twin.end_offset(queue))
-
-    def pull(
-        self,
-        queue: QueueRef,
-        offset: int,
-        *,
-        count_max: int = PULL_COUNT,
-        tags: str | None = None,
-        sql: str | None = None,
-        wait_s: float = 0.0,
-    ) -> Pulled:
-        return self._thread.run(
-            self._twin.pull(queue, offset, count_max=count_max, tags=tags, sql=sql, wait_s=wait_s)
+    Raises BadArgument outside of the main thread; `who` wants to know.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise BadArgument(
+            f"{who.__name__}() belongs to the main thread, which gets signals; in others use `with`"
         )
+    # Not an event: a handler may run while the thread that waits holds the event's own lock.
+    gate = threading.Lock()
+    gate.acquire()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
 
-    def schedule(self, work: PullWork, *, delay_s: float = DELAY_S) -> None:
-        self._thread.call(lambda: self._twin.schedule(work, delay_s=delay_s))
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
-    def statistics(self) -> PullStatistics:
-        return self._thread.call(self._twin.statistics)
+    def on_signal(_number: int, _frame: object) -> None:
+        restore()
+        if gate.locked():
+            gate.release()
+
+    for number in _SIGNALS:
+        signal.signal(number, on_signal)
+    try:
+        yield gate.acquire
+    finally:
+        restore()

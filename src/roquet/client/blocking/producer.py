@@ -1,20 +1,34 @@
-"""The blocking twin of the producer: the same methods for programs without an event loop."""
+"""The blocking twins of the producers, and sends that a thread does not wait for.
 
-from collections.abc import Iterable, Sequence
+`submit` returns a future. Threads put what they submit into a line, and the loop is woken once for
+all that stand in it.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
-from typing import Unpack, final
+from typing import Any, NamedTuple, Unpack, final
 
 from roquet.client.arguments import bad, check_timeout
-from roquet.client.blocking.submissions import Submissions
-from roquet.client.blocking.twin import BlockingTwin, described_by, sharing_key
+from roquet.client.blocking.loop_thread import LoopThread
+from roquet.client.blocking.twin import BlockingTwin, blocking, described_by, sharing_key
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
+from roquet.client.errors import BadArgument, NotOpen, SendFailed, SendUnknown, UsedAfterFork
+from roquet.client.hooks import TransactionState
 from roquet.client.producer.outgoing import Delay
-from roquet.client.producer.producer import REQUEST_TIMEOUT_S, AsyncProducer
+from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.queue_choice import OrderKey
-from roquet.client.producer.receipt import BatchReceipt, ProducerStatistics, SendReceipt
+from roquet.client.producer.receipt import ProducerStatistics, SendReceipt
+from roquet.client.producer.transaction_producer import (
+    AsyncTransactionProducer,
+    Check,
+    Transaction,
+)
 from roquet.client.queue_ref import QueueRef
-from roquet.client.received import ReceivedMessage
 from roquet.protocol.messages.message import Message
 
 
@@ -45,26 +59,7 @@ class Producer(BlockingTwin[AsyncProducer]):
             self._thread, config.in_flight_max, config.in_flight_size_max
         )
 
-    def send(
-        self,
-        message: Message,
-        *,
-        queue: QueueRef | None = None,
-        order_key: OrderKey | None = None,
-        delay: Delay | None = None,
-        delay_level: int | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> SendReceipt:
-        return self._thread.run(
-            self._twin.send(
-                message,
-                queue=queue,
-                order_key=order_key,
-                delay=delay,
-                delay_level=delay_level,
-                timeout_s=timeout_s,
-            )
-        )
+    send = blocking(AsyncProducer.send)
 
     def submit(
         self,
@@ -78,7 +73,7 @@ class Producer(BlockingTwin[AsyncProducer]):
     ) -> Future[SendReceipt]:
         """Sends as `send` does, but returns at once: the future has what that returns or raises.
 
-        Up to `in_flight_max` messages of `in_flight_size_max` bytes are under way; one more waits
+        Up to `in_flight_max` messages of `in_flight_size_max` bytes are in flight; one more waits
         for room, and raises SendFailed when there is none within `timeout_s`. They may overtake
         each other. `close` waits a little for them. Raises BadArgument, NotOpen or UsedAfterFork.
         """
@@ -96,74 +91,167 @@ class Producer(BlockingTwin[AsyncProducer]):
         )
         return self._submissions.submit(message.topic, len(message.body), send, timeout_s)
 
-    def send_oneway(
-        self,
-        message: Message,
-        *,
-        queue: QueueRef | None = None,
-        order_key: OrderKey | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
-        self._thread.run(
-            self._twin.send_oneway(message, queue=queue, order_key=order_key, timeout_s=timeout_s)
-        )
-
-    def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: QueueRef | None = None,
-        order_key: OrderKey | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> list[SendReceipt]:
-        return self._thread.run(
-            self._twin.send_batch(messages, queue=queue, order_key=order_key, timeout_s=timeout_s)
-        )
-
-    def send_encoded(
-        self,
-        topic: str,
-        body: bytes,
-        count: int,
-        *,
-        queue: QueueRef | None = None,
-        order_key: OrderKey | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> BatchReceipt:
-        return self._thread.run(
-            self._twin.send_encoded(
-                topic, body, count, queue=queue, order_key=order_key, timeout_s=timeout_s
-            )
-        )
-
-    def send_many(
-        self,
-        messages: Iterable[Message],
-        *,
-        in_flight: int = 64,
-        timeout_s: float = TIMEOUT_S,
-    ) -> list[SendReceipt]:
-        return self._thread.run(
-            self._twin.send_many(messages, in_flight=in_flight, timeout_s=timeout_s)
-        )
-
-    def request(
-        self,
-        message: Message,
-        *,
-        queue: QueueRef | None = None,
-        order_key: OrderKey | None = None,
-        timeout_s: float = REQUEST_TIMEOUT_S,
-    ) -> ReceivedMessage:
-        return self._thread.run(
-            self._twin.request(message, queue=queue, order_key=order_key, timeout_s=timeout_s)
-        )
-
-    def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
-        return self._thread.run(self._twin.queues(topic, timeout_s=timeout_s))
-
-    def is_stored(self, queue: QueueRef, message_id: str, *, timeout_s: float = TIMEOUT_S) -> bool:
-        return self._thread.run(self._twin.is_stored(queue, message_id, timeout_s=timeout_s))
+    send_oneway = blocking(AsyncProducer.send_oneway)
+    send_batch = blocking(AsyncProducer.send_batch)
+    send_encoded = blocking(AsyncProducer.send_encoded)
+    send_many = blocking(AsyncProducer.send_many)
+    request = blocking(AsyncProducer.request)
+    queues = blocking(AsyncProducer.queues)
+    is_stored = blocking(AsyncProducer.is_stored)
 
     def statistics(self) -> ProducerStatistics:
         return self._twin.statistics()
+
+
+@final
+@described_by(AsyncTransactionProducer)
+class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
+    """Sends messages that consumers see only if something else happened, too.
+
+    A broker keeps the message back while the block runs; it is let go if the block ends well and
+    thrown away if it raises. A broker that hears of neither asks `check`, which has to know the
+    answer also after a crash; it is called in a thread of its own. `AsyncTransactionProducer` is
+    the same for asyncio. `options` are the members of `ProducerConfig`.
+
+    For example:
+
+        def was_paid(message):
+            is_paid = message.message_id in paid
+            return TransactionState.COMMIT if is_paid else TransactionState.ROLLBACK
+
+        paid = set()  # a table of your database
+        with TransactionProducer("127.0.0.1:9876", "payments", check=was_paid) as producer:
+            with producer.transaction(Message("orders", b"order 7 is paid")) as transaction:
+                paid.add(transaction.id)
+    """
+
+    def __init__(
+        self,
+        name_server: str | None,
+        group: str,
+        *,
+        check: Check | None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        super().__init__(
+            AsyncTransactionProducer(name_server, group, check=check, **options),
+            "transaction producer",
+            sharing_key(name_server, options),
+        )
+
+    @contextmanager
+    def transaction(
+        self, message: Message, *, timeout_s: float = TIMEOUT_S
+    ) -> Iterator[Transaction]:
+        """The block runs in the thread that calls, so it may use what belongs to that."""
+        with self._thread.entered(self._twin.transaction(message, timeout_s=timeout_s)) as entered:
+            yield entered
+
+    def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Transaction], TransactionState],
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Transaction:
+        with self.transaction(message, timeout_s=timeout_s) as transaction:
+            transaction.outcome = local(transaction)
+        return transaction
+
+    prepare = blocking(AsyncTransactionProducer.prepare)
+    end = blocking(AsyncTransactionProducer.end)
+
+    def statistics(self) -> ProducerStatistics:
+        return self._twin.statistics()
+
+
+_Send = Callable[[], Coroutine[Any, Any, SendReceipt]]
+
+
+class _Submission(NamedTuple):
+    topic: str
+    size: int
+    send: _Send
+    future: Future[SendReceipt]
+
+
+@final
+class Submissions:
+    """Of one producer. Bounded in count and bytes: one more makes its thread wait.
+
+    Something larger than the bound goes when nothing else is in flight, or it never could.
+    """
+
+    def __init__(self, thread: LoopThread, count_max: int, size_max: int) -> None:
+        self._thread = thread
+        self._count_max = count_max
+        self._size_max = size_max
+        self._count = 0
+        self._size = 0
+        self._has_room = threading.Condition()
+        self._line: deque[_Submission] = deque()
+        self._is_woken = False
+        # Nobody else holds them while they run.
+        self._tasks: set[asyncio.Task[SendReceipt]] = set()
+
+    def submit(self, topic: str, size: int, send: _Send, timeout_s: float) -> Future[SendReceipt]:
+        """In any thread. Raises SendFailed without room in time, NotOpen or UsedAfterFork."""
+        self._enter(topic, size, timeout_s)
+        future: Future[SendReceipt] = Future()
+        submission = _Submission(topic, size, send, future)
+        self._line.append(submission)
+        if not self._is_woken:
+            self._is_woken = True
+            try:
+                self._thread.post(self._begin)
+            except (BadArgument, NotOpen, UsedAfterFork):
+                self._is_woken = False
+                self._line.remove(submission)
+                self._leave(size)
+                raise
+        return future
+
+    def _begin(self) -> None:
+        """In the loop."""
+        # Before the line is looked at: whoever comes after the look has to wake it again.
+        self._is_woken = False
+        loop = asyncio.get_running_loop()
+        while self._line:
+            submission = self._line.popleft()
+            if not submission.future.set_running_or_notify_cancel():
+                self._leave(submission.size)
+                continue
+            task = loop.create_task(submission.send())
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._end, submission))
+
+    def _end(self, submission: _Submission, task: asyncio.Task[SendReceipt]) -> None:
+        self._tasks.discard(task)
+        self._leave(submission.size)
+        future = submission.future
+        if task.cancelled():
+            future.set_exception(SendUnknown(submission.topic, "its producer was closed"))
+        elif (error := task.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(task.result())
+
+    def _enter(self, topic: str, size: int, timeout_s: float) -> None:
+        with self._has_room:
+            if not self._has_room.wait_for(lambda: self._fits(size), timeout_s):
+                reason = f"no room within {timeout_s:g} s: {self._count} sends are in flight"
+                raise SendFailed(topic, reason)
+            self._count += 1
+            self._size += size
+
+    def _fits(self, size: int) -> bool:
+        return not self._count or (
+            self._count < self._count_max and self._size + size <= self._size_max
+        )
+
+    def _leave(self, size: int) -> None:
+        with self._has_room:
+            self._count -= 1
+            self._size -= size
+            # Not one of them: it may be too large for the room there is, and another is not.
+            self._has_room.notify_all()

@@ -1,14 +1,13 @@
 """The blocking twin of the topic reader."""
 
-from collections.abc import Generator, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Generator
 from typing import Unpack, final
 
-from roquet.client.blocking.twin import BlockingTwin, described_by
+from roquet.client.blocking.twin import BlockingTwin, blocking, described_by
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
 from roquet.client.reader.config import TopicReaderOptions
-from roquet.client.reader.reader import ALL, AsyncTopicReader, Bounds
+from roquet.client.reader.reader import ALL, AsyncTopicReader
 from roquet.protocol.subscription import Subscription
 
 
@@ -33,26 +32,13 @@ class TopicReader(BlockingTwin[AsyncTopicReader]):
     ) -> None:
         super().__init__(AsyncTopicReader(name_server, **options), "topic reader")
 
-    def topics(self, pattern: str | None = None) -> list[str]:
-        return self._thread.run(self._twin.topics(pattern))
-
-    def queues(self, topic: str) -> list[QueueRef]:
-        return self._thread.run(self._twin.queues(topic))
-
-    def bounds(self, queues: Iterable[QueueRef]) -> dict[QueueRef, Bounds]:
-        return self._thread.run(self._twin.bounds(queues))
-
-    def offsets_at(self, queues: Iterable[QueueRef], moment: datetime) -> dict[QueueRef, int]:
-        return self._thread.run(self._twin.offsets_at(queues, moment))
-
-    def earliest_store_times(self, queues: Iterable[QueueRef]) -> dict[QueueRef, datetime | None]:
-        return self._thread.run(self._twin.earliest_store_times(queues))
-
-    def committed(self, group: str, queues: Iterable[QueueRef]) -> dict[QueueRef, int | None]:
-        return self._thread.run(self._twin.committed(group, queues))
-
-    def commit(self, group: str, offsets: Mapping[QueueRef, int]) -> None:
-        self._thread.run(self._twin.commit(group, offsets))
+    topics = blocking(AsyncTopicReader.topics)
+    queues = blocking(AsyncTopicReader.queues)
+    bounds = blocking(AsyncTopicReader.bounds)
+    offsets_at = blocking(AsyncTopicReader.offsets_at)
+    earliest_store_times = blocking(AsyncTopicReader.earliest_store_times)
+    committed = blocking(AsyncTopicReader.committed)
+    commit = blocking(AsyncTopicReader.commit)
 
     def records(
         self,

@@ -1,27 +1,38 @@
-"""What all blocking twins have in common: how they live, and with whom."""
+"""Blocking twins: how each is opened and closed, and how its methods are made.
+
+A twin has the methods of an asynchronous client, which runs in a thread with an event loop:
+
+    class Producer(BlockingTwin[AsyncProducer]):
+        send = blocking(AsyncProducer.send)
+
+Parameters, types and docstring are those of the asynchronous method, so they are written once.
+"""
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from roquet.client.blocking.loop_thread import LoopThread, SharingKey
 from roquet.client.config import ProducerOptions
 from roquet.client.group.config import MemberOptions
 
 
-class AsyncLife(Protocol):
+class _AsyncClient(Protocol):
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
 
-T = TypeVar("T", bound=AsyncLife)
+T = TypeVar("T", bound=_AsyncClient)
 Item = TypeVar("Item")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class BlockingTwin(Generic[T]):
-    """Has a thread with an event loop, in which its twin lives. `what` names it in errors. Those
-    with the same `sharing_key` live in one thread.
+    """Runs its asynchronous twin in a thread with an event loop. `what` names it in errors. Those
+    with the same `sharing_key` share one thread.
 
     Any number of threads may use it; a call costs about 0.1 ms for the way to the other thread
     and back. Belongs to the process that made it.
@@ -73,6 +84,30 @@ class BlockingTwin(Generic[T]):
         self.close()
 
 
+def blocking(
+    method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[BlockingTwin[T], P], R]:
+    """The same method of the blocking twin: it waits until the coroutine of `method` is done."""
+
+    @wraps(method)
+    def wait(self: BlockingTwin[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._thread.run(method(self._twin, *args, **kwargs))
+
+    return wait
+
+
+def in_loop(
+    method: Callable[Concatenate[T, P], R],
+) -> Callable[Concatenate[BlockingTwin[T], P], R]:
+    """The same method of the blocking twin, for one that touches state of the event loop."""
+
+    @wraps(method)
+    def call(self: BlockingTwin[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._thread.call(partial(method, self._twin, *args, **kwargs))
+
+    return call
+
+
 async def _next(items: AsyncGenerator[Item, None]) -> Item | None:
     return await anext(items, None)
 
@@ -89,14 +124,18 @@ C = TypeVar("C", bound=type)
 
 
 def described_by(twin: type) -> Callable[[C], C]:
-    """What a method of a blocking client says about itself is what its twin says, unless it says
-    something else: `help` shows it, and it is written once."""
+    """A method of a blocking client has the docstring of its twin's method, unless it has its own:
+    `help` shows it, and it is written once."""
 
     def describe(blocking: C) -> C:
         for name, method in vars(blocking).items():
-            text = getattr(getattr(twin, name, None), "__doc__", None)
-            if not name.startswith("_") and callable(method) and method.__doc__ is None:
-                method.__doc__ = text
+            if name.startswith("_") or not callable(method):
+                continue
+            # Of one made by `blocking` it would be that of the twin.
+            method.__module__ = blocking.__module__
+            method.__qualname__ = f"{blocking.__qualname__}.{name}"
+            if method.__doc__ is None:
+                method.__doc__ = getattr(getattr(twin, name, None), "__doc__", None)
         return blocking
 
     return describe

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from roquet import AsyncPushConsumer, PushConsumer
-from roquet.client.blocking.signals import stop_signals
+from roquet.client.blocking.consumers import stop_signals
 from roquet.client.errors import BadArgument, NothingToRead
 from roquet.testing import BlockingCluster
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from roquet import Message
-from roquet.client.blocking.transactions import TransactionProducer
+from roquet.client.blocking.producer import TransactionProducer
 from roquet.client.errors import BadArgument, NotOpen, SendFailed
 from roquet.client.hooks import SendHook, TransactionEnd, TransactionState
 from roquet.client.producer.transaction_producer import AsyncTransactionProducer, Check, Transaction
