@@ -13,26 +13,30 @@ from roquet.errors import RoquetError
 
 if TYPE_CHECKING:
     from roquet import pipeline, testing
-    from roquet.client.admin.accounts import AccountSettings, BrokerAccounts
     from roquet.client.admin.admin import AsyncAdmin
-    from roquet.client.admin.cluster import BrokerInfo, Promotion
-    from roquet.client.admin.config import AdminConfig
-    from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
-    from roquet.client.admin.member_info import MemberInfo, MemberQueue, MemberRates
+    from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
+    from roquet.client.admin.groups import (
+        ClientConnection,
+        GroupMembers,
+        GroupSettings,
+        MemberInfo,
+        MemberQueue,
+        MemberRates,
+    )
+    from roquet.client.admin.messages import TraceEvent
     from roquet.client.admin.progress import GroupProgress, QueueProgress
     from roquet.client.admin.resets import QueueMove, ResetPlan
+    from roquet.client.admin.servers import AdminConfig
     from roquet.client.admin.topics import (
         BrokerRoute,
         QueueStatistics,
         TopicSettings,
         TopicStatistics,
     )
-    from roquet.client.admin.traces import TraceEvent
     from roquet.client.blocking.admin import Admin
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
-    from roquet.client.blocking.producer import Producer
+    from roquet.client.blocking.producer import Producer, TransactionProducer
     from roquet.client.blocking.reader import TopicReader
-    from roquet.client.blocking.producer import TransactionProducer
     from roquet.client.cluster.tls import TlsConfig
     from roquet.client.config import Credentials, ProducerConfig
     from roquet.client.errors import (
@@ -240,9 +244,9 @@ __all__ = [
 
 _ROOMS: Final = frozenset({"pipeline", "testing"})
 _HOMES: Final = {
-    "AccountSettings": "roquet.client.admin.accounts",
+    "AccountSettings": "roquet.client.admin.cluster",
     "Admin": "roquet.client.blocking.admin",
-    "AdminConfig": "roquet.client.admin.config",
+    "AdminConfig": "roquet.client.admin.servers",
     "Allocation": "roquet.client.group.allocation",
     "AsyncAdmin": "roquet.client.admin.admin",
     "AsyncProducer": "roquet.client.producer.producer",
@@ -257,7 +261,7 @@ _HOMES: Final = {
     "BadStateFile": "roquet.state_file",
     "BatchReceipt": "roquet.client.producer.receipt",
     "Bounds": "roquet.client.reader.reader",
-    "BrokerAccounts": "roquet.client.admin.accounts",
+    "BrokerAccounts": "roquet.client.admin.cluster",
     "BrokerInfo": "roquet.client.admin.cluster",
     "Promotion": "roquet.client.admin.cluster",
     "BrokerRoute": "roquet.client.admin.topics",
@@ -279,9 +283,9 @@ _HOMES: Final = {
     "GroupSettings": "roquet.client.admin.groups",
     "MachineRoom": "roquet.client.group.allocation",
     "MachineRoomNearby": "roquet.client.group.allocation",
-    "MemberInfo": "roquet.client.admin.member_info",
-    "MemberQueue": "roquet.client.admin.member_info",
-    "MemberRates": "roquet.client.admin.member_info",
+    "MemberInfo": "roquet.client.admin.groups",
+    "MemberQueue": "roquet.client.admin.groups",
+    "MemberRates": "roquet.client.admin.groups",
     "MembersConnected": "roquet.client.errors",
     "Message": "roquet.protocol.messages.message",
     "MessageKind": "roquet.client.hooks",
@@ -341,7 +345,7 @@ _HOMES: Final = {
     "TopicReaderConfig": "roquet.client.reader.config",
     "TopicSettings": "roquet.client.admin.topics",
     "TopicStatistics": "roquet.client.admin.topics",
-    "TraceEvent": "roquet.client.admin.traces",
+    "TraceEvent": "roquet.client.admin.messages",
     "Transaction": "roquet.client.producer.transaction_producer",
     "TransactionEnd": "roquet.client.hooks",
     "TransactionProducer": "roquet.client.blocking.producer",

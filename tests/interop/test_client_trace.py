@@ -14,7 +14,7 @@ from roquet import (
     TransactionProducer,
     TransactionState,
 )
-from roquet.client.trace.records import PubRecord, parse_traces
+from roquet.client.trace.tracing import PubRecord, parse_traces
 from roquet.protocol.names import TRACE_TOPIC
 from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until

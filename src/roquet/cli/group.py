@@ -10,8 +10,7 @@ from roquet.cli.operating.brokers import broker_name
 from roquet.cli.operating.commands import Commands, Session
 from roquet.cli.operating.confirming import define_confirmation, is_confirmed
 from roquet.cli.operating.failures import DONE
-from roquet.client.admin.groups import DEFAULT_SETTINGS, GroupMembers, GroupSettings
-from roquet.client.admin.member_info import MemberInfo
+from roquet.client.admin.groups import DEFAULT_SETTINGS, GroupMembers, GroupSettings, MemberInfo
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.errors import ClientError, GroupNotFound
 from roquet.reporting import Fact, Report, ReportTable

@@ -22,8 +22,8 @@ from roquet.cli.operating.message_view import (
 from roquet.cli.operating.pairs import pair, queue_at, queue_place
 from roquet.cli.operating.stopping import until_stopped
 from roquet.cli.operating.times import moment, time_span
-from roquet.client.admin.following import FollowFrom
-from roquet.client.admin.traces import TraceEvent
+from roquet.client.admin.follow import FollowFrom
+from roquet.client.admin.messages import TraceEvent
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.queue_ref import QueueRef

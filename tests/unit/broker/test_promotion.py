@@ -14,7 +14,7 @@ from roquet.broker.life import Life
 from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerRole
 from roquet.broker.tables.queue_locks import QueueKey
-from roquet.client.admin.accounts import AccountSettings
+from roquet.client.admin.cluster import AccountSettings
 from roquet.client.admin.topics import TopicSettings
 from roquet.protocol.codes import Permission
 from tests.support.accounts import ACCOUNTS, ADMIN, REPLICA

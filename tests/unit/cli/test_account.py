@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roquet.access.rules_text import read_document, rules_of
-from roquet.client.admin.accounts import AccountSettings
+from roquet.client.admin.cluster import AccountSettings
 from roquet.client.blocking.admin import Admin
 from roquet.client.config import Credentials
 from roquet.client.errors import RequestRefused

@@ -15,7 +15,7 @@ from roquet.cli.account.places import AccountPlace, SettingsByPlaces, account_pl
 from roquet.cli.operating.commands import Commands, Session
 from roquet.cli.operating.confirming import define_confirmation, is_confirmed
 from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
-from roquet.client.admin.accounts import AccountSettings
+from roquet.client.admin.cluster import AccountSettings
 from roquet.reporting import Fact, Report, ReportTable
 
 _SECRET_SIZE: Final = 24  # random bytes: nobody guesses that many

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from roquet.cli.operating.failures import MISUSED, NOT_FOUND, Failed
-from roquet.client.admin.accounts import AccountSettings
+from roquet.client.admin.cluster import AccountSettings
 from roquet.protocol.acl_rights import read_right
 from roquet.protocol.errors import BadRight
 

@@ -11,14 +11,14 @@ from roquet.access.keeping import Places, read_accounts, write_change
 from roquet.cli.operating.brokers import brokers_named
 from roquet.cli.operating.commands import Session
 from roquet.cli.operating.failures import NOT_FOUND, Failed
-from roquet.client.admin.accounts import (
+from roquet.client.admin.admin import AsyncAdmin
+from roquet.client.admin.cluster import (
     AccountSettings,
     BrokerAccounts,
+    BrokerInfo,
     plain_account,
     settings_of,
 )
-from roquet.client.admin.admin import AsyncAdmin
-from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.errors import RequestRefused, Unreachable
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk

@@ -7,7 +7,7 @@ from roquet.cli.doctor import findings
 from roquet.cli.doctor.findings import Finding, Severity
 from roquet.cli.operating.commands import Session
 from roquet.client.admin.cluster import BrokerInfo
-from roquet.client.admin.member_info import MemberInfo
+from roquet.client.admin.groups import MemberInfo
 from roquet.client.errors import ClientError, GroupNotFound, TopicNotFound
 from roquet.client.moments import utc
 from roquet.clock import SystemClock

@@ -7,8 +7,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from roquet.client.admin.cluster import BrokerInfo
-from roquet.client.admin.groups import GroupMembers, GroupSettings
-from roquet.client.admin.member_info import MemberInfo
+from roquet.client.admin.groups import GroupMembers, GroupSettings, MemberInfo
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.topics import BrokerRoute, TopicSettings
 from roquet.protocol.codes import Permission

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from roquet.cli.operating.config_file import ConfigFile, TlsTable, config_path, read_config_file
-from roquet.client.admin.config import ADMIN_TIMEOUT_S, AdminOptions
+from roquet.client.admin.servers import ADMIN_TIMEOUT_S, AdminOptions
 from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials

@@ -15,26 +15,21 @@ from datetime import datetime
 from typing import Final, Unpack, final
 
 from roquet.client.admin import (
-    accounts as account_questions,
     cluster as cluster_questions,
     groups as group_questions,
     messages as message_questions,
     progress as progress_questions,
     resets,
     topics as topic_questions,
-    traces,
 )
-from roquet.client.admin.accounts import AccountSettings, BrokerAccounts
-from roquet.client.admin.cluster import BrokerInfo, Promotion
-from roquet.client.admin.config import AdminConfig, AdminOptions
-from roquet.client.admin.following import FollowFrom, follow
-from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
-from roquet.client.admin.member_info import MemberInfo
+from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
+from roquet.client.admin.follow import FollowFrom, follow
+from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings, MemberInfo
+from roquet.client.admin.messages import TraceEvent
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
-from roquet.client.admin.servers import AdminServers
+from roquet.client.admin.servers import AdminConfig, AdminOptions, AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
-from roquet.client.admin.traces import TraceEvent
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.visit import Visit
 from roquet.client.group.start_offset import StartFrom
@@ -313,7 +308,7 @@ class AsyncAdmin(AsyncResource):
         """What became of a message, as traced clients wrote it down in the usual topic or in
         another; oldest first, and empty if none of them did.
         """
-        return await traces.trace_of(self._visit.usable(), message_id, topic)
+        return await message_questions.trace_of(self._visit.usable(), message_id, topic)
 
     async def dead_letter_counts(self) -> dict[str, TopicStatistics]:
         """How many there are, by group."""
@@ -410,7 +405,7 @@ class AsyncAdmin(AsyncResource):
 
     async def broker_accounts(self, address: str) -> BrokerAccounts:
         """Those of the broker at this address; secrets are not told."""
-        return await account_questions.accounts_at(self._visit.usable(), address)
+        return await cluster_questions.accounts_at(self._visit.usable(), address)
 
     async def put_account(
         self,
@@ -421,13 +416,13 @@ class AsyncAdmin(AsyncResource):
         secret_key: str | None = None,
     ) -> None:
         """Makes an account, or changes one; without a secret it keeps its own."""
-        await account_questions.put_account(
+        await cluster_questions.put_account(
             self._visit.usable(), address, access_key, settings, secret_key
         )
 
     async def delete_account(self, address: str, access_key: str) -> None:
         """One that is not there is refused."""
-        await account_questions.delete_account(self._visit.usable(), address, access_key)
+        await cluster_questions.delete_account(self._visit.usable(), address, access_key)
 
     # What name servers keep.
 

@@ -1,22 +1,26 @@
-"""Consumer groups as their operator sees them: settings, who is connected, and what they do."""
+"""Consumer groups as their operator sees them: settings, members, and what members report."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
 
-from roquet.client.admin.member_info import MemberInfo, member_info
 from roquet.client.admin.servers import AdminServers, Master, ask_each, change_each
 from roquet.client.admin.topics import delete_topic
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused
+from roquet.client.moments import moment_of
 from roquet.client.names import check_group
+from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import (
     ConnectionInfo,
     ConsumerConnections,
     ConsumerRunningInfo,
+    ConsumeStatus,
+    ProcessQueueInfo,
     ProducerConnections,
 )
 from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
@@ -85,6 +89,40 @@ class GroupMembers:
     @property
     def client_ids(self) -> list[str]:
         return [each.client_id for each in self.connections]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberQueue:
+    """One queue that it reads. Java's consumers report the epoch where nothing happened yet."""
+
+    committed_offset: int
+    cached_count: int
+    is_locked: bool
+    last_pull: datetime | None
+    last_consumed: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRates:
+    """Of one topic: messages a second, and how long an average pull and call take."""
+
+    pulled: float
+    done: float
+    failed: float
+    failed_count: int
+    pull_duration: timedelta
+    call_duration: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """`properties` are under Java's names."""
+
+    properties: Mapping[str, str]
+    # By topic.
+    subscriptions: Mapping[str, str]
+    queues: Mapping[QueueRef, MemberQueue]
+    rates: Mapping[str, MemberRates]
 
 
 async def list_groups(servers: AdminServers, *, with_internal: bool) -> list[str]:
@@ -201,7 +239,7 @@ async def producer_connections(servers: AdminServers, group: str) -> list[Client
 
 
 async def running_info(servers: AdminServers, group: str, client_id: str) -> MemberInfo:
-    """Any broker that the client is connected to hands the question on to it."""
+    """Any broker that the client is connected to forwards the request to it."""
     header = RunningInfoHeader(consumer_group=group, client_id=client_id)
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
     refusals = []
@@ -253,3 +291,37 @@ def _connections(parts: Iterable[Iterable[ConnectionInfo]]) -> tuple[ClientConne
 
 def _is_internal(group: str) -> bool:
     return group in _INTERNAL_GROUPS or group.startswith(_INTERNAL_PREFIXES)
+
+
+def member_info(servers: AdminServers, reported: ConsumerRunningInfo) -> MemberInfo:
+    name = servers.user_name
+    return MemberInfo(
+        dict(reported.properties),
+        {name(each.topic): each.sub_string or "" for each in reported.subscription_set},
+        {
+            QueueRef(name(queue.topic), queue.broker_name, queue.queue_id): _queue(each)
+            for queue, each in reported.mq_table.items()
+        },
+        {name(topic): _rates(each) for topic, each in reported.status_table.items()},
+    )
+
+
+def _queue(reported: ProcessQueueInfo) -> MemberQueue:
+    return MemberQueue(
+        reported.commit_offset,
+        reported.cached_msg_count,
+        reported.locked,
+        moment_of(reported.last_pull_timestamp),
+        moment_of(reported.last_consume_timestamp),
+    )
+
+
+def _rates(reported: ConsumeStatus) -> MemberRates:
+    return MemberRates(
+        reported.pull_tps,
+        reported.consume_ok_tps,
+        reported.consume_failed_tps,
+        reported.consume_failed_msgs,
+        timedelta(milliseconds=reported.pull_rt),
+        timedelta(milliseconds=reported.consume_rt),
+    )

@@ -1,17 +1,21 @@
 """The servers of a cluster as a tool sees them: all name servers, and masters by broker name.
 
-A tool asks anew each time, because its operator wants to know how things are now. Names of topics
+A tool asks each time, because its operator wants to know how things are now. Names of topics
 and groups are those that brokers know, with their namespace.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, NamedTuple, TypeVar, final
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypedDict, TypeVar, final
 
-from roquet.client.admin.config import AdminConfig
+from roquet.client.arguments import check_timeout
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.routes import MASTER_ID, Route
+from roquet.client.cluster.tls import TlsConfig
+from roquet.client.config import Credentials
 from roquet.client.errors import (
     BadArgument,
     NoNameServer,
@@ -30,6 +34,8 @@ from roquet.protocol.fields import Header
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.names import TOOLS_GROUP
 
+ADMIN_TIMEOUT_S: Final = 5.0
+
 B = TypeVar("B")
 T = TypeVar("T")
 
@@ -42,7 +48,40 @@ _UNCONFIRMED: Final = frozenset(
     )
 )
 
-# Every broker has this group, for tools that read messages and keep no offsets.
+
+class AdminOptions(TypedDict, total=False):
+    """What an admin takes besides its name server; `AdminConfig` explains."""
+
+    namespace: str | None
+    credentials: Credentials | None
+    tls: TlsConfig | bool
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig:
+    """How an `Admin` is set up; its members are its options.
+
+    For example:
+
+        Admin("127.0.0.1:9876", timeout_s=30.0, credentials=Credentials("operator", "its secret"))
+    """
+
+    # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
+    # names them; None takes what the environment has in NAMESRV_ADDR.
+    name_server: str | None
+    # Names of topics and groups are those inside it.
+    namespace: str | None = None
+    credentials: Credentials | None = None
+    # True is encrypted as `TlsConfig()` says.
+    tls: TlsConfig | bool = False
+    # How long one server may take to answer.
+    timeout_s: float = ADMIN_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        """Raises BadArgument, and BadAddress for the name server."""
+        name_server_source(self.name_server)
+        check_timeout("timeout_s", self.timeout_s)
 
 
 class Master(NamedTuple):
@@ -52,7 +91,7 @@ class Master(NamedTuple):
 
 @final
 class AdminServers:
-    """Questions raise Unreachable or NoNameServer without an answer, RequestRefused for a no."""
+    """Requests raise Unreachable or NoNameServer without a response, else RequestRefused."""
 
     def __init__(self, instance: ClientInstance, config: AdminConfig) -> None:
         self.brokers = Brokers(instance.requests, instance.routes, config.timeout_s)

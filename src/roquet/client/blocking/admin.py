@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Unpack, final
 
 from roquet.client.admin.admin import AsyncAdmin
-from roquet.client.admin.config import AdminOptions
-from roquet.client.admin.following import FollowFrom
+from roquet.client.admin.follow import FollowFrom
+from roquet.client.admin.servers import AdminOptions
 from roquet.client.blocking.twin import BlockingTwin, blocking, described_by
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.queue_ref import QueueRef

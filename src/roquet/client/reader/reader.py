@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple, TypeVar, Unpack, final
 
-from roquet.client.admin.config import AdminConfig
-from roquet.client.admin.servers import AdminServers
+from roquet.client.admin.servers import AdminConfig, AdminServers
 from roquet.client.admin.topics import list_topics
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance

@@ -1,4 +1,12 @@
-"""Message trace: tells a topic what became of messages, for operators to look up.
+"""Message trace: records of what became of messages, sent to a topic for operators to look up.
+
+    Pub            timestamp region group topic id tags keys host size ms kind offset-id ok
+    SubBefore      timestamp region group request id retries keys
+    SubAfter       request id ms ok keys outcome timestamp group
+    EndTransaction timestamp region group topic id tags keys host kind transaction state asked
+
+Java's tools read and write the same text: the name of a record and its fields are joined by 0x01,
+and 0x02 ends it. What is missing is written as "null".
 
 A tracer is a hook of a producer or of a push consumer. It gathers records for a moment and sends
 them by a producer of its own; what is too much, or cannot be sent, is dropped and counted.
@@ -9,8 +17,10 @@ import contextlib
 import logging
 import uuid
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, final
+
+import msgspec
 
 from roquet.client.errors import ClientError
 from roquet.client.hooks import (
@@ -28,14 +38,6 @@ from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.queue_choice import ANYWHERE, Target
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.received import ReceivedMessage
-from roquet.client.trace.records import (
-    EndTransactionRecord,
-    PubRecord,
-    SubAfterRecord,
-    SubBeforeRecord,
-    TraceRecord,
-    trace_text,
-)
 from roquet.clock import Clock, SystemClock
 from roquet.net.service import OnFailure, Services
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property
@@ -58,6 +60,125 @@ _STATE_NAMES: Final = {
     TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
     TransactionState.UNKNOWN: "UNKNOW",
 }
+_FIELD_END: Final = "\x01"
+_RECORD_END: Final = "\x02"
+_NULL: Final = "null"
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """The members of a record, in the order in which they are written."""
+
+
+class PubRecord(_Record, tag="Pub", frozen=True):
+    """A message was sent."""
+
+    timestamp: int
+    region: str | None
+    group: str
+    topic: str
+    message_id: str
+    tags: str | None
+    keys: str | None
+    store_host: str | None
+    body_size: int
+    duration_ms: int
+    kind: MessageKind
+    offset_id: str | None
+    is_success: bool
+
+
+class SubBeforeRecord(_Record, tag="SubBefore", frozen=True):
+    """A listener is called; `request_id` is the same before and after."""
+
+    timestamp: int
+    region: str | None
+    group: str
+    request_id: str
+    message_id: str
+    retry_count: int
+    keys: str | None
+
+
+class SubAfterRecord(_Record, tag="SubAfter", frozen=True):
+    """A listener returned. Old clients do not say how, when and of which group."""
+
+    request_id: str
+    message_id: str
+    duration_ms: int
+    is_success: bool
+    keys: str | None
+    outcome: ConsumeOutcome = ConsumeOutcome.SUCCESS
+    timestamp: int = 0
+    group: str | None = None
+
+
+class EndTransactionRecord(_Record, tag="EndTransaction", frozen=True):
+    """A broker was told how a transaction ended."""
+
+    timestamp: int
+    region: str | None
+    group: str
+    topic: str
+    message_id: str
+    tags: str | None
+    keys: str | None
+    store_host: str | None
+    kind: MessageKind
+    transaction_id: str | None
+    state: str  # as Java calls it
+    is_answer: bool
+
+
+TraceRecord = PubRecord | SubBeforeRecord | SubAfterRecord | EndTransactionRecord
+
+_KINDS: Final[dict[str, type[TraceRecord]]] = {
+    "Pub": PubRecord,
+    "SubBefore": SubBeforeRecord,
+    "SubAfter": SubAfterRecord,
+    "EndTransaction": EndTransactionRecord,
+}
+_PUB_SIZE_OLD: Final = 12  # without the offset id
+
+
+def trace_text(record: TraceRecord) -> str:
+    """The record as it is written, its end included."""
+    name = record.__struct_config__.tag
+    values = map(_text, msgspec.structs.astuple(record))
+    return _FIELD_END.join((str(name), *values)) + _RECORD_END
+
+
+def parse_traces(text: str) -> Iterator[TraceRecord]:
+    """The records of a trace message; what nobody can read is passed over."""
+    for line in text.split(_RECORD_END):
+        name, *fields = line.split(_FIELD_END)
+        kind = _KINDS.get(name)
+        if kind is None:
+            continue
+        if kind is PubRecord and len(fields) == _PUB_SIZE_OLD:
+            fields.insert(-1, _NULL)
+        try:
+            yield msgspec.convert(_members(kind, fields), kind, strict=False)
+        except msgspec.ValidationError:
+            continue
+
+
+def _members(kind: type[TraceRecord], fields: Iterable[str]) -> dict[str, str | None]:
+    # Newer clients write more fields behind the known ones.
+    return {
+        field.encode_name: None if value == _NULL else value
+        for field, value in zip(msgspec.structs.fields(kind), fields, strict=False)
+    }
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return _NULL
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(int(value))  # of an enum, too
+    # No field may end where it should not.
+    return str(value).replace(_FIELD_END, " ").replace(_RECORD_END, " ")
 
 
 class Sends(Protocol):

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as sql
 from roquet.client.errors import ClientError
 from roquet.client.hooks import ConsumeOutcome
 from roquet.client.queue_ref import QueueRef
-from roquet.client.trace.records import (
+from roquet.client.trace.tracing import (
     EndTransactionRecord,
     PubRecord,
     SubAfterRecord,

@@ -7,8 +7,7 @@ import pytest
 from roquet.cli.doctor import findings
 from roquet.cli.doctor.findings import Finding, Severity
 from roquet.client.admin.cluster import BrokerInfo
-from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings
-from roquet.client.admin.member_info import MemberInfo
+from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings, MemberInfo
 from roquet.client.admin.progress import GroupProgress, QueueProgress
 from roquet.client.admin.topics import BrokerRoute, TopicSettings
 from roquet.client.queue_ref import QueueRef

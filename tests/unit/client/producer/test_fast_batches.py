@@ -192,7 +192,7 @@ async def outcomes_of(cluster: LiveCluster, group: str, **options: Any) -> list[
         return await asyncio.gather(*sends, return_exceptions=True)
 
 
-async def test_fast_and_general_batches_store_the_same_and_refuse_the_same(
+async def test_fast_and_general_batches_store_and_refuse_the_same(
     cluster: LiveCluster,
 ) -> None:
     fast = await outcomes_of(cluster, "fast")

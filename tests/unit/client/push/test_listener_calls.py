@@ -14,7 +14,7 @@ from roquet.client.push import listening_tasks
 from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import DeadLetter
 from roquet.client.received import ReceivedMessage
-from roquet.client.trace.records import SubAfterRecord, SubBeforeRecord, parse_traces
+from roquet.client.trace.tracing import SubAfterRecord, SubBeforeRecord, parse_traces
 from roquet.protocol.names import TRACE_TOPIC
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from roquet.client.hooks import ConsumeOutcome, MessageKind
-from roquet.client.trace.records import (
+from roquet.client.trace.tracing import (
     EndTransactionRecord,
     PubRecord,
     SubAfterRecord,

@@ -13,15 +13,15 @@ from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.queue_choice import Target
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.received import ReceivedMessage, received_of
-from roquet.client.trace.records import (
+from roquet.client.trace.tracing import (
     EndTransactionRecord,
     PubRecord,
     SubAfterRecord,
     SubBeforeRecord,
+    Tracer,
     TraceRecord,
     parse_traces,
 )
-from roquet.client.trace.tracing import Tracer
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.properties import properties_text

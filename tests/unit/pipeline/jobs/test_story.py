@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from roquet.client.hooks import ConsumeOutcome, MessageKind
-from roquet.client.trace.records import (
+from roquet.client.trace.tracing import (
     EndTransactionRecord,
     PubRecord,
     SubAfterRecord,

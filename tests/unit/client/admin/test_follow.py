@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from roquet.client.admin.admin import AsyncAdmin
-from roquet.client.admin.following import FollowFrom
+from roquet.client.admin.follow import FollowFrom
 from roquet.client.errors import BadArgument, TopicNotFound
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.producer.producer import AsyncProducer

@@ -1,4 +1,4 @@
-"""Reading topics along, as a tool does: no group, no offsets kept, everybody else undisturbed."""
+"""Following topics as messages arrive, like `tail -f`: no group, and no offsets are kept."""
 
 import asyncio
 import logging
@@ -19,11 +19,11 @@ from roquet.protocol.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
-# Where to begin in each queue; those that are not named begin at their first message.
+# Where to start in each queue; those that are not named start at their first message.
 FollowFrom = StartFrom | datetime | Mapping[QueueRef, int]
 
 _PULL_COUNT: Final = 32
-# What may wait for its reader.
+# Messages that may wait for their reader.
 _AHEAD_MAX: Final = 256
 _PAUSE_S: Final = 1.0
 # How long it may take until a new queue is noticed.
@@ -52,7 +52,7 @@ async def follow(
     async def read(queue: QueueRef, offset: int) -> None:
         try:
             end = None if ends is None else ends.get(_user_queue(servers, queue), offset)
-            # What is there need not be waited for.
+            # Up to an end there is nothing to wait for.
             suspend_s = SUSPEND_S if end is None else 0
             terms = PullTerms(subscription, _PULL_COUNT, suspend_s, says_subscription=True)
             order = PullOrder(queue, terms, offset)
@@ -64,20 +64,20 @@ async def follow(
             await ahead.put(error)
 
     begin = start
-    look_again_s = 0.0
+    next_route_s = 0.0
     finished_count = 0
     try:
         while True:
-            if time_s() >= look_again_s:
+            if time_s() >= next_route_s:
                 for queue in (await servers.route(topic)).readable:
                     if queue not in readers:
                         offset = await start_offset(servers, queue, begin)
                         readers[queue] = asyncio.create_task(read(queue, offset))
-                # What comes to be from now on is wanted from its beginning.
+                # Queues that are created from now on are read from their first message.
                 begin = StartFrom.FIRST
-                look_again_s = time_s() + _ROUTE_INTERVAL_S
+                next_route_s = time_s() + _ROUTE_INTERVAL_S
             try:
-                found = await asyncio.wait_for(ahead.get(), max(0.0, look_again_s - time_s()))
+                found = await asyncio.wait_for(ahead.get(), max(0.0, next_route_s - time_s()))
             except TimeoutError:
                 continue
             if isinstance(found, ClientError):
@@ -118,7 +118,7 @@ async def _of_queue(
         try:
             pulled = await servers.puller.pull(order)
         except Unreachable as error:
-            log.warning("trying again: %s", error)
+            log.warning("retrying: %s", error)
             await asyncio.sleep(_PAUSE_S)
             continue
         for message in pulled.messages:
