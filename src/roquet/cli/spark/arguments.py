@@ -217,7 +217,7 @@ def define_selection(parser: ArgumentParser) -> None:
         "--start",
         type=moment,
         metavar="TIME",
-        help="Stored at or after: ms since 1970, or 2026-01-31T12:00:00Z (UTC without a zone).",
+        help="Stored at or after: ms since 1970, or 2026-01-31T12:00:00Z (local time without Z).",
     )
     parser.add_argument("--end", type=moment, metavar="TIME", help="Stored before.")
     parser.add_argument(

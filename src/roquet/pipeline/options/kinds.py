@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -93,16 +93,16 @@ def _duration(value: str) -> timedelta:
 
 
 def _moment_ms(value: str) -> int:
-    """Milliseconds since 1970, as Spark's Kafka source has it; or a date and time of ISO 8601."""
+    """Milliseconds since 1970, as in Spark's Kafka source; or a date and time of ISO 8601.
+
+    Without a zone it is local time of this process, as in all commands of `roquet`.
+    """
     if value.isascii() and value.isdigit() and int(value) <= _COUNT_MAX:
         return int(value)
     try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        raise ValueError("a moment: milliseconds since 1970, or 2026-01-31T12:00:00Z") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+        return round(datetime.fromisoformat(value).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ValueError("a time: milliseconds since 1970, or 2026-01-31T12:00:00Z") from None
 
 
 def _tags(value: str) -> str:
@@ -155,6 +155,6 @@ count: Final = Kind("number", _count)
 flag: Final = Kind("`true` \\| `false`", _flag)
 size: Final = Kind("bytes, or `64m`", _size)
 duration: Final = Kind("time span, `30s`", _duration)
-moment_ms: Final = Kind("ms since 1970, or ISO 8601", _moment_ms)
+moment_ms: Final = Kind("ms since 1970, or ISO 8601 (local time without a zone)", _moment_ms)
 tags: Final = Kind("text", _tags)
 sql: Final = Kind("text", _sql)

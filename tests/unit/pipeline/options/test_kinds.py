@@ -1,5 +1,6 @@
 """Kinds of values: what they read, and what they refuse."""
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -36,12 +37,23 @@ def test_durations(value: str, span: timedelta) -> None:
     [
         ("1700000000000", 1_700_000_000_000),
         ("2023-11-14T22:13:20Z", 1_700_000_000_000),
-        ("2023-11-14T22:13:20", 1_700_000_000_000),  # UTC, where nothing is said
         ("2023-11-14T23:13:20+01:00", 1_700_000_000_000),
     ],
 )
 def test_moments(value: str, ms: int) -> None:
     assert moment_ms.read(value) == ms
+
+
+def test_a_moment_without_a_zone_is_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        for zone, ms in (("UTC", 1_700_000_000_000), ("Etc/GMT-1", 1_699_996_400_000)):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            assert moment_ms.read("2023-11-14T22:13:20") == ms
+            assert moment_ms.read("2023-11-14T22:13:20Z") == 1_700_000_000_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_lists_of_names_may_have_blanks() -> None:
@@ -61,6 +73,7 @@ def test_lists_of_numbers_may_have_blanks() -> None:
         (duration, "soon"),
         (duration, "999999999999999999h"),
         (moment_ms, "tomorrow"),
+        (moment_ms, "0001-01-01"),
         (names, " , "),
         (numbers, ""),
         (numbers, "0,-1"),
