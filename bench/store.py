@@ -22,7 +22,7 @@ from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.store.config import FlushMode, StoreConfig
-from roquet.store.listener import NoListener
+from roquet.store.flushing import NoListener
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits
 

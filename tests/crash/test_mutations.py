@@ -15,15 +15,14 @@ from roquet.disk import make_safe_directory
 from roquet.protocol.messages import record
 from roquet.state_file import StateFile
 from roquet.store import log_scan
+from roquet.store.checkpoint import Checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode
-from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from roquet.store.errors import StoreError
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.flushing import Flusher
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_entry import ENTRY_SIZE
-from roquet.store.recovery.checkpoint import Checkpoint
 from tests.support.failed_sync import after_failed_sync
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.flipped_bytes import after_flip, original

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import SystemDisk
-from roquet.store.recovery.checkpoint import load_checkpoint
+from roquet.store.checkpoint import load_checkpoint
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker

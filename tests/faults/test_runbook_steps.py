@@ -425,7 +425,7 @@ def test_files_of_another_size(tmp_path: Path) -> None:
         two.set(**{size: str(8 * 1024 * 1024)})
         send_large(one, 4)
         on.start(two)
-        said = "mappedFileSizeCommitLog has to be that of the master"
+        said = "mappedFileSizeCommitLog must be that of the master"
         wait_until(lambda: said in one.log_tail() + two.log_tail())
         two.kill()
         two.lose_store()

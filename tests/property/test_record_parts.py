@@ -23,8 +23,8 @@ from roquet.protocol.messages.record import (
 )
 from roquet.protocol.messages.record_reading import LazyRecord
 from roquet.protocol.messages.redelivery import usual_redelivery
+from roquet.store.consume_queue import pack_entry
 from roquet.store.keys.key_scan import scan_keys
-from roquet.store.queue_entry import pack_entry
 from roquet.store.reading.gathering import Gathering
 from roquet.store.reading.queue_reading import QueueReadLimits
 from roquet.store.record_scan import scan_heads, scan_runs

@@ -12,14 +12,14 @@ from roquet.disk import SystemDisk
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_V1, MAGIC_V2
+from roquet.store.dispatch import SCHEDULE_TOPIC, Dispatcher
 from roquet.store.errors import BadRecord
 from roquet.store.files.layout import layout_of
 from roquet.store.files.mapped_file import MappedFile, create_file
 from roquet.store.log_scan import LogRecord, Stretch, read_log_record, scan_file, scan_stretches
+from roquet.store.maintenance.queue_deletion import DeletedQueues
 from roquet.store.queues import ConsumeQueues
 from roquet.store.record_scan import scan_heads, scan_runs, scan_whole
-from roquet.store.recovery.deletions import Deletions
-from roquet.store.recovery.dispatch import SCHEDULE_TOPIC, Dispatcher
 
 BASE = 1 << 20
 SIZE = 1 << 14
@@ -121,7 +121,7 @@ def queues_of(
     directory: Path, file: MappedFile, end: int, deleted_end: int, *, at_once: bool
 ) -> tuple[dict[tuple[bytes, int], tuple[int, bytes]], list[int]]:
     """All entries of all queues, and what fits into none."""
-    deletions = Deletions(SystemDisk(), directory / "deleted.json")
+    deletions = DeletedQueues(SystemDisk(), directory / "deleted.json")
     deletions.load()
     if deleted_end:
         deletions.add([(b"A", 0)], 0, BASE + deleted_end)

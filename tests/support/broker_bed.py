@@ -28,7 +28,7 @@ from roquet.protocol.command import Command, decode_command, encode_command, rep
 from roquet.protocol.fields import Header, fields_of
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.addressed import AddressedHeader
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 from tests.support.accounts import Signer, signed
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock

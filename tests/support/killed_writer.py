@@ -18,10 +18,9 @@ from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record_batches import DraftBatch
-from roquet.store.appending import AppendedBatch
+from roquet.store.appends import AppendedBatch
 from roquet.store.config import FlushMode, StoreConfig
-from roquet.store.damage import Damage
-from roquet.store.errors import SyncFailed
+from roquet.store.errors import Damage, SyncFailed
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.store_ledger import Ledger

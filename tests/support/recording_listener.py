@@ -2,8 +2,7 @@
 
 from threading import Condition
 
-from roquet.store.damage import Damage
-from roquet.store.errors import SyncFailed
+from roquet.store.errors import Damage, SyncFailed
 
 WAIT_S_MAX = 20.0
 

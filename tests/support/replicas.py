@@ -18,8 +18,8 @@ from roquet.clock import SystemClock
 from roquet.net.ports import free_port
 from roquet.net.service import OnFailure, Services
 from roquet.net.tls.contexts import ServerTls
-from roquet.store.log_copy import Grown
 from roquet.store.message_store import MessageStore
+from roquet.store.replica_log import Grown
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import small_config
 

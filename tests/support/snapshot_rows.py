@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import peek_record, read_record
-from roquet.store.damage import DamagedRange
+from roquet.store.errors import DamagedRange
 from roquet.store.offline.log_range import Run, StoreRange
-from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.reader import StoreReader
 from roquet.store.offline.snapshot import StoreSnapshot
 
 Cuts = Iterable[tuple[int, int]]

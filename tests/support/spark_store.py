@@ -15,7 +15,7 @@ from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.protocol.record_columns import PropertiesForm
 from roquet.store.message_store import MessageStore
-from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.reader import StoreReader
 from tests.support.drafts import BORN_HOST, draft
 from tests.support.fake_clock import FakeClock
 from tests.support.message_rows import rows_in, rows_of

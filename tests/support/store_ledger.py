@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import read_record
-from roquet.store.appending import Appended, AppendedBatch
-from roquet.store.damage import Damage
-from roquet.store.errors import SyncFailed
+from roquet.store.appends import Appended, AppendedBatch
+from roquet.store.errors import Damage, SyncFailed
 from tests.support.log_rebuild import QueueName
 
 

@@ -11,9 +11,9 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
-from roquet.store.checksummed import NO_END
 from roquet.store.config import StoreConfig
-from roquet.store.listener import StoreListener
+from roquet.store.flushing import StoreListener
+from roquet.store.log_scan import NO_END
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.fake_clock import FakeClock

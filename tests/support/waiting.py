@@ -8,7 +8,7 @@ from roquet.broker.delays.timers import out_ms
 from roquet.clock import Clock
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 

@@ -65,7 +65,7 @@ from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings
 from roquet.state_file import StateFile
 from roquet.store.config import FlushMode
-from roquet.store.log_copy import Grown
+from roquet.store.replica_log import Grown
 
 
 def assembled(

@@ -39,7 +39,7 @@ from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.tls.contexts import CallingTls, ServerTls
-from roquet.store.checksummed import NO_END
+from roquet.store.log_scan import NO_END
 
 if TYPE_CHECKING:
     from roquet.broker.metrics.observed import ObservedBroker

@@ -18,7 +18,7 @@ from roquet.disk import Disk
 from roquet.process_limits import is_near, kept_limit
 from roquet.protocol.bodies.offsets import TimerProgress
 from roquet.state_file import BadStateFile, StateFile
-from roquet.store.checksummed import NO_END
+from roquet.store.log_scan import NO_END
 from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

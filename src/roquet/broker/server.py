@@ -30,7 +30,7 @@ from roquet.net.serving import Server
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address
 from roquet.settings.log_level import obey_log_level_from_start
-from roquet.store.checksummed import NO_END
+from roquet.store.log_scan import NO_END
 
 log = logging.getLogger(__name__)
 

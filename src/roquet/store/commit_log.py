@@ -21,12 +21,13 @@ from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_BLANK
 from roquet.protocol.messages.record_batches import RecordBatch
-from roquet.store.checksummed import NOTHING_KNOWN, ChecksummedRanges
 from roquet.store.errors import BadRecord, refusal_of
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.files.mapped_run import MappedRun
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,
+    NOTHING_KNOWN,
+    ChecksummedRanges,
     LogRecord,
     RecordPlaces,
     Stretch,
@@ -36,7 +37,7 @@ from roquet.store.log_scan import (
     scan_file_places,
     scan_stretches,
 )
-from roquet.store.tails import LogTail
+from roquet.store.write_cursors import LogCursor
 
 # How much of the end of the log is kept when memory is given back.
 KEPT_SIZE: Final = 16 << 20
@@ -47,7 +48,7 @@ _pack_blank_into = Struct(">ii").pack_into
 
 
 @final
-class CommitLog(LogTail):
+class CommitLog(LogCursor):
     """Written by one owner. `sync` and `make_next_file` are for the thread that flushes."""
 
     __slots__ = (
@@ -104,7 +105,7 @@ class CommitLog(LogTail):
         return physical_offset
 
     def copy(self, physical_offset: int, parts: Sequence[memoryview]) -> None:
-        """Write bytes of another log at or behind `end`, within one file; see `LogCopy`.
+        """Write bytes of another log at or behind `end`, within one file; see `ReplicaLog`.
 
         Raises DiskFull or StoreUnavailable, when a new file is needed and cannot be had.
         """
@@ -119,7 +120,7 @@ class CommitLog(LogTail):
         except OSError as error:
             raise refusal_of(error) from error
 
-    def begin_at(self, physical_offset: int) -> list[MappedFile]:
+    def start_at(self, physical_offset: int) -> list[MappedFile]:
         """Let a log without records begin elsewhere; the caller closes the files it had.
 
         Raises DiskFull or StoreUnavailable; then `resume` has to be tried again.

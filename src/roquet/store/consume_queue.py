@@ -1,30 +1,38 @@
 """One queue of a topic: its entries, one after another in files of one size.
 
-Zeros follow the last entry. A queue that begins in the middle of a file, or lost a message
-forever, is filled with blanks. The queue is a cache of the log: what is not sound is cut off
-here and made again by recovery.
+    entry i, at byte 20 * i of the queue
+      0  int64  physical offset of the record
+      8  int32  size of the record
+     12  int64  hash of the tag; the time of delivery in the queues of delayed messages
+
+Zeros follow the last entry. A blank, offset 0 and the largest size, stands where there is no
+message: before the first of a queue that starts in the middle of a file, and for a message that is
+lost. The queue is a cache of the log: entries that cannot be right are cut off here and rebuilt by
+recovery.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, final
+from struct import Struct
+from typing import Final, NamedTuple, final
 
 from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.files.mapped_run import MappedRun
-from roquet.store.files.written_bytes import written_bytes
 from roquet.store.queue_entries import count_before, leading_blanks, sound_count
-from roquet.store.queue_entry import (
-    BLANK,
-    BLANK_SIZE,
-    ENTRY_SIZE,
-    QueueEntry,
-    pack_entry_into,
-)
-from roquet.store.tails import QueueTail
+from roquet.store.write_cursors import QueueCursor
+
+BLANK_SIZE: Final = 2**31 - 1
+
+_ENTRY: Final = Struct(">qiq")
+ENTRY_SIZE: Final = _ENTRY.size
+pack_entry: Final = _ENTRY.pack
+pack_entry_into: Final = _ENTRY.pack_into
+unpack_entries: Final = _ENTRY.iter_unpack
+BLANK: Final = pack_entry(0, BLANK_SIZE, 0)
 
 # How many bytes of a queue file are taken from the disk at once: a broker can have thousands
 # of queues, and most of them are short.
@@ -38,8 +46,26 @@ CHECKED_FILES: Final = 3
 _NOWHERE: Final = 2**63
 
 
+class QueueEntry(NamedTuple):
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def physical_end(self) -> int:
+        return self.physical_offset + self.size
+
+    @property
+    def is_blank(self) -> bool:
+        return self.physical_offset == 0 and self.size == BLANK_SIZE
+
+    @staticmethod
+    def unpack(entry: bytes) -> "QueueEntry":
+        return QueueEntry(*_ENTRY.unpack(entry))
+
+
 @final
-class ConsumeQueue(QueueTail):
+class ConsumeQueue(QueueCursor):
     """Entries are appended by the one owner of the store.
 
     `sync` and `give_back_memory` may run in another thread.
@@ -483,7 +509,7 @@ def _entries_of(files: Sequence[MappedFile]) -> bytes:
     Most files are short, and there may be thousands: the zeros at the end are not read.
     """
     *full, last = files
-    written = written_bytes(last)
+    written = last.written_bytes()
     return b"".join(
         [*(each.peek(0, each.size) for each in full), written, bytes(-len(written) % ENTRY_SIZE)]
     )

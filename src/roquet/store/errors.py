@@ -11,16 +11,19 @@ RoquetError
     │   ├── DiskFull       passes by itself when there is space again
     │   ├── TooManyFiles   passes by itself when files of queues are closed
     │   ├── SyncFailed     for good: nothing may be acknowledged any more
-    │   ├── CopiesOnly     the store follows another one, which takes the messages
+    │   ├── NotMaster      the store is that of a slave: its master accepts messages
     │   └── StoreClosed    for good
-    ├── NoCopy             bytes that cannot be those of the log that is copied
+    ├── ReplicaMismatch    bytes that do not continue the log of a slave
     └── BadRecord          a record is damaged; it is never handed out
 
-What is wrong with a message, before it becomes a record, is said by `protocol.errors`.
+Errors of a message, before it becomes a record, are in `protocol.errors`. `Damage` and
+`DamagedRange` are no errors: damage that was found and passed over is reported by value.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from roquet.disk import is_full
 from roquet.errors import RoquetError
@@ -101,12 +104,12 @@ class SyncFailed(StoreUnavailable):
     """
 
 
-class CopiesOnly(StoreUnavailable):
-    """The store is a copy of another one: only that one takes messages."""
+class NotMaster(StoreUnavailable):
+    """The store is that of a slave: only its master accepts messages."""
 
 
-class NoCopy(StoreError):
-    """What came does not continue the copy of a log; nothing of it was taken."""
+class ReplicaMismatch(StoreError):
+    """The bytes of the master do not continue the log of the slave; none were written."""
 
 
 class StoreClosed(StoreUnavailable):
@@ -129,3 +132,18 @@ class BadRecord(StoreError):
         super().__init__(f"record at {physical_offset}: {reason}")
         self.physical_offset = physical_offset
         self.reason = reason
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """A physical offset that a queue entry points to without a message there."""
+
+    physical_offset: int
+    reason: str
+
+
+class DamagedRange(msgspec.Struct, frozen=True):
+    """Bytes of the log that hold no good record, followed by good ones."""
+
+    start: int
+    end: int
+    reason: str

@@ -9,23 +9,52 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from math import inf
 from threading import Event, Thread
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from roquet.clock import Clock
 from roquet.disk import PAGE_SIZE, is_full
 from roquet.histogram import Histogram
 from roquet.process_limits import is_short_of_descriptors
+from roquet.store.checkpoint import Checkpoint, CheckpointFile
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
-from roquet.store.errors import SyncFailed
+from roquet.store.errors import Damage, SyncFailed
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.keys.key_index import KeyIndex
-from roquet.store.listener import StoreListener
 from roquet.store.queues import ConsumeQueues
-from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile
 
 _STOP_TIMEOUT_S: Final = 60.0
 _MEMORY_INTERVAL_S: Final = 1.0
+
+
+class StoreListener(Protocol):
+    def flushed(self, end: int) -> None:
+        """All records before the physical offset `end` survive a power cut."""
+
+    def flush_postponed(self, reason: str) -> None:
+        """A round of syncs could not begin, or go on; the next one tries again. Said once."""
+
+    def flush_failed(self, error: SyncFailed) -> None:
+        """Nothing appended since the last `flushed` may be acknowledged, now or later."""
+
+    def damaged(self, damage: Damage) -> None:
+        """Something was found damaged while reading, and was not handed out."""
+
+
+class NoListener:
+    """For owners who do not want to know."""
+
+    def flushed(self, end: int) -> None:
+        pass
+
+    def flush_postponed(self, reason: str) -> None:
+        pass
+
+    def flush_failed(self, error: SyncFailed) -> None:
+        pass
+
+    def damaged(self, damage: Damage) -> None:
+        pass
 
 
 @final

@@ -26,7 +26,6 @@ from roquet.protocol.messages.record import (
     peek_record,
     verify_record,
 )
-from roquet.store.checksummed import NOTHING_KNOWN, ChecksummedRanges
 from roquet.store.errors import BadRecord
 from roquet.store.files.mapped_file import MappedFile
 from roquet.store.record_scan import scan_heads, scan_places, scan_runs
@@ -46,6 +45,9 @@ _MAGIC_POSITION: Final = 4
 # A disk writes a sector as a whole or not at all.
 _SECTOR_SIZE: Final = 512
 _LOST_CHECKSUM: Final = "its checksum is damaged"
+
+# No log is longer.
+NO_END: Final = 2**63 - 1
 
 
 @final
@@ -92,6 +94,34 @@ class RecordPlaces(msgspec.Struct, frozen=True):
 
     physical_offsets: list[int]
     end: int
+
+
+class ChecksumPart(msgspec.Struct, frozen=True):
+    """Whether records must have checksums, and the physical offset up to which that is so."""
+
+    must_have: bool
+    end: int
+
+
+class ChecksummedRanges(msgspec.Struct, frozen=True):
+    """Picklable. Ranges of physical offsets, each from a start to before an end, ascending."""
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    def part_at(self, physical_offset: int) -> ChecksumPart:
+        for start, end in self.ranges:
+            if physical_offset < start:
+                return ChecksumPart(must_have=False, end=start)
+            if physical_offset < end:
+                return ChecksumPart(must_have=True, end=end)
+        return ChecksumPart(must_have=False, end=NO_END)
+
+    def touches(self, start: int, end: int) -> bool:
+        """Whether any record between two offsets must have a checksum."""
+        return any(max(start, first) < min(end, last) for first, last in self.ranges)
+
+
+NOTHING_KNOWN: Final = ChecksummedRanges()
 
 
 def scan_file(

@@ -12,40 +12,43 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
 from roquet.histogram import Histogram
-from roquet.store.admission import AppendAdmission
-from roquet.store.appending import Appends
-from roquet.store.checksummed import NO_END
+from roquet.store.appends import AppendAdmission, Appends
+from roquet.store.checkpoint import CheckpointFile
+from roquet.store.checksum_notes import ChecksumNotes
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
-from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
+from roquet.store.dispatch import Dispatcher
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
-from roquet.store.flushing import Flusher
-from roquet.store.keys.key_index import BACKLOG_COUNT, KeyIndex, KeyIndexConfig
-from roquet.store.keys.key_query import KeyQuery, QueryResult, messages_with_key
-from roquet.store.listener import NoListener, StoreListener
-from roquet.store.log_copy import LogCopy
-from roquet.store.plain_appends import PlainAppends
-from roquet.store.queue_entry import QueueEntry, unpack_entries
+from roquet.store.fast_appends import FastAppends
+from roquet.store.flushing import Flusher, NoListener, StoreListener
+from roquet.store.keys.key_index import (
+    BACKLOG_COUNT,
+    KeyIndex,
+    KeyIndexConfig,
+    KeyQuery,
+    QueryResult,
+    messages_with_key,
+)
+from roquet.store.log_scan import NO_END
+from roquet.store.maintenance.cleaning import Cleaner, CleanReport
+from roquet.store.maintenance.queue_deletion import DeletedQueues, QueueDeletion
+from roquet.store.maintenance.scrubber import Scrubber, ScrubReport
 from roquet.store.queues import ConsumeQueues
+from roquet.store.reading.fast_reads import FastReads
 from roquet.store.reading.queue_reading import (
+    Boundary,
     MessageReader,
     QueueReadLimits,
     ReadResult,
     ReadStatus,
+    offset_by_time,
     store_time_of,
 )
-from roquet.store.reading.time_search import Boundary, offset_by_time
-from roquet.store.reading.usual_reads import UsualReads
-from roquet.store.recovery.checkpoint import CheckpointFile
-from roquet.store.recovery.checksum_notes import ChecksumNotes
-from roquet.store.recovery.deletions import Deletions
-from roquet.store.recovery.dispatch import Dispatcher
 from roquet.store.recovery.opening import StoreParts, bring_into_order
-from roquet.store.recovery.ownership import Ownership
 from roquet.store.recovery.recovery import RecoveryReport
-from roquet.store.upkeep.cleaning import Cleaner, CleanReport
-from roquet.store.upkeep.forgetting import Forgetting
-from roquet.store.upkeep.scrubber import Scrubber, ScrubReport
+from roquet.store.replica_log import ReplicaLog
+from roquet.store.store_lock import StoreLock
 
 # This many entries of a queue are taken at once.
 _RECORD_COUNT: Final = 256
@@ -61,17 +64,17 @@ class MessageStore:
         clock: Clock,
         disk: Disk,
         listener: StoreListener,
-        ownership: Ownership,
+        lock: StoreLock,
     ) -> None:
         layout = config.layout
         self._config = config
         self._clock = clock
         self._disk = disk
         self._listener = listener
-        self._ownership = ownership
+        self._lock = lock
         self._log = CommitLog(disk, layout.commit_log, config.commit_log_file_size)
         self._queues = ConsumeQueues(disk, layout, config.queue_file_size)
-        self._deletions = Deletions(disk, layout.deletions)
+        self._deletions = DeletedQueues(disk, layout.deletions)
         self._checksum_notes = ChecksumNotes(disk, layout.checksummed)
         self._index: KeyIndex | None = None
         if config.index_keys:
@@ -95,7 +98,9 @@ class MessageStore:
             config, clock, disk, self._log, self._queues, self._index, self._flusher
         )
         self._scrubber = Scrubber(self._log, self._queues, config.delay_levels_ms)
-        self._forgetting = Forgetting(self._log, self._queues, self._deletions, self._flusher)
+        self._queue_deletion = QueueDeletion(
+            self._log, self._queues, self._deletions, self._flusher.retire
+        )
         self._is_sync = config.flush_mode is FlushMode.SYNC
         self._admission = AppendAdmission(clock, lambda: self._flusher.failure)
         appends = Appends(
@@ -105,7 +110,7 @@ class MessageStore:
         self.append: Final = appends.append
         self.append_batch: Final = appends.append_batch
         # For those that know in advance that there is nothing to decide.
-        self.plain_appends = PlainAppends(
+        self.fast_appends = FastAppends(
             self._log,
             self._queues.by_key,
             self._index,
@@ -114,10 +119,10 @@ class MessageStore:
             body_size_max=config.body_size_max,
             is_sync=self._is_sync,
         )
-        self.usual_reads = UsualReads(self._log, self._queues.by_key, is_sync=self._is_sync)
-        self.usual_reads.obey(config)
+        self.fast_reads = FastReads(self._log, self._queues.by_key, is_sync=self._is_sync)
+        self.fast_reads.obey(config)
         self.recovery: RecoveryReport | None = None
-        self._copy: LogCopy | None = None
+        self._copy: ReplicaLog | None = None
 
     @classmethod
     def open(
@@ -137,8 +142,8 @@ class MessageStore:
         the disk.
         """
         try:
-            ownership = Ownership(disk, config.layout)
-            store = cls(config, clock, disk, listener or NoListener(), ownership)
+            lock = StoreLock(disk, config.layout)
+            store = cls(config, clock, disk, listener or NoListener(), lock)
             try:
                 store._recover(cut_end)
             except (RoquetError, OSError):
@@ -168,7 +173,7 @@ class MessageStore:
             if self._index is not None and self._index.is_following:
                 self._index.file_unfiled(self._log)
             self._flusher.flush()
-            self._ownership.mark_clean()
+            self._lock.mark_clean()
         finally:
             self._release()
 
@@ -182,12 +187,12 @@ class MessageStore:
 
     # Following another store
 
-    def follow(self) -> LogCopy:
+    def follow(self) -> ReplicaLog:
         """Take no messages any more, only the log of another store: this one becomes its copy.
 
         Raises StateNotSaved.
         """
-        self._admission.take_copies_only()
+        self._admission.refuse_as_slave()
         # That log may come from a broker that makes no checksums.
         self._checksum_notes.go_on(self._log, with_checksums=False)
         # Everything that the log has is in the queues since it was opened.
@@ -199,17 +204,17 @@ class MessageStore:
             dispatched_from=self._log.start,
             retire=self._flusher.retire,
         )
-        self._copy = LogCopy(
+        self._copy = ReplicaLog(
             self._log, dispatcher, self._index, self._flusher, is_sync=self._is_sync
         )
         return self._copy
 
     def pause(self) -> None:
         """Take no messages, so that the log stays as it is until `go_on`."""
-        self._admission.take_copies_only()
+        self._admission.refuse_as_slave()
 
     def go_on(self) -> None:
-        self._admission.take_messages()
+        self._admission.accept_messages()
 
     def lead(self) -> None:
         """Take messages again, where the copy has come to. Raises StateNotSaved, StoreUnavailable.
@@ -223,7 +228,7 @@ class MessageStore:
         self._log.resume()
         self._checksum_notes.go_on(self._log, with_checksums=self._config.write_checksums)
         self._copy = None
-        self._admission.take_messages()
+        self._admission.accept_messages()
         if is_flushed_by_thread:
             self._flusher.start()
 
@@ -397,7 +402,7 @@ class MessageStore:
     def obey(self, config: StoreConfig) -> None:
         """Take other limits of reading and cleaning; the rest is fixed when a store is opened."""
         self._reader.obey(config)
-        self.usual_reads.obey(config)
+        self.fast_reads.obey(config)
         self._cleaner.obey(config)
 
     def clean(self, *, is_requested: bool = False) -> CleanReport:
@@ -437,11 +442,11 @@ class MessageStore:
         that is of another topic with its name. Raises StateNotSaved when that cannot be made sure
         of; then nothing has changed.
         """
-        self._forgetting.topic(topic.encode(), before)
+        self._queue_deletion.delete_topic(topic.encode(), before)
 
     def delete_expired_queues(self) -> list[tuple[str, int]]:
         """Forget queues whose messages have all expired; their topics and ids."""
-        return self._forgetting.expired()
+        return self._queue_deletion.delete_expired()
 
     # How it works
 
@@ -449,7 +454,7 @@ class MessageStore:
         parts = StoreParts(
             config=self._config,
             disk=self._disk,
-            ownership=self._ownership,
+            lock=self._lock,
             log=self._log,
             queues=self._queues,
             deletions=self._deletions,
@@ -466,7 +471,7 @@ class MessageStore:
         self._queues.close()
         self._log.close()
         self._checkpoints.close()
-        self._ownership.release()
+        self._lock.release()
 
     def _log_bytes(self, physical_offset: int, size: int) -> bytes | None:
         """None unless a good record of that size lies there."""

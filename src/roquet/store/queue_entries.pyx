@@ -1,14 +1,13 @@
 # cython: boundscheck=False, wraparound=False
-"""Many entries of a queue at once; how an entry is laid out is drawn in `queue_entry.py`.
+"""Many entries of a queue at once; `consume_queue.py` draws the layout of one.
 
-A broker looks at all entries of the newest files of all its queues before it serves anybody.
-Entries may be damaged in any byte. Bytes after the last whole entry are not looked at.
+A starting broker checks all entries of the newest files of all its queues before it serves
+requests. Entries may be damaged in any byte. Bytes after the last whole entry are ignored.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from roquet.protocol.binary cimport int32_t, int64_t, uint8_t
-from roquet.store.queue_entry cimport ENTRY_SIZE, entry_offset, entry_size, put_entry
 
 cdef enum:
     _BLANK_SIZE = 2147483647
@@ -19,7 +18,7 @@ cdef inline bint _is_blank(int64_t physical_offset, int32_t size) noexcept:
 
 
 def pack_entries(int64_t physical_offset, list sizes not None, list codes not None):
-    """Those of records of these sizes that lie one after another, the first one there."""
+    """The entries of consecutive records of these sizes, the first one at `physical_offset`."""
     if len(codes) != len(sizes):
         raise ValueError(f"{len(codes)} codes for {len(sizes)} records")
     cdef bytes entries = PyBytes_FromStringAndSize(NULL, len(sizes) * ENTRY_SIZE)
@@ -36,7 +35,7 @@ def pack_entries(int64_t physical_offset, list sizes not None, list codes not No
 def sound_count(bytes entries not None):
     """How many of `entries`, from the first on, can be true.
 
-    An entry has an offset and a size, and its record begins after the one before it.
+    An entry has an offset and a size, and its record starts after the one before it.
     """
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(entries)
     cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // ENTRY_SIZE
@@ -71,7 +70,7 @@ def leading_blanks(bytes entries not None):
 
 
 def count_before(bytes entries not None, int64_t physical_limit):
-    """How many of `entries` there are up to the last whose record begins before the limit."""
+    """How many of `entries` there are up to the last whose record starts before the limit."""
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(entries)
     cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // ENTRY_SIZE
     cdef int64_t physical_offset

@@ -1,13 +1,13 @@
 # cython: boundscheck=False, wraparound=False
-"""Records of the usual kind one after another, each one checked: one loop, four results.
+"""Consecutive records of the usual kind, each one checked: one loop, four results.
 
-    scan_heads   what is asked of each record
-    scan_runs    what goes into the queues
-    scan_places  where each of them begins
-    scan_whole   how far they go, for those who take them as they are
+    scan_heads   the fields of each record
+    scan_runs    entries for the queues
+    scan_places  where each record starts
+    scan_whole   how far they go, for callers that take them as bytes
 
 The usual ones have magic V1 and short addresses, which is how `record.py` draws them. All
-functions stop before anything else and leave it to Python, which says what is good.
+functions stop before any other record and leave it to Python, which knows all kinds.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -47,14 +47,14 @@ from roquet.protocol.messages.record_parts cimport (
     store_timestamp_of,
 )
 from roquet.protocol.messages.tags cimport code_of, find_tags
-from roquet.store.queue_entry cimport ENTRY_SIZE, put_entry
+from roquet.store.queue_entries cimport ENTRY_SIZE, put_entry
 
 cdef enum:
     # A disk writes a sector as a whole or not at all.
     _SECTOR_SIZE = 512
     _SCHEDULE_TOPIC_SIZE = 19
     _PREPARED = 0x4  # and rolled back: both have this bit, and are in no queue
-    # At most this many queues are kept apart at once, since they are looked for one by one.
+    # At most this many runs at once, since they are searched one by one.
     _RUN_COUNT_MAX = 256
 
 cdef enum Verdict:
@@ -88,7 +88,7 @@ cdef struct Run:
     int32_t queue_id
     int64_t first_offset
     Py_ssize_t count
-    bint is_over  # another run of the same queue has begun
+    bint is_over  # another run of the same queue has started
     uint8_t* at
 
 
@@ -111,9 +111,9 @@ def scan_heads(
     """The records between two bytes of a file, and no more when they take `size_max` bytes.
 
     `base` is the physical offset of byte 0. Where a record must have a checksum, one without is
-    damaged, unless its properties left no room for it. Returns what `LogRecord` takes of each, where the
-    scan stopped, and why: None if it got to the end or the maximum, or what comes is not of the
-    usual kind.
+    damaged, unless its properties left no room for it. Returns the fields of a
+    `LogRecord` for each, where the scan stopped, and why: None if it reached the end or the
+    maximum, or if the next record is not of the usual kind.
     """
     cdef Py_ssize_t start = position
     cdef Py_buffer view
@@ -144,12 +144,12 @@ def scan_runs(
     Py_ssize_t size_max,
     bint must_have_checksum=False,
 ):
-    """The same records as queues want them.
+    """The same records as entries of their queues.
 
     Returns their count, the times of the last and of the latest one, the runs, the delayed
     ones, where the scan stopped, and why. A run is topic, queue id, queue offset of the first,
     and entries of consecutive ones; runs of one queue come in the order of the log. The delayed
-    ones are in no run, because their entries take more than the record.
+    ones are in no run, because their entries need more than the record.
     """
     cdef Py_ssize_t start = position
     cdef Py_ssize_t count_max = size_max // RECORD_SIZE_MIN + 1
@@ -243,7 +243,7 @@ def scan_whole(
     bint with_checksums,
     bint must_have_checksum=False,
 ):
-    """How far good records go that begin before `stop` and do not go beyond `end`.
+    """How far good records go that start before `stop` and end at or before `end`.
 
     Returns their count, where the scan stopped, and why, as the others do. Without checksums a
     record is good when its sizes add up and it lies where it claims to.
@@ -276,7 +276,7 @@ def scan_whole(
 cdef Verdict _measure(
     const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, RecordParts* record
 ) noexcept:
-    """Whether it lies where it claims to and its sizes add up. One of the least size fits there."""
+    """Whether it lies where it claims to and its sizes add up. The smallest record fits there."""
     cdef const uint8_t* start = data + position
     if not is_usual(start):
         return ODD
@@ -292,7 +292,7 @@ cdef Verdict _check_sums(
 ) noexcept:
     """What the checksums say of a record whose sizes add up."""
     if ends_in_checksum(record):
-        # It covers the body, so the CRC of the body need not be made.
+        # It covers the body, so the CRC of the body is not computed.
         return GOOD if has_right_checksum(record) else BROKEN_CHECKSUM
     if must_have_checksum and record.properties.size + CHECKSUM_SIZE < PROPERTIES_SIZE_MAX:
         return LOST_CHECKSUM
@@ -302,7 +302,7 @@ cdef Verdict _check_sums(
 
 
 cdef bint _has_lost_checksum(const RecordParts* record, Py_ssize_t position) noexcept:
-    """The same as in `log_scan.py`, of a record that does not end in a checksum of its own."""
+    """As in `log_scan.py`, of a record that does not end in a checksum of its own."""
     cdef Span tail = record.properties
     cdef Py_ssize_t last_written, index
     if tail.size > CHECKSUM_SIZE:

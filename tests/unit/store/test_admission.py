@@ -1,6 +1,6 @@
 import pytest
 
-from roquet.store.admission import AppendAdmission
+from roquet.store.appends import AppendAdmission
 from roquet.store.errors import DiskFull, StoreClosed, SyncFailed, TooManyFiles
 from tests.support.fake_clock import FakeClock
 

@@ -1,6 +1,6 @@
 import pytest
 
-from roquet.store.checksummed import NO_END, NOTHING_KNOWN, ChecksummedRanges, ChecksumPart
+from roquet.store.log_scan import NO_END, NOTHING_KNOWN, ChecksummedRanges, ChecksumPart
 
 KNOWN = ChecksummedRanges(((100, 200), (300, NO_END)))
 

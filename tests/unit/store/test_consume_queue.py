@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import Disk, SystemDisk
-from roquet.store.consume_queue import RESERVE_STEP, RESERVE_STEP_MAX, ConsumeQueue
-from roquet.store.queue_entry import BLANK_SIZE, ENTRY_SIZE, QueueEntry, pack_entry, unpack_entries
+from roquet.store.consume_queue import (
+    BLANK_SIZE,
+    ENTRY_SIZE,
+    RESERVE_STEP,
+    RESERVE_STEP_MAX,
+    ConsumeQueue,
+    QueueEntry,
+    pack_entry,
+    unpack_entries,
+)
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.mapped_memory import resident_size
 

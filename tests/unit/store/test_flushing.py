@@ -4,11 +4,11 @@ from threading import Event, enumerate as all_threads
 
 import pytest
 
+from roquet.store.checkpoint import Checkpoint, load_checkpoint
 from roquet.store.config import FlushMode
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import ReadStatus
-from roquet.store.recovery.checkpoint import Checkpoint, load_checkpoint
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk

@@ -7,6 +7,7 @@ from roquet.disk import SystemDisk
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_BLANK, MAGIC_V2
+from roquet.store.consume_queue import unpack_entries
 from roquet.store.errors import BadRecord
 from roquet.store.files.mapped_file import MappedFile, create_file
 from roquet.store.log_scan import (
@@ -17,7 +18,6 @@ from roquet.store.log_scan import (
     scan_file_places,
     scan_stretches,
 )
-from roquet.store.queue_entry import unpack_entries
 from tests.support.drafts import draft
 
 BASE = 65536

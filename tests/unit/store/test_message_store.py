@@ -21,8 +21,7 @@ from roquet.store.errors import (
 )
 from roquet.store.keys.key_index import BATCH_COUNT
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import ReadStatus
-from roquet.store.reading.time_search import Boundary
+from roquet.store.reading.queue_reading import Boundary, ReadStatus
 from tests.support.descriptors import open_below
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
@@ -458,7 +457,7 @@ def test_what_is_held_back_is_not_there_yet(store: MessageStore) -> None:
     second = store.append(draft(b"2"))
     store.hold_back(first.size)
     assert bodies(store) == [b"1"]
-    found = store.usual_reads.read(b"TopicA", 0, 0, EVERYTHING)
+    found = store.fast_reads.read(b"TopicA", 0, 0, EVERYTHING)
     assert found is not None
     assert (found[0].count, found[2]) == (1, 1)
     with pytest.raises(BadRecord):

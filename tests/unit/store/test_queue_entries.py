@@ -2,13 +2,13 @@ from struct import Struct
 
 import pytest
 
+from roquet.store.consume_queue import BLANK_SIZE, ENTRY_SIZE, unpack_entries
 from roquet.store.queue_entries import (
     count_before,
     leading_blanks,
     pack_entries,
     sound_count,
 )
-from roquet.store.queue_entry import BLANK_SIZE, ENTRY_SIZE, unpack_entries
 
 BLANK = (0, BLANK_SIZE, 0)
 LARGEST = 2**63 - 1

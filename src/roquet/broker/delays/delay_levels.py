@@ -19,8 +19,8 @@ from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
 from roquet.protocol.bodies.offsets import DelayOffsetTable
 from roquet.protocol.names import SCHEDULE_TOPIC
+from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_entry import QueueEntry
 from roquet.store.reading.queue_reading import QueueReadLimits
 
 

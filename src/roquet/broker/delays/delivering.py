@@ -21,7 +21,7 @@ from roquet.protocol.messages.record import CHECKSUM_SIZE, read_record
 from roquet.protocol.messages.record_batches import DraftBatch
 from roquet.protocol.messages.redelivery import usual_redelivery
 from roquet.protocol.names import CLOSED_TOPICS
-from roquet.store.recovery.dispatch import value_of
+from roquet.store.dispatch import value_of
 from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.properties import parse_properties, properties_text
 from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 
 TIMER_DELAY_MS_MAX: Final = 3 * 24 * 3_600_000
 # Each takes eight bytes of memory while it waits.

@@ -30,7 +30,7 @@ from roquet.protocol.headers.offsets import (
     UpdateConsumerOffsetHeader,
 )
 from roquet.protocol.names import is_name
-from roquet.store.reading.time_search import Boundary
+from roquet.store.reading.queue_reading import Boundary
 
 # Says of a queue that no group is as far behind as the one it is compared with.
 _NOBODY_BEHIND: Final = 2**63 - 1

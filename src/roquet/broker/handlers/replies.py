@@ -28,7 +28,7 @@ from roquet.protocol.host import unpack_host
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.messages.properties import property_of, with_property
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 
 log = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from roquet.protocol.messages.properties import with_property, without_property
 from roquet.protocol.messages.record_batches import SentBatch
 from roquet.protocol.messages.sent_properties import stored_properties
 from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 
 _WRITE: Final = int(Permission.WRITE)
 _MULTI_TAGS: Final = SysFlag.MULTI_TAGS.value

@@ -3,7 +3,7 @@ from roquet.broker.lane.pulled_header cimport Pulled
 from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport int64_t
 from roquet.store.reading.gathering cimport Gathering
-from roquet.store.reading.usual_reads cimport QueueBounds, UsualReads
+from roquet.store.reading.fast_reads cimport QueueBounds, FastReads
 
 
 cdef class PlainPull:
@@ -23,7 +23,7 @@ cdef class PlainPull:
 
 cdef class PlainPulls:
     cdef object _broker, _find_topic, _find_group, _find_members, _offsets, _statistics
-    cdef UsualReads _reads
+    cdef FastReads _reads
     cdef Tally _gets
     cdef dict _known, _resets, _pulled_to
     cdef PlainPull _last

@@ -16,7 +16,7 @@ from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, bytes_of, int64_t
 from roquet.protocol.prepared.pull_reply cimport Found, found_header
 from roquet.store.reading.gathering cimport Gathering
-from roquet.store.reading.usual_reads cimport QueueBounds
+from roquet.store.reading.fast_reads cimport QueueBounds
 
 from functools import partial
 
@@ -52,7 +52,7 @@ cdef class PlainPulls:
         self._pulled_to = broker.offsets.pulled_to
         self._statistics = broker.statistics
         self._gets = broker.statistics.gets
-        self._reads = broker.store.usual_reads
+        self._reads = broker.store.fast_reads
         self._known = {}
 
     cdef void begin(self) noexcept:

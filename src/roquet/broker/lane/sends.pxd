@@ -5,8 +5,8 @@ from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, int64_t, uint8_t
 from roquet.protocol.messages.drafts cimport Item, RecordDraft
 from roquet.protocol.prepared.send_reply cimport SendReplyTemplate, Stored
-from roquet.store.plain_appends cimport PlainAppends
-from roquet.store.tails cimport QueueTail
+from roquet.store.fast_appends cimport FastAppends
+from roquet.store.write_cursors cimport QueueCursor
 
 
 cdef class PlainTopic:
@@ -28,7 +28,7 @@ cdef class PlainTopic:
 
 cdef class PlainSends:
     cdef object _broker, _find_topic, _statistics, _arrivals
-    cdef PlainAppends _appends
+    cdef FastAppends _appends
     cdef SendReplyTemplate _reply
     cdef Tally _puts
     cdef bint _is_sync
@@ -49,7 +49,7 @@ cdef class PlainSends:
     cdef int64_t finish(self) except -1
     cdef PlainTopic _topic(self, Span name)
     cdef PlainTopic _decide(self, bytes name)
-    cdef QueueTail _queue(self, PlainTopic topic, Py_ssize_t queue_id)
+    cdef QueueCursor _queue(self, PlainTopic topic, Py_ssize_t queue_id)
     cdef RecordDraft _read_one(self, PlainTopic topic, const Sent* sent, Span body)
     cdef RecordDraft _read_batch(self, PlainTopic topic, const Sent* sent, Span body)
     cdef RecordDraft _batch_draft(self, PlainTopic topic, Span sent)

@@ -18,7 +18,7 @@ from roquet.protocol.binary cimport Span, bytes_of, crc31, int32_t, int64_t, uin
 from roquet.protocol.messages.drafts cimport Item, Origin, RecordDraft
 from roquet.protocol.messages.record_batches cimport count_items, read_item
 from roquet.protocol.messages.sent_properties cimport put_stored
-from roquet.store.tails cimport QueueTail
+from roquet.store.write_cursors cimport QueueCursor
 
 from roquet.broker.lane.decisions import (
     added_flags,
@@ -53,7 +53,7 @@ cdef class PlainSends:
         self._statistics = broker.statistics
         self._puts = broker.statistics.puts
         self._arrivals = broker.arrivals
-        self._appends = broker.store.plain_appends
+        self._appends = broker.store.fast_appends
         self._reply = broker.send_reply
         self._is_sync = broker.safety.is_awaited
         self._topics = {}
@@ -77,7 +77,7 @@ cdef class PlainSends:
         """Stores and answers the send, or leaves it: then nothing has happened."""
         cdef Sent sent
         cdef PlainTopic topic
-        cdef QueueTail queue
+        cdef QueueCursor queue
         cdef RecordDraft draft
         if not read_sent(header, &sent) or body.size > self._appends.body_size_max:
             return False
@@ -156,9 +156,9 @@ cdef class PlainSends:
         self._topics[name] = topic
         return topic
 
-    cdef QueueTail _queue(self, PlainTopic topic, Py_ssize_t queue_id):
+    cdef QueueCursor _queue(self, PlainTopic topic, Py_ssize_t queue_id):
         """None if there is no such queue yet, or no room in it."""
-        cdef QueueTail queue
+        cdef QueueCursor queue
         if queue_id >= topic.queue_count:
             return None
         queue = topic.queues[queue_id]

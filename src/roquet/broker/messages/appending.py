@@ -12,9 +12,9 @@ from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record_batches import RecordBatch
-from roquet.store.appending import Appended, AppendedBatch
+from roquet.store.appends import Appended, AppendedBatch
 from roquet.store.errors import StoreUnavailable, TooManyFiles
-from roquet.store.log_copy import Grown
+from roquet.store.replica_log import Grown
 
 log = logging.getLogger(__name__)
 

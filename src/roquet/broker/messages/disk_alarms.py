@@ -1,7 +1,7 @@
 """What an operator is told about a disk that fills up: what happens now, and what will, when."""
 
 from roquet.store.config import StoreConfig
-from roquet.store.upkeep.retention import FULL_DISK_MARGIN, Alarm
+from roquet.store.maintenance.cleaning import FULL_DISK_MARGIN, Alarm
 
 
 def alarm_text(alarm: Alarm, used_percent: int, config: StoreConfig) -> str:

@@ -7,9 +7,8 @@ from typing import Final, final
 from roquet.broker.messages.disk_alarms import alarm_text
 from roquet.clock import Clock
 from roquet.store.config import StoreConfig
+from roquet.store.maintenance.cleaning import Alarm, CleanReport
 from roquet.store.message_store import MessageStore
-from roquet.store.upkeep.cleaning import CleanReport
-from roquet.store.upkeep.retention import Alarm
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.properties import parse_properties, properties_text
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):

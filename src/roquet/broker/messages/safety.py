@@ -51,8 +51,7 @@ from roquet.net.router import DEFERRED, Reply, ReplyDeferred, Request, encode_an
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.frame_decoder import FrameDecoder
-from roquet.store.damage import Damage
-from roquet.store.errors import SyncFailed
+from roquet.store.errors import Damage, SyncFailed
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.monitoring.exposition import Exposition, Labels, Metric, MetricKind
 from roquet.protocol.messages.record import peek_record
-from roquet.store.errors import BadRecord, CopiesOnly
+from roquet.store.errors import BadRecord, NotMaster
 
 _PLACE: Final = ("storage_type", "storage_medium")
 
@@ -81,7 +81,7 @@ def measure_storage(broker: Broker, own: Labels, into: Exposition) -> Iterator[N
 def refusal_text(broker: Broker) -> str | None:
     """Why the store takes nothing; None if it does. A slave takes what its master has."""
     refusal = broker.store.refusal
-    return None if refusal is None or isinstance(refusal, CopiesOnly) else str(refusal)
+    return None if refusal is None or isinstance(refusal, NotMaster) else str(refusal)
 
 
 def _kept_ms(broker: Broker) -> int:

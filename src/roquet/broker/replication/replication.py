@@ -18,8 +18,8 @@ from roquet.broker.replication.tables import SlaveTables, TableCopy
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.peers import Peers
-from roquet.store.log_copy import Grown
 from roquet.store.message_store import MessageStore
+from roquet.store.replica_log import Grown
 
 log = logging.getLogger(__name__)
 

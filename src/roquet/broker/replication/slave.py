@@ -32,8 +32,8 @@ from roquet.net.limits import DEFAULT_LIMITS
 from roquet.net.peers import CONNECT_TIMEOUT_S, split_address
 from roquet.state_file import StateFileError
 from roquet.store.errors import StoreError
-from roquet.store.log_copy import Grown, LogCopy
 from roquet.store.message_store import MessageStore
+from roquet.store.replica_log import Grown, ReplicaLog
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class MasterLink:
         self.on_linked: Callable[[], None] = do_nothing
         self._clock = clock
         self._store = store
-        self._copy: LogCopy = store.follow()
+        self._copy: ReplicaLog = store.follow()
         self._master_address = master_address
         self._on_grown = on_grown
         self._report_s = config.ha_heartbeat_interval_ms / 1000

@@ -37,8 +37,8 @@ from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import TABLES_TOPIC
 from roquet.state_file import StateNotSaved
 from roquet.store.errors import StoreUnavailable
-from roquet.store.log_copy import Grown
 from roquet.store.message_store import MessageStore
+from roquet.store.replica_log import Grown
 
 log = logging.getLogger(__name__)
 

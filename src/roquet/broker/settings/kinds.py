@@ -18,7 +18,7 @@ from roquet.net.own_addresses import is_wildcard
 from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
 from roquet.settings.truth import is_plain_truth, read_truth, truth_text
-from roquet.store.queue_entry import ENTRY_SIZE
+from roquet.store.consume_queue import ENTRY_SIZE
 
 E = TypeVar("E", bound=Enum)
 

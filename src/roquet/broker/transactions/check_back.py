@@ -42,7 +42,7 @@ from roquet.protocol.headers.messages import CheckTransactionHeader
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 from roquet.store.errors import StoreUnavailable
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.properties import property_of
 from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 
 _OP_PROPERTIES: Final = f"{Property.WAIT}\x01true\x02{Property.TAGS}\x01{OVER_TAG}"
 

@@ -24,7 +24,7 @@ from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, property_of
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 from roquet.store.errors import StoreUnavailable
 
 _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value

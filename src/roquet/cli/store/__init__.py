@@ -20,10 +20,9 @@ from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
 from roquet.reporting import LateProgress, Reporter
-from roquet.store.offline.finding import find_stores
-from roquet.store.offline.reading import StoreReader
-from roquet.store.offline.repairing import repair as repair_store
-from roquet.store.offline.verifying import verify as verify_store
+from roquet.store.offline.reader import StoreReader, find_stores
+from roquet.store.offline.repair import repair as repair_store
+from roquet.store.offline.verify import verify as verify_store
 from roquet.temporary import temporary_directory
 
 _INSPECT: Final = """\

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from roquet.disk import Disk
-from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.reader import StoreReader
 
 
 class _Summary(msgspec.Struct, rename="camel", kw_only=True):

@@ -9,7 +9,7 @@ from typing import Final
 from roquet.errors import RoquetError
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record
-from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.reader import StoreReader
 
 _END_OF_TIME: Final = 2**63 - 1
 _TIME_DIGITS_MAX: Final = 18

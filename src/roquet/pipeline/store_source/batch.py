@@ -12,7 +12,7 @@ from roquet.pipeline.options.store import Include, OnDamage, StoreOptions
 from roquet.pipeline.planning import core_count, even_split_size
 from roquet.pipeline.store_source.rows import StoreSplit, read_split
 from roquet.protocol.names import is_system_topic
-from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.reader import StoreReader
 from roquet.store.offline.snapshot import QueueBounds, StoreSnapshot
 
 log = logging.getLogger(__name__)

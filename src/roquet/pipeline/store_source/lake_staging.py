@@ -20,7 +20,7 @@ from roquet.pipeline.queue_offsets import queue_key
 from roquet.pipeline.store_source.batch import store_directory
 from roquet.pipeline.store_source.rows import StoreSplit, read_split
 from roquet.protocol.messages.record import read_record
-from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.reader import StoreReader
 
 _TOPIC: Final = "topic"
 _QUEUE_ID: Final = "queueId"

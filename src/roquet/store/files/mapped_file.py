@@ -14,6 +14,8 @@ _CHUNK_SIZE: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK_SIZE)
 # At most this much is given back at a time: other threads have to wait meanwhile.
 _GIVEN_BACK_SIZE: Final = 16 << 20
+# At most this much is stripped of zeros byte by byte.
+_STRIPPED_SIZE: Final = 64
 
 
 @final
@@ -185,6 +187,20 @@ class MappedFile:
     def data_ranges(self) -> list[tuple[int, int]]:
         """Where there may be something other than zeros; see `Disk.data_ranges`."""
         return self._disk.data_ranges(self._open(), 0)
+
+    def written_bytes(self) -> bytes:
+        """All bytes up to the last one that is not zero, without mapping the file."""
+        parts: list[bytes] = []
+        end = 0
+        for start, data_end in self.data_ranges():
+            parts += bytes(start - end), self.peek(start, data_end - start)
+            end = data_end
+        found = b"".join(parts)
+        # Most of it is space that was allocated ahead, and stripping it byte by byte is slow.
+        size = len(found)
+        while size > _STRIPPED_SIZE and is_zero(found, size // 2, size):
+            size //= 2
+        return found[:size].rstrip(b"\0")
 
     def written_chunks(self, position: int) -> Iterator[tuple[int, int]]:
         """The ranges from `position` on that are not all zero, in chunks."""

@@ -1,4 +1,4 @@
-"""What was never written is zeros, and there may be a gigabyte of them."""
+"""Finds unwritten space: zeros, of which a file may have a gigabyte."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.string cimport memcmp

@@ -1,11 +1,11 @@
 # cython: boundscheck=False, wraparound=False
-"""Keys on their way into an index file, which is drawn in `index_file.py`."""
+"""Writes keys into an index file, whose layout is drawn in `index_file.py`."""
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from roquet.protocol.binary cimport get_int32, int32_t, int64_t, put_int32, put_int64, uint8_t
-from roquet.store.keys.packed_keys cimport Key
+from roquet.store.keys.message_keys cimport Key
 
 cdef enum:
     _HEADER_SIZE = 40
@@ -48,7 +48,7 @@ def put_entries(
             slot = <uint8_t*>view.buf + _HEADER_SIZE + key.key_hash % slot_count * _SLOT_SIZE
             older = get_int32(slot)
             if older <= 0 or older >= first + index:
-                # What leads to a later entry is damaged.
+                # A slot that names a later entry is damaged.
                 older = 0
                 new_slots += 1
             put_int32(slot, first + index)
@@ -58,7 +58,7 @@ def put_entries(
             put_int32(entry + 16, older)
             entry += _ENTRY_SIZE
             if first + index == 1:
-                # From here on the file has a beginning of its own.
+                # From here on times count from the first message of this file.
                 begin_timestamp = key.timestamp
             key += 1
     finally:

@@ -18,6 +18,8 @@
 Which texts are keys is said in `key_index.py`.
 """
 
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple, final
@@ -25,7 +27,7 @@ from typing import Final, NamedTuple, final
 from roquet.disk import Disk
 from roquet.store.files.mapped_file import MappedFile, create_file
 from roquet.store.keys.index_entries import put_entries
-from roquet.store.keys.packed_keys import KeyBatch
+from roquet.store.keys.message_keys import KeyBatch
 
 _HEADER: Final = Struct(">qqqqii")
 _SLOT_SIZE: Final = 4
@@ -39,6 +41,11 @@ SECONDS_MAX: Final = 2**31 - 1
 _RESERVE_STEP: Final = 1 << 20
 # A slot that this many keys share is passed over from here on: a walk must end.
 CHAIN_LENGTH_MAX: Final = 200_000
+
+# Entries per slot, unless somebody has set it up otherwise.
+_USUAL_RATIO: Final = 4
+# Trying all shapes of a larger file would take long.
+_TRIED_SIZE_MAX: Final = 1 << 25
 
 
 class IndexHeader(NamedTuple):
@@ -215,3 +222,25 @@ def create_index_file(disk: Disk, path: Path, slot_count: int, entry_count: int)
         allocated_size=_HEADER.size + slot_count * _SLOT_SIZE,
     )
     return IndexFile(file, slot_count, entry_count)
+
+
+class IndexShape(NamedTuple):
+    slot_count: int
+    entry_count: int
+
+
+def shape_of(file: MappedFile) -> IndexShape | None:
+    """None if there is no telling: the file is empty, damaged, or large and unusual."""
+    shapes = _shapes(file.size)
+    return next((each for each in shapes if IndexFile(file, *each).has_its_shape), None)
+
+
+def _shapes(file_size: int) -> Iterator[IndexShape]:
+    """Shapes that make a file of this size, the usual one first."""
+    size = file_size - _HEADER.size
+    usual = size // (_SLOT_SIZE + _USUAL_RATIO * _ENTRY.size)
+    others = range(1, size // _SLOT_SIZE) if size <= _TRIED_SIZE_MAX else ()
+    for slot_count in chain((usual,), others):
+        entry_count, rest = divmod(size - slot_count * _SLOT_SIZE, _ENTRY.size)
+        if slot_count > 0 and rest == 0:
+            yield IndexShape(slot_count, entry_count)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import msgspec
 
@@ -26,8 +26,7 @@ from roquet.store.keys.index_file import (
     create_index_file,
     index_file_size,
 )
-from roquet.store.keys.message_keys import keys_in_log
-from roquet.store.keys.packed_keys import KeyBatch
+from roquet.store.keys.message_keys import KeyBatch, has_key, keys_in_log
 
 # At most this many messages are filed at once: enough to make the batch cheap, few enough not to
 # be felt.
@@ -37,6 +36,9 @@ BACKLOG_COUNT: Final = 8 * BATCH_COUNT
 # When a store is opened: few enough for their records to be in the processor's cache when their
 # keys are looked for, and for lists not to take new memory every time.
 _LOADED_COUNT: Final = 2 * BATCH_COUNT
+
+# Some of what is found only has the same hash.
+_CANDIDATES: Final = 4
 
 
 class KeyIndexConfig(msgspec.Struct, frozen=True):
@@ -291,3 +293,45 @@ def find_in_files(
         if len(found) >= count_max or file.header.begin_timestamp < begin:
             break
     return found
+
+
+class KeyQuery(msgspec.Struct, frozen=True):
+    """Messages of a topic, stored between two times."""
+
+    topic: str
+    key: str
+    count_max: int
+    begin: int
+    end: int
+
+
+class QueryResult(NamedTuple):
+    records: list[bytes]
+    # What the index filed last, for clients that want to know how fresh it is.
+    last_timestamp: int
+    last_physical_offset: int
+
+
+def messages_with_key(
+    index: KeyIndex, log: CommitLog, query: KeyQuery, record_at: Callable[[int], bytes]
+) -> QueryResult:
+    """The newest ones, in the order of the log.
+
+    `record_at` raises BadRecord for what nobody may read yet.
+    """
+    topic, key = query.topic.encode(), query.key.encode()
+    found: dict[int, bytes] = {}
+    for physical_offset in index.find(
+        topic, key, query.begin, query.end, _CANDIDATES * query.count_max
+    ):
+        if len(found) >= query.count_max:
+            break
+        try:
+            if has_key(log.record_at(physical_offset), topic, key):
+                found[physical_offset] = record_at(physical_offset)
+        except BadRecord:
+            continue
+    last = index.last
+    return QueryResult(
+        [found[each] for each in sorted(found)], last.end_timestamp, last.end_physical_offset
+    )

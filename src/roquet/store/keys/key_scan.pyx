@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False
 """The keys of many records, read where they lie in the log, and their hashes.
 
-Which texts are keys is said in `message_keys.py`, which also takes the records that are odd:
-sizes that do not add up, letters beyond ASCII. The checksum of a record is left alone: a key that
-leads to a damaged record leads nowhere.
+`message_keys.py` defines which texts are keys, and handles the records that are odd: sizes that do
+not add up, letters beyond ASCII. Checksums are not compared here: a damaged record that a key
+points to is found when it is read.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -18,7 +18,7 @@ from roquet.protocol.messages.record_parts cimport (
     locate_record,
     store_timestamp_of,
 )
-from roquet.store.keys.packed_keys cimport Key
+from roquet.store.keys.message_keys cimport Key
 
 cdef enum:
     _TRANSACTION_MASK = 0xC
@@ -35,7 +35,7 @@ cdef struct Keys:
 def scan_keys(buffer, int64_t base, list physical_offsets not None, bint with_tags):
     """The keys of the records that lie there; `base` is the physical offset of byte 0.
 
-    Returns them as `packed_keys.py` has them, in the order of the offsets, and the offsets of the
+    Returns them as `message_keys.py` draws them, in the order of the offsets, and the offsets of the
     odd records.
     """
     cdef Py_buffer view
@@ -95,7 +95,7 @@ cdef int _add_keys(
 cdef void _find_values(
     Span properties, Span* unique_key, Span* several, Span* tags
 ) noexcept:
-    """Of equal names the last one counts. What is not there is empty."""
+    """Of equal names the last one counts. Missing ones are empty."""
     cdef Span each
     unique_key[0] = several[0] = tags[0] = Span(NULL, 0)
     while next_property(&properties, &each):
@@ -107,7 +107,7 @@ cdef void _find_values(
 
 
 cdef void _add_several(Keys* keys, Key* key, uint32_t prefix, Span rest) noexcept:
-    """There are spaces between them; two spaces with nothing in between make no key."""
+    """They are separated by spaces; an empty text between two spaces is no key."""
     cdef const uint8_t* space
     cdef Span each
     while rest.size > 0:

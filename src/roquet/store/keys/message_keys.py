@@ -3,27 +3,82 @@
 These are `topic#key` for its unique key and for each of its keys, and, if so configured,
 `topic#T#tag`, as 5.5 does. Here records are taken one by one, whatever they look like;
 `key_scan.pyx` reads those of the usual kind where they lie.
+
+A key on its way from the log into the index, packed as compiled code reads and writes it, in the
+byte order of the machine:
+
+      0  int64  physical offset of the message
+      8  int64  its store timestamp
+     16  int32  hash of the key, not negative
+     20  4      unused
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from operator import attrgetter
-from typing import Final
+from struct import Struct
+from typing import Final, NamedTuple, final
 
 from roquet.protocol.java_hash import index_hash
 from roquet.protocol.messages.message import SysFlag
 from roquet.store.commit_log import CommitLog
+from roquet.store.dispatch import TRANSACTION_MASK, value_of
 from roquet.store.errors import BadRecord
 from roquet.store.keys.key_scan import scan_keys
-from roquet.store.keys.packed_keys import Key, KeyBatch, join_batches, pack_keys
 from roquet.store.log_scan import LogRecord
-from roquet.store.recovery.dispatch import TRANSACTION_MASK, value_of
 
 UNIQUE_KEY_MARK: Final = b"\x02UNIQ_KEY\x01"
 KEYS_MARK: Final = b"\x02KEYS\x01"
 TAGS_MARK: Final = b"\x02TAGS\x01"
 ROLLBACK: Final = SysFlag.TRANSACTION_ROLLBACK.value
+
+_KEY: Final = Struct("=qqi4x")
+KEY_SIZE: Final = 24
+assert _KEY.size == KEY_SIZE
+
+
+class Key(NamedTuple):
+    physical_offset: int
+    timestamp: int
+    key_hash: int
+
+
+@final
+class KeyBatch:
+    """Keys in the order of the log."""
+
+    __slots__ = ("packed",)
+
+    def __init__(self, packed: bytes) -> None:
+        self.packed = packed
+
+    def __len__(self) -> int:
+        return len(self.packed) // KEY_SIZE
+
+    def __iter__(self) -> Iterator[Key]:
+        return map(Key._make, _KEY.iter_unpack(self.packed))
+
+    @property
+    def first(self) -> Key:
+        return Key._make(_KEY.unpack(self.packed[:KEY_SIZE]))
+
+    @property
+    def last(self) -> Key:
+        return Key._make(_KEY.unpack(self.packed[-KEY_SIZE:]))
+
+    def part(self, start: int, end: int | None = None) -> "KeyBatch":
+        end = len(self) if end is None else end
+        return KeyBatch(self.packed[start * KEY_SIZE : end * KEY_SIZE])
+
+
+def pack_keys(keys: Iterable[Key]) -> KeyBatch:
+    pack = _KEY.pack
+    return KeyBatch(b"".join([pack(*each) for each in keys]))
+
+
+def join_batches(batches: Iterable[KeyBatch]) -> KeyBatch:
+    return KeyBatch(b"".join([each.packed for each in batches]))
 
 
 def keys_of(topic: bytes, properties: bytes, *, with_tags: bool) -> list[bytes]:

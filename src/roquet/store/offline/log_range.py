@@ -16,11 +16,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from roquet.disk import Disk, SystemDisk
-from roquet.store.checksummed import NOTHING_KNOWN, ChecksummedRanges
-from roquet.store.damage import DamagedRange
-from roquet.store.errors import BadRecord, BadStoreDirectory, FileGone
+from roquet.store.errors import BadRecord, BadStoreDirectory, DamagedRange, FileGone
 from roquet.store.files.mapped_file import MappedFile
-from roquet.store.log_scan import find_record, is_blank, read_log_record
+from roquet.store.log_scan import (
+    NOTHING_KNOWN,
+    ChecksummedRanges,
+    find_record,
+    is_blank,
+    read_log_record,
+)
 from roquet.store.record_scan import scan_whole
 
 # About this many bytes are handed out at once.

@@ -17,7 +17,7 @@ cdef class Gathering:
     cdef Py_ssize_t count_max
     cdef int64_t size_max
     cdef object matches_code, matches_record
-    # Nobody may look for more of them when whoever lent them has taken them back.
+    # Borrowed: not to be read after the lender has released them.
     cdef Span entries
     cdef bytes own_entries
     cdef Py_ssize_t position
@@ -25,7 +25,7 @@ cdef class Gathering:
     cdef bytes topic
     cdef list pieces
 
-    # The two halves of making one: how many entries there have to be depends on what is asked for.
+    # The two halves of the constructor: how many entries are needed depends on what is asked for.
     cdef int ask_for(self, limits) except -1
     cdef int begin(self, Span entries, int64_t offset, bytes topic, int64_t queue_id) except -1
     cpdef bint take_usual(

@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False
-"""The records that entries of one queue lead to, as far as they are of the usual kind.
+"""The records that entries of one queue point to, as far as they are of the usual kind.
 
-Every message that anybody reads passes through here. An entry is compared with its record
-before it is taken, whatever bytes there are; what does not look as usual is left to the
-caller, who knows more kinds of records, and what to do about damage.
+Every message that is read passes through here. Each entry is compared with its record before the
+record is taken, whatever its bytes are. Anything unusual is left to the caller, which knows the
+other kinds of records and handles damage.
 """
 
 cimport cython
@@ -34,21 +34,21 @@ from roquet.protocol.messages.record_parts cimport (
     is_usual,
     locate_record,
 )
-from roquet.store.queue_entry cimport ENTRY_SIZE, entry_code, entry_offset, entry_size
+from roquet.store.queue_entries cimport ENTRY_SIZE, entry_code, entry_offset, entry_size
 
 cdef enum:
-    # What lies below is no hash but an address in a file that we do not write: every filter
-    # has to let it pass.
+    # A smaller code is no hash but an address in a file that we do not write: every filter
+    # has to pass it.
     _TAGS_CODE_MIN = -2147483648
     _RUN_COUNT_MAX = 128
     _AHEAD_COUNT = 4
-    _FETCHED_SIZE_MAX = 1024  # Past it the processor guesses right.
+    _FETCHED_SIZE_MAX = 1024  # Past it the processor prefetches by itself.
     _LINE_SIZE = 64
 
 cdef extern from *:
     """
-    /* A function that does nothing but fetch has no effect that compilers know of, and is left out.
-     * What may be assembler has one. */
+    /* A function that only prefetches has no effect known to compilers, and calls of it are removed.
+     * Assembler counts as an effect. */
     static inline void roquet_prefetch(const void *at) {
         __builtin_prefetch(at);
         __asm__ volatile("");
@@ -58,10 +58,10 @@ cdef extern from *:
 
 @cython.final
 cdef class Gathering:
-    """What one read brings: never more than its limits, but one record however large it is.
+    """The result of one read: never more than its limits, but one record however large it is.
 
-    `count` and `size` are those of the records so far, `offset` is that of the entry to come.
-    None as a filter lets everything pass.
+    `count` and `size` are those of the records so far, `offset` is that of the next entry.
+    None as a filter passes everything.
     """
 
     def __init__(self, limits, bytes entries not None, int64_t offset, queue):
@@ -104,12 +104,11 @@ cdef class Gathering:
         bint must_have_checksums,
         int64_t fresh_from,
     ) except -1:
-        """Take records that lie in this file, up to an unusual one; whether there were any.
+        """Take records of this file, up to an unusual one; whether there were any.
 
         The log ends at `end`, or later. Unless the file is verified, only records that have a
-        checksum, and a right one, are usual. If it is, those from `fresh_from` on are taken as
-        they are, and all others have to be right, unless they were found to be so moments ago.
-        Where some must have checksums, none without is usual.
+        correct checksum are usual. If it is, those from `fresh_from` on are taken unchecked, and
+        all others are checked. Where some must have checksums, none without is usual.
         """
         cdef Py_buffer view
         cdef File file
@@ -203,10 +202,10 @@ cdef class Gathering:
         return count == _RUN_COUNT_MAX
 
     cdef void _fetch(self, const File* file, Py_ssize_t ahead, Py_ssize_t count) noexcept:
-        """Have the memory send `count` records, the first of which comes `ahead` entries later.
+        """Prefetch `count` records, the first of which comes `ahead` entries later.
 
-        Those between the records of one queue belong to others, so the processor does not guess
-        where the next one lies, and most of the time would be spent waiting for it.
+        The records between those of one queue belong to others, so the processor cannot predict
+        the next address, and most of the time would be spent waiting for memory.
         """
         cdef Py_ssize_t position = self.position + ahead * ENTRY_SIZE
         cdef Py_ssize_t end = min(position + count * ENTRY_SIZE, self.entries.size)
@@ -223,7 +222,7 @@ cdef class Gathering:
     cdef bint _is_usual_record(
         self, Span place, const File* file
     ) noexcept:
-        """Whether a usual record of this very message lies there and nowhere else."""
+        """Whether a usual record of exactly this message lies there."""
         cdef Span topic = span_of(self.topic)
         cdef RecordParts record
         return (
@@ -243,19 +242,19 @@ cdef class Gathering:
 cdef inline bint _is_right(
     const RecordParts* record, const File* file
 ) noexcept:
-    """Whether its bytes are those that were written, as far as that is asked."""
+    """Whether its bytes are those that were written, as far as this has to be checked."""
     cdef int64_t physical_offset = file.start + (record.start - file.data)
     if file.is_verified and physical_offset >= file.fresh_from:
         return True
     if ends_in_checksum(record):
-        # It covers the body: whether the CRC of the body is right was seen once, and that is enough.
+        # It covers the body, whose own CRC needs to be checked only once.
         return has_right_checksum(record) and (file.is_verified or has_right_body(record))
-    # In a file that nobody has looked at, it may have lost its checksum.
+    # In a file that was never verified, it may have lost its checksum.
     return file.is_verified and not file.must_have_checksums and has_right_body(record)
 
 
 cdef inline Span _place_of(const uint8_t* entry, const File* file) noexcept:
-    """Where the entry leads to; nowhere, if that is not in the file from its start to its end."""
+    """The bytes that the entry points to; empty unless the file holds all of them."""
     cdef int64_t position = entry_offset(entry) - file.start
     cdef int64_t size = entry_size(entry)
     if entry_offset(entry) < file.start or size < 0 or position > file.size - size:

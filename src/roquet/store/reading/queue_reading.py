@@ -15,19 +15,20 @@ import msgspec
 
 from roquet.store.commit_log import KEPT_SIZE, CommitLog
 from roquet.store.config import StoreConfig
-from roquet.store.consume_queue import ConsumeQueue
-from roquet.store.damage import Damage
-from roquet.store.errors import BadRecord
+from roquet.store.consume_queue import BLANK_SIZE, ConsumeQueue, QueueEntry
+from roquet.store.dispatch import code_of
+from roquet.store.errors import BadRecord, Damage
 from roquet.store.files.mapped_file import MappedFile
-from roquet.store.queue_entry import BLANK_SIZE, QueueEntry
-from roquet.store.reading.entry_repair import find_by_neighbours, is_message
+from roquet.store.log_scan import LogRecord
 from roquet.store.reading.gathering import Gathering
-from roquet.store.recovery.dispatch import code_of
 
 # At most this many entries are looked at for one read when a filter drops most of them.
 SCAN_COUNT_MIN: Final = 800
 # What most reads want, and what our own memory holds: no disk had a chance to change it.
 FRESH_SIZE: Final = KEPT_SIZE
+
+# At most this much of the log is read for one entry while somebody waits.
+SEARCH_SIZE_MAX: Final = 4 << 20
 
 
 class ReadStatus(Enum):
@@ -218,3 +219,83 @@ def store_time_of(log: CommitLog, queue: ConsumeQueue, offset: int) -> int | Non
         return log.record_at(entry.physical_offset).store_timestamp
     except BadRecord:
         return None
+
+
+class Boundary(Enum):
+    """Which side of a time is wanted; 4.9 clients always want the first."""
+
+    LOWER = "LOWER"  # the first message at or after it
+    UPPER = "UPPER"  # the last message at or before it
+
+
+def offset_by_time(
+    store_time: Callable[[int], int | None],
+    min_offset: int,
+    max_offset: int,
+    timestamp: int,
+    boundary: Boundary = Boundary.LOWER,
+) -> int:
+    """The offset of `timestamp` among the messages `min_offset` to `max_offset` - 1.
+
+    `store_time` gives the store timestamp of a message, None for one that cannot be read.
+    LOWER gives `max_offset` when all messages are older, UPPER gives `min_offset` when all
+    are younger. Where clocks were set back the result is one of several right ones.
+    """
+    low, high = min_offset, max_offset
+    while low < high:
+        middle = (low + high) // 2
+        found = _first_readable(store_time, middle, high)
+        if found is None or _is_behind(found[1], timestamp, boundary):
+            high = middle
+        else:
+            low = found[0] + 1
+    return low if boundary is Boundary.LOWER else max(low - 1, min_offset)
+
+
+def _is_behind(store_timestamp: int, timestamp: int, boundary: Boundary) -> bool:
+    if boundary is Boundary.LOWER:
+        return store_timestamp >= timestamp
+    return store_timestamp > timestamp
+
+
+def _first_readable(
+    store_time: Callable[[int], int | None], offset: int, end: int
+) -> tuple[int, int] | None:
+    """The first offset with a time at or after `offset`, and the time."""
+    for each in range(offset, end):
+        found = store_time(each)
+        if found is not None:
+            return each, found
+    return None
+
+
+def find_by_neighbours(
+    log: CommitLog, queue: ConsumeQueue, offset: int, size_max: int = SEARCH_SIZE_MAX
+) -> LogRecord | None:
+    """The record of message `offset`, looked for between the records before and after it.
+
+    None if it is not there, or too far to look for.
+    """
+    before = queue.entry(offset - 1) if offset > queue.min_offset else None
+    after = queue.entry(offset + 1)
+    start = log.start if before is None or before.is_blank else before.physical_end
+    end = log.end if after is None or after.is_blank else after.physical_offset
+    if not log.start <= start < end <= log.end or end - start > size_max:
+        return None
+    try:
+        for record in log.scan(start, end):
+            if is_message(record, queue, offset):
+                return record
+    except BadRecord:
+        # The record itself is damaged, or a neighbour's entry is wrong too.
+        pass
+    return None
+
+
+def is_message(record: LogRecord, queue: ConsumeQueue, offset: int) -> bool:
+    """Whether a record is message `offset` of the queue."""
+    return (
+        record.queue_offset == offset
+        and record.queue_id == queue.queue_id
+        and record.topic == queue.topic
+    )

@@ -1,6 +1,5 @@
 """How a directory becomes a store again: in which order its parts are loaded and mended."""
 
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -8,18 +7,17 @@ from msgspec.structs import replace
 
 from roquet.disk import Disk
 from roquet.state_file import BadStateFile
-from roquet.store.checksummed import NO_END
+from roquet.store.checkpoint import Checkpoint, CheckpointFile, load_noted_end
+from roquet.store.checksum_notes import ChecksumNotes, still_true
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import StoreConfig
-from roquet.store.errors import DiskFull
 from roquet.store.keys.key_index import KeyIndex
+from roquet.store.log_scan import NO_END
+from roquet.store.maintenance.queue_deletion import DeletedQueues
 from roquet.store.queues import ConsumeQueues
-from roquet.store.recovery.checkpoint import Checkpoint, CheckpointFile, load_noted_end
-from roquet.store.recovery.checksum_notes import ChecksumNotes, still_true
-from roquet.store.recovery.deletions import Deletions
-from roquet.store.recovery.keeping_aside import keep_aside
-from roquet.store.recovery.ownership import Ownership
+from roquet.store.recovery.cut_backup import back_up_cut
 from roquet.store.recovery.recovery import Cutting, LastOwner, RecoveryReport, recover
+from roquet.store.store_lock import StoreLock
 
 # A store that is opened waits at most this long for keys to be filed, some millions a second.
 _FILING_S_MAX: Final = 10.0
@@ -28,10 +26,10 @@ _FILING_S_MAX: Final = 10.0
 class StoreParts(msgspec.Struct, frozen=True, kw_only=True):
     config: StoreConfig
     disk: Disk
-    ownership: Ownership
+    lock: StoreLock
     log: CommitLog
     queues: ConsumeQueues
-    deletions: Deletions
+    deletions: DeletedQueues
     checkpoints: CheckpointFile
     checksum_notes: ChecksumNotes
     index: KeyIndex | None
@@ -42,9 +40,9 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
 
     Raises BadStoreDirectory, BadStateFile, StateNotSaved, DiskFull and OSError.
     """
-    ownership, log, checkpoints = parts.ownership, parts.log, parts.checkpoints
-    was_clean = ownership.was_clean
-    ownership.mark_open()
+    lock, log, checkpoints = parts.lock, parts.log, parts.checkpoints
+    was_clean = lock.was_clean
+    lock.mark_open()
     parts.deletions.load()
     checkpoint = checkpoints.load()
     log.load()
@@ -62,21 +60,23 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
         # Another owner may have cut the log and written something else there.
         LastOwner(
             was_clean,
-            ownership.was_ours,
+            lock.was_ours,
             checkpoint,
-            checkpoint.durable_end if ownership.was_ours else 0,
+            checkpoint.durable_end if lock.was_ours else 0,
         ),
         delay_levels_ms=parts.config.delay_levels_ms,
         distrust_queues=lambda: checkpoints.save(replace(checkpoints.value, queue_timestamp=0)),
         cutting=Cutting(
-            lambda end: _keep_aside(parts, end, is_wanted=end == cut_end),
+            lambda end: back_up_cut(
+                parts.disk, log, parts.config.layout, end, is_divergent=end == cut_end
+            ),
             cut_end,
             has_revived=has_revived,
         ),
     )
     # Before the checkpoint says that our own records go on up to here.
     parts.checksum_notes.go_on(log, with_checksums=parts.config.write_checksums)
-    ownership.mark_ours()
+    lock.mark_ours()
     if checkpoint.durable_end > log.end:
         # Files are gone. What is written there from now on is not safe because they were.
         checkpoints.save(replace(checkpoints.value, durable_end=log.end))
@@ -94,20 +94,10 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
     return replace(report, lost_notes=lost_notes)
 
 
-def _keep_aside(parts: StoreParts, end: int, *, is_wanted: bool) -> Path | None:
-    """Raises OSError and, if what is cut off on purpose cannot be kept, DiskFull."""
-    layout = parts.config.layout
-    directory = layout.divergent if is_wanted else layout.cut
-    path = keep_aside(parts.disk, parts.log, directory, end)
-    if path is None and is_wanted:
-        raise DiskFull(f"there is no space in {directory} to keep what is to be cut off")
-    return path
-
-
 def _load_checksum_notes(parts: StoreParts) -> str:
     """Why they cannot be read; empty if they can. Raises StateNotSaved."""
     notes, log = parts.checksum_notes, parts.log
-    is_ours = parts.ownership.was_ours
+    is_ours = parts.lock.was_ours
     noted_end = NO_END
     if not is_ours:
         noted_end = load_noted_end(parts.disk, parts.config.layout.checkpoint)

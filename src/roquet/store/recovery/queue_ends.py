@@ -11,17 +11,16 @@ from itertools import groupby
 from typing import final
 
 from roquet.store.commit_log import CommitLog
-from roquet.store.consume_queue import ConsumeQueue
+from roquet.store.consume_queue import ConsumeQueue, QueueEntry
 from roquet.store.errors import BadRecord
 from roquet.store.files.mapped_file import MappedFile
-from roquet.store.queue_entry import QueueEntry
+from roquet.store.maintenance.queue_deletion import DeletedQueues
 from roquet.store.queues import ConsumeQueues
-from roquet.store.recovery.deletions import Deletions
 
 
 @final
 class QueueEnds:
-    def __init__(self, log: CommitLog, queues: ConsumeQueues, deletions: Deletions) -> None:
+    def __init__(self, log: CommitLog, queues: ConsumeQueues, deletions: DeletedQueues) -> None:
         self._log = log
         self._queues = queues
         self._deletions = deletions

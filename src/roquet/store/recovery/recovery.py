@@ -14,16 +14,14 @@ from typing import Final, NamedTuple, final
 
 import msgspec
 
-from roquet.store.checksummed import NO_END
+from roquet.store.checkpoint import Checkpoint
 from roquet.store.commit_log import CommitLog
 from roquet.store.consume_queue import ConsumeQueue
-from roquet.store.damage import DamagedRange
-from roquet.store.errors import BadRecord
-from roquet.store.log_scan import LogRecord, Stretch
+from roquet.store.dispatch import Dispatcher, EntriesMissing
+from roquet.store.errors import BadRecord, DamagedRange
+from roquet.store.log_scan import NO_END, LogRecord, Stretch
+from roquet.store.maintenance.queue_deletion import DeletedQueues
 from roquet.store.queues import ConsumeQueues
-from roquet.store.recovery.checkpoint import Checkpoint
-from roquet.store.recovery.deletions import Deletions
-from roquet.store.recovery.dispatch import Dispatcher, EntriesMissing
 from roquet.store.recovery.queue_ends import QueueEnds
 
 # A store that was closed is complete: only its end has to be found. Apache reads three files,
@@ -76,7 +74,7 @@ class Cutting(msgspec.Struct, frozen=True):
 def recover(
     log: CommitLog,
     queues: ConsumeQueues,
-    deletions: Deletions,
+    deletions: DeletedQueues,
     last_owner: LastOwner,
     *,
     delay_levels_ms: tuple[int, ...],

@@ -175,7 +175,7 @@ async def test_a_slave_is_ready_although_it_takes_no_messages(tmp_path: Path) ->
     async with broker_bed(tmp_path) as bed:
         broker = bed.broker
         broker.config = replace(broker.config, role=BrokerRole.SLAVE, broker_id=1)
-        broker.store._admission.take_copies_only()
+        broker.store._admission.refuse_as_slave()
         broker.registrar.is_known = True
         found = measured(bed)
     assert found.value("roquet_ready", node_id="broker-a-1") == 1

@@ -23,8 +23,8 @@ from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.names import TABLES_TOPIC
-from roquet.store.log_copy import Grown
 from roquet.store.message_store import MessageStore
+from roquet.store.replica_log import Grown
 from tests.support.drafts import STORE_HOST, draft
 from tests.support.eventually import eventually
 from tests.support.fake_clock import START_MS, FakeClock

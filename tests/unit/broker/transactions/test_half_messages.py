@@ -24,7 +24,7 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.properties import parse_properties
 from roquet.protocol.messages.record import read_record
-from roquet.store.appending import Appended
+from roquet.store.appends import Appended
 from tests.support.drafts import BORN_HOST, STORE_HOST
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import golden_records

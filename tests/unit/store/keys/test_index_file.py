@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from roquet.disk import SystemDisk
 from roquet.protocol.java_hash import index_hash
 from roquet.store.keys.index_file import IndexFile, create_index_file, index_file_size
-from roquet.store.keys.packed_keys import Key, KeyBatch, pack_keys
+from roquet.store.keys.message_keys import Key, KeyBatch, pack_keys
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.mapped_memory import resident_size
 

@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import SystemDisk
-from roquet.store.keys.index_file import IndexFile, create_index_file
-from roquet.store.keys.index_shape import IndexShape, shape_of
-from roquet.store.keys.packed_keys import Key, KeyBatch, pack_keys
+from roquet.store.keys.index_file import IndexFile, IndexShape, create_index_file, shape_of
+from roquet.store.keys.message_keys import Key, KeyBatch, pack_keys
 
 
 def batch(*physical_offsets: int) -> KeyBatch:

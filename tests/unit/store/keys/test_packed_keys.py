@@ -1,4 +1,4 @@
-from roquet.store.keys.packed_keys import Key, KeyBatch, join_batches, pack_keys
+from roquet.store.keys.message_keys import Key, KeyBatch, join_batches, pack_keys
 
 KEYS = [Key(100, 5000, 7), Key(100, 5000, 2**31 - 1), Key(2**62, -1, 0)]
 

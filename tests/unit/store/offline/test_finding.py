@@ -4,8 +4,7 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.store.errors import BadStoreDirectory, SeveralStores
-from roquet.store.offline.finding import find_store
-from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.reader import StoreReader, find_store
 from tests.support.drafts import draft
 from tests.support.stores import opened
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from roquet.disk import SystemDisk
-from roquet.store.damage import DamagedRange
+from roquet.store.errors import DamagedRange
 from roquet.store.keys.index_file import IndexFile, create_index_file
-from roquet.store.keys.packed_keys import Key, KeyBatch, pack_keys
-from roquet.store.offline.index_audit import KeyFault, LogPart, file_fault, key_faults
+from roquet.store.keys.message_keys import Key, KeyBatch, pack_keys
+from roquet.store.offline.audit import KeyFault, LogPart, file_fault, key_faults
 
 SLOTS = 5
 ENTRIES = 12

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from roquet.store.damage import DamagedRange
-from roquet.store.errors import BadStoreDirectory, FileGone
-from roquet.store.offline import snapshotting
+from roquet.store.errors import BadStoreDirectory, DamagedRange, FileGone
+from roquet.store.offline import snapshot as snapshot_module
 from roquet.store.offline.log_range import Run
-from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.reader import StoreReader
 from roquet.store.offline.snapshot import StoreSnapshot
 from tests.support.drafts import draft
 from tests.support.recording_disk import RecordingDisk
@@ -130,7 +129,7 @@ def test_a_file_that_goes_while_the_snapshot_is_taken_is_named(
 def test_runs_go_across_the_borders_of_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshotting, "SEGMENT_SIZE_MIN", 500)
+    monkeypatch.setattr(snapshot_module, "SEGMENT_SIZE_MIN", 500)
     with opened(tmp_path, commit_log_file_size=1 << 14) as store:
         for number in range(100):
             store.append(draft(b"%03d" % number))

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from roquet.store.damage import DamagedRange
-from roquet.store.offline.queue_audit import (
+from roquet.store.consume_queue import BLANK_SIZE
+from roquet.store.errors import DamagedRange
+from roquet.store.offline.audit import (
     ENTRY_TYPE,
     Entries,
     EntryFault,
     LogExtent,
     entry_faults,
 )
-from roquet.store.queue_entry import BLANK_SIZE
 
 EMPTY = (0, 0, 0)
 BLANK = (0, BLANK_SIZE, 0)

@@ -10,12 +10,11 @@ import pytest
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.messages.record import read_record
-from roquet.store.damage import DamagedRange
-from roquet.store.errors import BadStoreDirectory, UnreadableTopic
+from roquet.store.errors import BadStoreDirectory, DamagedRange, UnreadableTopic
 from roquet.store.message_store import MessageStore
-from roquet.store.offline import snapshotting
+from roquet.store.offline import snapshot as snapshot_module
 from roquet.store.offline.log_range import LogFile, Segment
-from roquet.store.offline.reading import StoreReader
+from roquet.store.offline.reader import StoreReader
 from roquet.store.offline.snapshot import CLOCK_SLACK_MS, QueueBounds, StoreSnapshot
 from tests.support.drafts import BORN_HOST, draft
 from tests.support.fake_clock import FakeClock
@@ -144,7 +143,7 @@ def test_a_record_forged_for_its_place_in_a_body_is_not_taken_for_one(
 def test_no_range_begins_at_a_forged_record(
     tmp_path: Path, store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshotting, "SEGMENT_SIZE_MIN", 1 << 10)
+    monkeypatch.setattr(snapshot_module, "SEGMENT_SIZE_MIN", 1 << 10)
     # Of a body that is longer than a segment, no known place lies inside.
     places = []
     body = bytearray(6000)
@@ -228,7 +227,7 @@ def test_only_the_part_of_the_log_with_a_topic_in_it_is_read(
     assert [row.body for row in rows_of(snapshot, snapshot.splits(1 << 30))] == [b"rare"]
     (segment,) = snapshot.segments
     assert segment.start <= place < segment.end
-    assert snapshot.size < 2 * snapshotting.SEGMENT_SIZE_MIN < snapshot.log_end
+    assert snapshot.size < 2 * snapshot_module.SEGMENT_SIZE_MIN < snapshot.log_end
 
 
 def test_a_topic_that_is_not_there_has_no_rows_and_reads_nothing(

@@ -4,7 +4,7 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.store.files.layout import layout_of
-from roquet.store.offline.state_audit import state_faults, state_file_names
+from roquet.store.offline.audit import state_faults, state_file_names
 
 GOOD = b'{"dataVersion":{"counter":1,"timestamp":1},"topicConfigTable":{}}'
 

@@ -7,8 +7,8 @@ import pytest
 from roquet.protocol.host import pack_host
 from roquet.protocol.java_hash import java_hash
 from roquet.protocol.messages.record import read_record
+from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
-from roquet.store.queue_entry import QueueEntry
 from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult, ReadStatus
 from tests.support.drafts import draft
 from tests.support.recording_listener import RecordingListener
@@ -240,7 +240,7 @@ def test_a_record_that_rots_below_a_running_store_is_not_handed_out(
         opened_file.write(b"\xff")
     assert bodies(store) == [body for body in sent if body != sent[1]]
     assert [damage.physical_offset for damage in listener.damages] == [offsets[1]]
-    assert store.usual_reads.read(b"TopicA", 0, 1, QueueReadLimits(1, 1 << 30)) is None
+    assert store.fast_reads.read(b"TopicA", 0, 1, QueueReadLimits(1, 1 << 30)) is None
     store.close()
 
 
@@ -272,7 +272,7 @@ def test_records_are_taken_as_they_are_if_that_is_wanted(tmp_path: Path) -> None
         append(store, 5)
     with opened(tmp_path, check_reads=False) as store:
         flip_body(store, 3 * draft(b"000").size)
-        assert store.usual_reads.read(b"TopicA", 0, 0, EVERYTHING) is not None
+        assert store.fast_reads.read(b"TopicA", 0, 0, EVERYTHING) is not None
 
 
 def test_a_hole_in_the_queue_files_is_stepped_over(store: MessageStore) -> None:

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from roquet.store.reading.time_search import Boundary, offset_by_time
+from roquet.store.reading.queue_reading import Boundary, offset_by_time
 
 
 def nothing_readable(_offset: int) -> int | None:

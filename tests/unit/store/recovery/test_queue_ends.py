@@ -6,8 +6,8 @@ import pytest
 from roquet.disk import SystemDisk
 from roquet.store.commit_log import CommitLog
 from roquet.store.files.layout import layout_of
+from roquet.store.maintenance.queue_deletion import DeletedQueues
 from roquet.store.queues import ConsumeQueues
-from roquet.store.recovery.deletions import Deletions
 from roquet.store.recovery.queue_ends import QueueEnds
 from tests.support.drafts import draft
 from tests.support.stores import open_store
@@ -33,7 +33,7 @@ class Loaded:
         self.log = CommitLog(disk, layout.commit_log, SIZES[0])
         self.log.load()
         self.queues = ConsumeQueues(disk, layout, SIZES[1])
-        self.ends = QueueEnds(self.log, self.queues, Deletions(disk, layout.deletions))
+        self.ends = QueueEnds(self.log, self.queues, DeletedQueues(disk, layout.deletions))
 
     def lengths(self) -> dict[bytes, int]:
         return {queue.topic: queue.max_offset for queue in self.queues}

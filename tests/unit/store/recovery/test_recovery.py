@@ -7,10 +7,11 @@ import pytest
 
 from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode
+from roquet.store.files.layout import layout_of
 from roquet.store.log_scan import LogRecord
 from roquet.store.message_store import MessageStore
 from roquet.store.recovery import recovery
-from roquet.store.recovery.keeping_aside import keep_aside
+from roquet.store.recovery.cut_backup import back_up_cut
 from roquet.store.recovery.recovery import RecoveryReport, first_file_to_scan, is_lost_in_between
 from tests.support.descriptors import open_below
 from tests.support.drafts import draft
@@ -412,7 +413,7 @@ def test_what_is_cut_off_is_kept_aside(tmp_path: Path) -> None:
         assert len(list((tmp_path / "cut").iterdir())) == number
 
 
-def test_a_full_disk_keeps_nothing_aside_and_does_not_stop_the_start(tmp_path: Path) -> None:
+def test_a_full_disk_backs_up_no_cut_and_does_not_stop_the_start(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     offsets = fill(store)
     crash(store)
@@ -421,7 +422,8 @@ def test_a_full_disk_keeps_nothing_aside_and_does_not_stop_the_start(tmp_path: P
     disk.is_full = True
     log = CommitLog(disk, tmp_path / "commitlog", 4096)
     log.load()
-    assert keep_aside(disk, log, tmp_path / "cut", offsets[-1]) is None
+    layout = layout_of(tmp_path)
+    assert back_up_cut(disk, log, layout, offsets[-1], is_divergent=False) is None
     assert list((tmp_path / "cut").iterdir()) == []
     log.close()
 

@@ -1,0 +1,157 @@
+"""Queues made from the log alone, next to those that are there, and how these were set up.
+
+`verifying` compares the two, `repairing` puts the new ones in the place of the old. Nobody
+hands in settings, so what the log does not say is found out from the files.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from roquet.disk import Disk
+from roquet.protocol.java_hash import index_hash
+from roquet.protocol.messages.record import read_record
+from roquet.store.config import DELAY_LEVELS_MS, StoreConfig
+from roquet.store.consume_queue import ENTRY_SIZE
+from roquet.store.dispatch import SCHEDULE_TOPIC, Dispatcher, delay_level_of
+from roquet.store.errors import BadRecord, DamagedRange
+from roquet.store.files.layout import StoreLayout
+from roquet.store.keys.index_file import IndexFile, shape_of
+from roquet.store.keys.key_index import BATCH_COUNT, KeyIndexConfig
+from roquet.store.keys.message_keys import KeyBatch
+from roquet.store.log_scan import LogRecord
+from roquet.store.maintenance.queue_deletion import DeletedQueues
+from roquet.store.offline.audit import Fault, entries_of
+from roquet.store.offline.reader import StoreReader
+from roquet.store.queues import ConsumeQueues, queues_on_disk
+
+_USUAL: Final = StoreConfig(root=Path())
+
+OnRecords = Callable[[int], object]
+"""Is told how many more records were looked at, each time."""
+
+
+def ignore(_count: int) -> None:
+    """For those who do not show how far they are."""
+
+
+class Rebuilt(NamedTuple):
+    record_count: int
+    damages: list[DamagedRange]
+    # Physical offsets of records that contradict their queue.
+    misfits: list[int]
+
+    def faults(self) -> list[Fault]:
+        """What the log itself lacks."""
+        return [
+            *(
+                Fault("log", f"bytes {each.start} to {each.end}", each.reason)
+                for each in self.damages
+            ),
+            *(
+                Fault("log", f"record at {offset}", "contradicts the other records of its queue")
+                for offset in self.misfits
+            ),
+        ]
+
+
+def rebuild_queues(
+    reader: StoreReader,
+    queues: ConsumeQueues,
+    deletions: DeletedQueues,
+    on_records: OnRecords = ignore,
+) -> Rebuilt:
+    """Fill `queues`, which are empty, from the log. Raises OSError."""
+    dispatcher = Dispatcher(
+        queues,
+        deletions,
+        delay_levels_of(reader),
+        log_start=reader.log_start,
+        dispatched_from=reader.log_start,
+    )
+    count = 0
+    damages = []
+    for each in reader.stretches():
+        if isinstance(each, DamagedRange):
+            damages.append(each)
+        else:
+            dispatcher.dispatch_all(each)
+            count += each.record_count
+            on_records(each.record_count)
+    return Rebuilt(count, damages, sorted(dispatcher.misfits))
+
+
+def key_batches(
+    reader: StoreReader, start: int, end: int, *, with_tags: bool, on_records: OnRecords = ignore
+) -> Iterator[KeyBatch]:
+    """All keys of the good records between two physical offsets, in the order of the log."""
+    found = reader.scan(start, end)
+    offsets = (each.physical_offset for each in found if isinstance(each, LogRecord))
+    while part := list(islice(offsets, BATCH_COUNT)):
+        on_records(len(part))
+        yield reader.keys(part, with_tags=with_tags)
+
+
+def loaded_deletions(disk: Disk, layout: StoreLayout) -> DeletedQueues:
+    """Raises BadStateFile."""
+    deletions = DeletedQueues(disk, layout.deletions)
+    deletions.load()
+    return deletions
+
+
+def queue_file_size_of(disk: Disk, layout: StoreLayout) -> int:
+    """What most files have; the usual size if there are none."""
+    sizes = Counter(
+        file.size
+        for topic, queue_id in queues_on_disk(disk, layout)
+        for file in disk.entries(layout.queue(topic.decode(), queue_id))
+        if file.size and file.size % ENTRY_SIZE == 0
+    )
+    return sizes.most_common(1)[0][0] if sizes else _USUAL.queue_file_size
+
+
+def delay_levels_of(reader: StoreReader) -> tuple[int, ...]:
+    """How long the messages of each level wait: what most of them do, else what is usual."""
+    topic = SCHEDULE_TOPIC.decode()
+    levels = list(DELAY_LEVELS_MS)
+    for queue_id in reader.queues().get(topic, ()):
+        delays: Counter[int] = Counter()
+        for record in reader.messages(topic, queue_id):
+            message = read_record(record)
+            for entry in reader.entries(topic, queue_id, message.queue_offset, 1):
+                delays[entry.tags_code - message.store_timestamp] += 1
+            if delay_level_of(message.raw_properties) > queue_id + 1:
+                # It was meant to wait longer than is possible, so this is the last level.
+                del levels[queue_id + 1 :]
+        if delays:
+            levels += [levels[-1]] * (queue_id + 1 - len(levels))
+            levels[queue_id] = delays.most_common(1)[0][0]
+    return tuple(levels)
+
+
+def index_config_of(reader: StoreReader) -> KeyIndexConfig:
+    """As the index is; the usual one if there is none."""
+    files = reader.index_files
+    shape = shape_of(files[-1].file) if files else None
+    if shape is None:
+        return KeyIndexConfig(_USUAL.index_slot_count, _USUAL.index_entry_count)
+    return KeyIndexConfig(*shape, with_tags=any(_has_tags(reader, file) for file in files))
+
+
+def _has_tags(reader: StoreReader, file: IndexFile) -> bool:
+    """Whether messages are filed under their tags, too; asks the first that has some."""
+    entries = entries_of(file)
+    for offset in np.unique(entries["physical_offset"]).tolist():
+        try:
+            message = read_record(reader.record_at(offset))
+        except BadRecord:
+            continue
+        if message.tags:
+            tags_hash = index_hash(f"{message.topic}#T#{message.tags}")
+            hashes = entries["hash"][entries["physical_offset"] == offset]
+            return tags_hash in hashes.tolist()
+    return False
